@@ -1,15 +1,12 @@
 """The figures that users quote, of the corrected edition: utilisation, size, embedding and LM head."""
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Sequence
 
 from calculon.base.units import scaled
 from calculon.documents.result import Result, Stats
-from calculon.documents.setup import NARROW
+from calculon.documents.setup import NARROW, Row
 from calculon.render.digits import Digits
-from calculon.render.grids import grid, indented, side_by_side
-from calculon.render.texts import heading
+from calculon.render.document import Beside, ByWidth, Grid, Section, bold, dim
 
 SIDE_BY_SIDE = 144
 """Width from which figures take two columns."""
@@ -89,24 +86,25 @@ def _padded(parameters: float, padded: float) -> list[Figure]:
     ]
 
 
-def figures_group(result: Result, width: int) -> list[RenderableType]:
-    """Lay out the figures below their heading: in two columns where there is room, in a narrow page without remarks."""
+def figures_section(result: Result) -> Section:
+    """Return the figures: in two columns if the page is wide, without remarks if it is narrow."""
     stats, digits, masked = result.stats, result.digits, result.skips_masked_keys
-    found = figures(stats, digits, masked=masked)
+    found = [
+        (name, bold(text), dim(remark))
+        for name, text, remark in figures(stats, digits, masked=masked)
+    ]
     half = -(-len(found) // 2)
-    parts = [found[:half], found[half:]] if width >= SIDE_BY_SIDE else [found]
-    beside = side_by_side(*(_table(part, remarks=width >= NARROW) for part in parts))
+    columns = Beside(((_grid(found[:half]),), (_grid(found[half:]),)), SIDE_BY_SIDE)
+    without = _grid([row[:2] for row in found])
+    narrow = ByWidth(NARROW, (_grid(found),), (without,))
     share = digits.efficiency(result.mfu)
     remark = f"MFU {share}, causal" if masked else f"MFU {share} with full attention"
-    shown: list[RenderableType] = [heading("Figures", remark), indented(beside)]
     notes = [NO_VOCABULARY] if not has_vocabulary(stats) else []
     if result.value("dropped_fraction"):
         notes.append(DROPPED)
-    return [*shown, *(indented(Text(note, "dim")) for note in notes)]
+    blocks = (ByWidth(SIDE_BY_SIDE, (columns,), (narrow,)), *map(dim, notes))
+    return Section("Figures", blocks, remark)
 
 
-def _table(found: list[Figure], *, remarks: bool) -> Table:
-    table = grid("left", "right", "text", least=[len("tokens/s per processor")])
-    for name, text, remark in found:
-        table.add_row(name, Text(text, "bold"), Text(remark, "dim") if remarks else "")
-    return table
+def _grid(rows: Sequence[Row]) -> Grid:
+    return Grid(("left", "right", "text"), tuple(rows), least=(len("tokens/s per processor"),))

@@ -5,6 +5,7 @@ from typing import Any
 
 from calculon.base.units import duration, scaled
 from calculon.declarations.statistics import LEVEL
+from calculon.render.document import Block, Section, bold
 from calculon.render.text_tables import Column, Table
 
 Order = Mapping[str, Any]
@@ -29,6 +30,19 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield FITTED, "; ".join(belief["fitted"])
     if belief["memory"] and belief["memory"]["remark"]:
         yield TIGHT, belief["memory"]["remark"]
+
+
+def how_sure_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:
+    """Return what an interval rests on, what makes it less sure, and the nearest measured runs.
+
+    With `memory`, it also says how far predicted memory is from measured memory.
+    """
+    blocks: list[Block] = [(bold(f"{label}: "), text) for label, text in remarks(belief)]
+    if memory and belief["memory"]:
+        blocks.append((bold("Memory: "), memory_text(belief["memory"])))
+    if belief["nearest"]:
+        blocks.append(nearest_table(belief["nearest"]))
+    return Section("How sure", tuple(blocks), belief["basis"])
 
 
 def memory_text(memory: Mapping[str, Any]) -> str:

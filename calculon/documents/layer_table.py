@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from rich.console import RenderableType
-
 from calculon.base.frozen import dataclass
 from calculon.render.bars import Bar, Share
-from calculon.render.grids import grid, indented, styled
-from calculon.render.texts import heading, percent
+from calculon.render.document import ByWidth, Cell, Grid, Section, bold, dim
+from calculon.render.texts import percent
 
 Layer = Mapping[str, Any]
 Units = Sequence[tuple[float, str]]
@@ -66,73 +64,79 @@ QUANTITIES = (
 )
 
 
-def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[RenderableType]:
-    """Return heading and table of the layers of a block of one kind.
+def layers_section(layers: Sequence[Layer], *, training: bool) -> Section:
+    """Return the layers of a block of one kind; a wide page also has their arithmetic, their traffic and bars.
 
     Parameters
     ----------
     layers : sequence of mapping
         The published members of every layer.
-    width : int
-        Characters there are; wide tables show more columns.
     training : bool
         There is a backward pass.
     """
     timed = timed_quantities(layers, training=training)
-    others = [[q] for q in QUANTITIES if width >= WIDE or not q.wide]
-    remark = f"one {kind_of(layers)}, one microbatch"
-    table = operator_grid(layers, [timed, *others], total="total", shares=True, bars=width >= WIDE)
-    return [heading("Layers", remark), table]
+
+    def grid(*, wide: bool) -> Grid:
+        others = [[q] for q in QUANTITIES if wide or not q.wide]
+        return operator_grid(layers, [timed, *others], total="total", shares=True, bars=wide)
+
+    by_width = ByWidth(WIDE, (grid(wide=True),), (grid(wide=False),))
+    return Section("Layers", (by_width,), f"one {kind_of(layers)}, one microbatch")
 
 
 def operator_grid(
-    rows: Sequence[Layer],
+    operators: Sequence[Layer],
     groups: Sequence[Sequence[Quantity]],
     titles: Sequence[str] = (),
     *,
     total: str = "sum",
     shares: bool = False,
     bars: bool = False,
-) -> RenderableType:
-    """Draw operators by half of the block, with sums.
+) -> Grid:
+    """Return operators by half of the block, with sums.
 
     Parameters
     ----------
+    operators : sequence of mapping
+        The published members of every operator.
     groups : sequence of sequence of Quantity
-        Columns; those of a group have one unit.
+        Columns; the columns of a group have one unit.
     titles : sequence of str
-        Those of the groups.
+        The titles of the groups.
+    total : str
+        Label of the sum over all operators.
     shares, bars : bool
         Show the share of each operator in the first group, of times; and a bar of it.
     """
     shown = [quantity for group in groups for quantity in group]
-    units = group_units(groups, rows)
-    busy = [sum(quantity.value(row) for quantity in groups[0]) for row in rows]
-    numbered = list(enumerate(rows))
-    table = grid("left", *["right"] * (len(shown) + shares), *["wide"] * shares)
+    units = group_units(groups, operators)
+    busy = [sum(quantity.value(one) for quantity in groups[0]) for one in operators]
 
     def texts(name: str, numbers: Sequence[int]) -> list[str]:
         time = sum(busy[i] for i in numbers)
         share = [percent(time / sum(busy)) if time else "-"] if shares else []
-        return [name, *cells(shown, units, [rows[i] for i in numbers]), *share]
+        return [name, *cells(shown, units, [operators[i] for i in numbers]), *share]
 
+    rows: list[tuple[Cell, ...]] = []
     if titles:
-        above = [
+        above = (
             title if number == 0 else ""
             for title, group in zip(titles, groups, strict=True)
             for number in range(len(group))
-        ]
-        table.add_row("", *styled(above, "bold"))
-    table.add_row("", *styled([*(q.title for q in shown), *["time"] * shares], "dim"))
-    table.add_row("", *styled([*(unit for _, unit in units), *["share"] * shares], "dim"))
-    for half, members in groupby(numbered, key=lambda one: split_name(one[1])[0]):
+        )
+        rows.append(("", *map(bold, above)))
+    rows.append(("", *map(dim, [*(q.title for q in shown), *["time"] * shares])))
+    rows.append(("", *map(dim, [*(unit for _, unit in units), *["share"] * shares])))
+    heads = len(rows)
+    for half, members in groupby(enumerate(operators), key=lambda one: split_name(one[1])[0]):
         inside = [i for i, _ in members]
-        table.add_row(*styled(texts(half, inside), "bold"))
+        rows.append((*map(bold, texts(half, inside)),))
         for i in inside:
             bar = [Bar((Share(busy[i] / max(busy), "blue"),))] if bars else []
-            table.add_row(*texts(f"  {split_name(rows[i])[1]}", [i]), *bar)
-    table.add_row(*styled(texts(total, range(len(rows))), "bold"))
-    return indented(table)
+            rows.append((*texts(f"  {split_name(operators[i])[1]}", [i]), *bar))
+    rows.append((*map(bold, texts(total, range(len(operators)))),))
+    kinds = ("left", *["right"] * (len(shown) + shares), *["wide"] * shares)
+    return Grid(kinds, tuple(rows), heads=heads)
 
 
 def split_name(layer: Layer) -> tuple[str, str]:

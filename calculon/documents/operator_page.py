@@ -1,11 +1,9 @@
 """The page of one block: its operators pass by pass, their collectives, and the sums that an estimate reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
-
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.text import Text
 
 from calculon.declarations.plan_words import expert_width, spreads_experts
 from calculon.documents.expert_section import experts_table, rows_text
@@ -22,16 +20,15 @@ from calculon.documents.layer_table import (
     operator_grid,
     split_name,
 )
-from calculon.documents.page_title import page_title
+from calculon.documents.page_title import titled
+from calculon.documents.setup import Row
 from calculon.documents.setup import options as switched_on
 from calculon.render.digits import Digits
-from calculon.render.document import Section
-from calculon.render.grids import grid, indented, styled
-from calculon.render.terminal import drawn
-from calculon.render.texts import counted, heading, seconds
+from calculon.render.document import Block, ByWidth, Document, Grid, Section, bold, dim
+from calculon.render.texts import counted, seconds
 
 SIDE_BY_SIDE = 160
-"""Width from which times, arithmetic and traffic stand side by side."""
+"""Width from which times, arithmetic and traffic are side by side."""
 
 PASSES = {
     "forward": "forward",
@@ -62,15 +59,41 @@ _SENT = [
 ]
 
 
-class BlockPage:
-    """The page of a block; it lays itself out for the width at hand."""
+def block_page(block: Mapping[str, Any]) -> Document:
+    """Return the page of a block as plain data; of several kinds of block, a part for each."""
+    model, execution = block["model"], block["execution"]
+    kinds = by_kind(block["operators"])
+    parts: list[Document] = []
+    for operators in kinds:
+        title = f"One {kind_of(operators)}" if len(kinds) > 1 else ""
+        parts.append(Document(title, parts=tuple(_Operators(operators).sections())))
+    title = (
+        f"{_PARTS[model.get('part', 'block')]} of {model['name']}, "
+        f"TP {execution['tensor_par']:,}{_contexts(execution)}{_experts(execution)} on {block['system']}"
+    )
+    lead = tuple(filter(None, _microbatch(model, execution)))
+    return titled(title, f"edition {block['edition']}", block["provenance"], lead=lead, parts=parts)
 
-    def __init__(self, document: Mapping[str, Any]):
-        self.document = document
-        self.operators: Sequence[Layer] = document["operators"]
+
+def _microbatch(model: Mapping[str, Any], execution: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the microbatch, the rows of experts and the options, each in a line, which may be empty."""
+    micro = execution["microbatch_size"]
+    length = execution.get("seq_length") or model["seq_size"]
+    tokens = micro * length
+    held = f"{counted(micro, 'sequence')} x {length:,} = {counted(tokens, 'token')}{_part(execution, tokens)}"
+    yield f"one microbatch: {held}, hidden {model['hidden']:,}, {execution['datatype']}"
+    yield rows_text(model, execution, tokens)
+    yield ", ".join(switched_on(execution))
+
+
+class _Operators:
+    """The operators of a block of one kind."""
+
+    def __init__(self, operators: Sequence[Layer]):
+        self.operators = operators
         self.sent: Sequence[Layer] = [
             {"name": operator["name"]} | sent
-            for operator in self.operators
+            for operator in operators
             for sent in operator["collectives"]
         ]
         self.passes = [pass_ for pass_ in PASSES if pass_ == "forward" or self._happens(pass_)]
@@ -83,91 +106,61 @@ class BlockPage:
         work = any(operator[kind][pass_] for pass_ in self.passes for kind, _, _ in _KINDS)
         return bool(work or operator["weights"] or operator["saved"] or operator["collectives"])
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self._title()
-        kinds = by_kind(self.operators)
-        for number, operators in enumerate(kinds):
-            if len(kinds) > 1:
-                name = f"One {kind_of(operators)}"
-                yield from ([Text()] if number else [])
-                yield Text(name, "bold underline")
-            one = BlockPage({**self.document, "operators": operators})
-            yield from one._of_kind(options.max_width)
-
-    def _of_kind(self, width: int) -> Iterator[RenderableType]:
-        """Lay out operators, collectives and sums of a block of one kind."""
-        yield from self._operators(width)
+    def sections(self) -> Iterator[Block]:
+        """Yield operators, collectives, sums, and the parts of a block with experts."""
+        yield self._by_pass()
         if self.sent:
-            yield from (Text(), *self._collectives(width))
-        yield from (Text(), *self._sums())
+            yield self._collectives()
+        yield self._sums()
         if "part" in self.operators[0]:
-            yield from (Text(), drawn(self._parts()))
+            yield self._parts()
 
-    def _title(self) -> Iterator[RenderableType]:
-        """Name the part, the model, the system, the microbatch, and the options."""
-        model, execution = self.document["model"], self.document["execution"]
-        words = (
-            f"{_PARTS[model.get('part', 'block')]} of {model['name']}, "
-            f"TP {execution['tensor_par']:,}{_contexts(execution)}{_experts(execution)} on {self.document['system']}"
-        )
-        machine = self.document["provenance"]
-        yield from page_title(words, f"edition {self.document['edition']}", machine)
-        micro, length = (
-            execution["microbatch_size"],
-            execution.get("seq_length") or model["seq_size"],
-        )
-        tokens = micro * length
-        held = f"{counted(micro, 'sequence')} x {length:,} = {counted(tokens, 'token')}{_part(execution, tokens)}"
-        lines = [
-            f"one microbatch: {held}, hidden {model['hidden']:,}, {execution['datatype']}",
-            rows_text(model, execution, tokens),
-            ", ".join(switched_on(execution)),
-        ]
-        yield from (indented(Text(line)) for line in lines if line)
-        yield Text()
-
-    def _operators(self, width: int) -> Iterator[RenderableType]:
-        """Lay out times, arithmetic and traffic by operator and pass: side by side, or below each other."""
+    def _by_pass(self) -> ByWidth:
+        """Return times, arithmetic and traffic by operator and pass: side by side, or below each other."""
         groups = [
             [Quantity(PASSES[pass_], (f"{kind}.{pass_}",), units) for pass_ in self.passes]
             for kind, _, units in _KINDS
         ]
         titles = [title for _, title, _ in _KINDS]
         operators = [one for one in self.operators if self._works(one)] or self.operators
-        if width >= SIDE_BY_SIDE:
-            yield heading("Operators", _EXPLAINED)
-            yield operator_grid(operators, [*groups, _HELD], [*titles, "Memory"])
-            return
-        for number, (title, group) in enumerate(zip(titles, groups, strict=True)):
-            if number:
-                yield Text()
-            yield heading(title, "" if number else _EXPLAINED)
-            yield operator_grid(operators, [group] if number else [group, _HELD])
+        whole = operator_grid(operators, [*groups, _HELD], [*titles, "Memory"])
+        first, *others = titles
+        narrow = (
+            Section(first, (operator_grid(operators, [groups[0], _HELD]),), _EXPLAINED),
+            *(
+                Section(title, (operator_grid(operators, [group]),))
+                for title, group in zip(others, groups[1:], strict=True)
+            ),
+        )
+        wide = Section("Operators", (whole,), _EXPLAINED)
+        return ByWidth(SIDE_BY_SIDE, (wide,), (Document("", parts=narrow),))
 
-    def _collectives(self, width: int) -> Iterator[RenderableType]:
-        """List collectives: messages, bytes through each port, time on the link and exposed."""
+    def _collectives(self) -> Section:
+        """Return collectives: messages, bytes through each port, time on the link and exposed."""
         shown = [quantity for group in _SENT for quantity in group]
         units = group_units(_SENT, self.sent)
-        kinds = *["left"] * 3, *["right"] * len(shown)
-        table = grid(*kinds, gap=1 if width < SIDE_BY_SIDE else 2)
-        titles = ("", "pass", "collective", *(quantity.title for quantity in shown))
-        table.add_row(*styled(titles, "dim"))
-        table.add_row("", "", "", *styled((unit for _, unit in units), "dim"))
-        for half, rows in groupby(self.sent, key=lambda row: split_name(row)[0]):
-            table.add_row(Text(half, "bold"))
-            for row in rows:
+        rows: list[Row] = [
+            (*map(dim, ("", "pass", "collective", *(quantity.title for quantity in shown))),),
+            ("", "", "", *(dim(unit) for _, unit in units)),
+        ]
+        for half, several in groupby(self.sent, key=lambda row: split_name(row)[0]):
+            rows.append((bold(half),))
+            for row in several:
                 labels = (f"  {split_name(row)[1]}", PASSES[row["pass"]], row["operation"])
-                table.add_row(*labels, *cells(shown, units, [row]))
+                rows.append((*labels, *cells(shown, units, [row])))
         for pass_ in self.passes:
             inside = [row for row in self.sent if row["pass"] == pass_]
             if inside:
                 texts = ("sum", PASSES[pass_], "", *cells(shown, units, inside))
-                table.add_row(*styled(texts, "bold"))
-        yield heading("Collectives", "full arrays, and what passes through each port")
-        yield indented(table)
+                rows.append((*map(bold, texts),))
+        grid = Grid((*["left"] * 3, *["right"] * len(shown)), tuple(rows), heads=2)
+        blocks: list[Block] = [ByWidth(SIDE_BY_SIDE, (grid,), (replace(grid, gap=1),))]
         if any("edge_collectives" in operator for operator in self.operators):
-            note = "Blocks next to a pipeline transfer split theirs: --output has them."
-            yield indented(Text(note, "dim"))
+            blocks.append(
+                dim("Blocks next to a pipeline transfer split theirs: --output has them.")
+            )
+        remark = "full arrays, and what passes through each port"
+        return Section("Collectives", tuple(blocks), remark)
 
     def _parts(self) -> Section:
         """Add up what router, dispatch, experts and their like take of a block with experts."""
@@ -181,27 +174,26 @@ class BlockPage:
         remark = "all passes, sending before any of it is hidden"
         return Section("Experts", (experts_table(told, Digits()),), remark)
 
-    def _sums(self) -> Iterator[RenderableType]:
+    def _sums(self) -> Section:
         """Add the passes up: computation, and exposed collectives."""
-        table = grid("left", "right", "right", "right")
-        titles = ("", "computing", "exposed collectives", "together")
-        table.add_row(*styled(titles, "dim"))
-        rows = {
+        times = {
             PASSES[pass_]: (
                 sum(operator["time"][pass_] for operator in self.operators),
                 sum(sent["exposed"] for sent in self.sent if sent["pass"] == pass_),
             )
             for pass_ in self.passes
         }
-        busy, sent = (sum(column) for column in zip(*rows.values(), strict=True))
-        for title, (one, other) in rows.items():
-            table.add_row(title, *seconds([one, other, one + other], busy + sent))
+        busy, sent = (sum(column) for column in zip(*times.values(), strict=True))
+        rows: list[Row] = [(*map(dim, ("", "computing", "exposed collectives", "together")),)]
+        for title, (one, other) in times.items():
+            rows.append((title, *seconds([one, other, one + other], busy + sent)))
         whole = ("sum", *seconds([busy, sent, busy + sent], busy + sent))
-        table.add_row(*styled(whole, "bold"))
+        rows.append((*map(bold, whole),))
         several = "kind" in self.operators[0]
         reported = "llm reports the mean block" if several else "as llm reports them"
-        yield heading("Sums", f"one {kind_of(self.operators)} and microbatch, {reported} (block_*)")
-        yield indented(table)
+        grid = Grid(("left", "right", "right", "right"), tuple(rows), heads=1)
+        remark = f"one {kind_of(self.operators)} and microbatch, {reported} (block_*)"
+        return Section("Sums", (grid,), remark)
 
 
 def _contexts(execution: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ from calculon.documents.result import Result
 from calculon.documents.run_defaults import defaults_line
 from calculon.documents.settings_section import settings_section
 from calculon.documents.setup import Row, interval_heads, interval_row, speed_rows
-from calculon.documents.stage_table import stages_group
+from calculon.documents.stage_table import stages_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Grid
@@ -370,7 +370,7 @@ def _training_rows(training: Document, digits: Digits, *, money: bool) -> Iterat
 
 def _memory(best: Result) -> Iterator[RenderableType]:
     if best.stages:
-        yield from (*stages_group(best.stages, best.digits), Text())
+        yield from (drawn(stages_section(best.stages, best.digits)), Text())
     used = best.value("proc_mem_tier1_cap_req")
     there = (best.capacities or (0.0, 0.0))[0]
     here = {kind: size for kind, size in best.memory()[0].items() if size > 0}

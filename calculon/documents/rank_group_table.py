@@ -1,15 +1,11 @@
 """The process groups of an estimate: their networks, and bytes through the port of one rank in a step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from rich.console import RenderableType
-from rich.text import Text
 
 from calculon.base.units import scaled
 from calculon.declarations.axes import AXES
-from calculon.render.grids import grid, indented, styled
-from calculon.render.texts import heading
+from calculon.render.document import Cell, Grid, Section, dim
 
 REMARK = "ranks that work together, and bytes through the port of one"
 
@@ -27,25 +23,25 @@ WORDS = {
 
 def groups_section(
     groups: Sequence[Mapping[str, Any]], domains: Sequence[Mapping[str, Any]] = ()
-) -> Iterator[RenderableType]:
-    """Yield heading and table, and which processors stay idle, unless there is one rank alone."""
+) -> Section | None:
+    """Return the groups, and which processors stay idle; None for one rank alone."""
     if not groups:
-        return
-    table = grid("text", "right", "text", "right", "right", "right")
-    table.add_row(*styled(TITLES, "dim"))
+        return None
+    rows: list[tuple[Cell, ...]] = [(*map(dim, TITLES),)]
     for group in groups:
         named = WORDS[group["kind"]], f"{group['groups']:,}", str(group["example"])
         for place in group["networks"]:
             moved = scaled(place["bytes"], "B", digits=2) if place["bytes"] else "-"
-            table.add_row(*named, str(place["network"]), f"{place['members']:,}", moved)
+            rows.append((*named, str(place["network"]), f"{place['members']:,}", moved))
             named = "", "", ""  # the same as above
-    yield Text()
-    yield heading("Groups", REMARK)
-    yield indented(table)
-    for one in domains:
-        used, size, instances = one["used"], one["size"], one["instances"]
-        text = (
-            f"Each network {one['network']} uses {used:,} of its {size:,} processors, so that all groups have equal "
-            f"parts: {instances:,} of them, with {one['idle']:,} idle processors, which are counted nowhere."
-        )
-        yield indented(Text(text))
+    grid = Grid(("text", "right", "text", "right", "right", "right"), tuple(rows), heads=1)
+    return Section("Groups", (grid, *map(_idle, domains)), REMARK)
+
+
+def _idle(domain: Mapping[str, Any]) -> str:
+    """Say how many processors of each network stay idle."""
+    used, size, instances = domain["used"], domain["size"], domain["instances"]
+    return (
+        f"Each network {domain['network']} uses {used:,} of its {size:,} processors, so that all groups have equal "
+        f"parts: {instances:,} of them, with {domain['idle']:,} idle processors, which are counted nowhere."
+    )

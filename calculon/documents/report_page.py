@@ -19,10 +19,11 @@ from calculon.documents.assumptions import assumptions
 from calculon.documents.comparison import MOST, Comparison
 from calculon.documents.comparison_tables import sections
 from calculon.documents.how_sure import Order
-from calculon.documents.page import Page
+from calculon.documents.page import estimate_page
 from calculon.documents.plans_table import plans_table
 from calculon.documents.result import Document, Result
 from calculon.documents.winners import LEGEND, winners_table
+from calculon.render import terminal
 from calculon.render.console import recording
 from calculon.render.text_tables import Column, Section, Table
 
@@ -163,7 +164,7 @@ def drawn(renderable: RenderableType) -> str:
 
 def _result(result: Result) -> str:
     """Return the page of a result, the best of its search, and folded away all statistics and layers."""
-    parts = [drawn(Page(result))]
+    parts = [drawn(terminal.Page(estimate_page(result)))]
     if len(result.winners) > 1:
         shown = result.winners[:MOST_WINNERS]
         count = (

@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.grids import grid, indented, styled
-from calculon.render.texts import counted, heading
+from calculon.render.document import Cell, Grid, Section, dim
+from calculon.render.texts import counted
 
 Stage = Mapping[str, Any]
 
@@ -43,8 +40,8 @@ def folded_words(stages: Sequence[Stage]) -> str:
     return told + ("; all weights are there twice" if twice else "")
 
 
-def stages_group(stages: Sequence[Stage], digits: Digits) -> list[RenderableType]:
-    """Set the time of a microbatch and the memory of every stage against those of the one that limits them.
+def stages_section(stages: Sequence[Stage], digits: Digits) -> Section:
+    """Return the time of a microbatch and the memory of every stage, and which stage limits each.
 
     Where passes run in pairs, the time is the mean of a batch, without what they hide of the exchange of experts.
     """
@@ -61,29 +58,28 @@ def stages_group(stages: Sequence[Stage], digits: Digits) -> list[RenderableType
     if not level:
         remark = f"{row} {slowest} limits the time: {remark} (mean {digits.duration(mean)})"
     columns = ["forward", "backward", *(["hidden"] if paired else []), "tier 1"]
-    table = grid("left", "right", *["right"] * len(columns), "wide")
-    table.add_row(*styled(("", "", *columns, "time of a microbatch"), "dim"))
+    rows: list[tuple[Cell, ...]] = [(*map(dim, ("", "", *columns, "time of a microbatch")),)]
     for alike in _alike(stages):
         first, last = alike[0], alike[-1]
         number = str(first["stage"])
         if len(alike) > 1:
             number += f" to {last['stage']}"
-        table.add_row(
-            f"{row} {number}",
-            counted(first["blocks"], "block"),
-            *digits.seconds([first[f"{name}_time"] for name in columns[:-1]], longest),
-            digits.gib(max(stage["proc_mem_tier1_cap_req"] for stage in alike)),
-            Bar((Share(stage_time(first) / longest, "blue"),)),
+        rows.append(
+            (
+                f"{row} {number}",
+                counted(first["blocks"], "block"),
+                *digits.seconds([first[f"{name}_time"] for name in columns[:-1]], longest),
+                digits.gib(max(stage["proc_mem_tier1_cap_req"] for stage in alike)),
+                Bar((Share(stage_time(first) / longest, "blue"),)),
+            )
         )
-    shown: list[RenderableType] = [
-        heading(
-            "Ranks of the pipeline" if folded else "Stages",
-            f"{remark}; memory is tightest on {row} {fullest}",
-        ),
-        indented(table),
-    ]
+    grid = Grid(("left", "right", *["right"] * len(columns), "wide"), tuple(rows), heads=1)
     notes = [note for note in (folded, PAIRED if paired else "") if note]
-    return [*shown, *(indented(Text(note, "dim")) for note in notes)]
+    return Section(
+        "Ranks of the pipeline" if folded else "Stages",
+        (grid, *map(dim, notes)),
+        f"{remark}; memory is tightest on {row} {fullest}",
+    )
 
 
 def stage_time(stage: Stage) -> float:

@@ -18,11 +18,12 @@ from calculon.documents.expert_section import expert_lines, rows_text
 from calculon.documents.figures_group import DROPPED
 from calculon.documents.how_sure import BEST, OUTSIDE, remarks
 from calculon.documents.model_details import details
-from calculon.documents.page import GROUP_COLORS, PARTS, Page
+from calculon.documents.page import GROUP_COLORS, PARTS, estimate_page
 from calculon.documents.result import Result
 from calculon.documents.setup import setup_texts
 from calculon.documents.stage_table import PAIRED
 from calculon.documents.views.estimate_result import result_of
+from calculon.render import terminal
 from calculon.render.console import show
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from tests.documents.drawing import drawn
@@ -76,7 +77,7 @@ def estimated(case, layers=False):
 
 
 def page(case, layers=False):
-    return Page(result_of(estimated(case, layers)))
+    return estimate_page(result_of(estimated(case, layers)))
 
 
 def plain(case, layers=False):
@@ -85,10 +86,10 @@ def plain(case, layers=False):
     return stream.getvalue()
 
 
-def terminal(case, width, **keywords):
+def in_terminal(case, width, **keywords):
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=width, highlight=False, **keywords)
-    console.print(page(case, layers=True))
+    console.print(terminal.Page(page(case, layers=True)))
     return stream.getvalue()
 
 
@@ -110,9 +111,9 @@ def test_plain_text_keeps_to_80_columns_of_ascii(monkeypatch):
 
 def test_no_colour_when_not_wanted(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "38;" not in terminal(CASES["the example"], 120, color_system="truecolor")
+    assert "38;" not in in_terminal(CASES["the example"], 120, color_system="truecolor")
     monkeypatch.delenv("NO_COLOR")
-    assert "38;" in terminal(CASES["the example"], 120, color_system="truecolor")
+    assert "38;" in in_terminal(CASES["the example"], 120, color_system="truecolor")
 
 
 def test_a_calibrated_system_has_an_interval_and_says_what_it_is_from(monkeypatch):
@@ -155,7 +156,7 @@ def test_without_an_interval_numbers_have_three_digits():
     assert replace(sheet, interval=None).digits == Digits(WITHOUT_INTERVAL)
     assert replace(sheet, edition="sc23").digits == Digits()
     text = io.StringIO()
-    show(Page(replace(sheet, interval=None, belief=None)), text)
+    show(estimate_page(replace(sheet, interval=None, belief=None)), text)
     assert "interval" not in text.getvalue()
     assert f"{sheet.value('total_time'):.2f} s per iteration" in text.getvalue()
 
@@ -385,8 +386,8 @@ def test_few_rows_and_dropped_ones_are_said():
     assert "multiplying" not in _experts()[1]["rows"]
     result, dropped = _experts(moe_imbalance_percent=125, moe_capacity_percent=100)
     assert "20 % of the rows dropped" in dropped["rows"]
-    assert DROPPED in drawn(Page(result), width=160)  # which MFU counts
-    assert DROPPED not in drawn(Page(_experts()[0]), width=160)
+    assert DROPPED in drawn(estimate_page(result), width=160)  # which MFU counts
+    assert DROPPED not in drawn(estimate_page(_experts()[0]), width=160)
 
 
 def test_it_is_said_how_much_imbalance_memory_suffices_for():

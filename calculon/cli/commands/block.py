@@ -87,8 +87,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             write_json(output, document)
         log(f"Output: {output}")
     else:
-        from calculon.documents.operator_page import BlockPage
+        from calculon.documents.operator_page import block_page
 
         log_note(log, found.system)
-        log.show(BlockPage(document))
+        log.show(block_page(document))
     return 0

@@ -89,9 +89,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.stats == STDOUT and arguments.format == "json":
         log(json_text(result.to_dict()))
     elif arguments.stats == STDOUT:
-        from calculon.documents.page import Page
+        from calculon.documents.page import estimate_page
 
-        log.show(Page(result_of(result)))
+        log.show(estimate_page(result_of(result)))
     else:
         write_json(arguments.stats, result.to_dict())
     if arguments.peers is not None:

@@ -29,7 +29,7 @@ from calculon.documents.comparison_tables import sections
 from calculon.documents.deployments_page import DeploymentsPage
 from calculon.documents.fleet_page import BEST, FleetPage
 from calculon.documents.largest_model_page import largest_model_page
-from calculon.documents.page import Page
+from calculon.documents.page import estimate_page
 from calculon.documents.plan_page import PlanPage
 from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import SensitivityPage
@@ -62,7 +62,7 @@ def page_of(result: Any) -> str:
 
 
 def _estimate(one: Estimate) -> str:
-    return page(Page(result_of(one)), ("Time", "Memory"))
+    return page(estimate_page(result_of(one)))
 
 
 def _answer(one: Answer) -> str:

@@ -11,7 +11,7 @@ from calculon.base.errors import CalculonError
 from calculon.base.frozen import dataclass
 from calculon.base.units import duration, scaled
 from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
-from calculon.documents.operator_page import PASSES, BlockPage
+from calculon.documents.operator_page import PASSES, block_page
 from calculon.estimate.operator_passes import OperatorPass
 from calculon.estimate.operators import Block, block
 from calculon.explore.answers import Answers
@@ -134,7 +134,7 @@ def _block(state: State, answers: Answers) -> Part | None:
         first=rows[0],
         ends=any(split_name(one)[1] in ("F", "G") for one in seen.operators),
         sent=_sent(seen.operators, total),
-        page=Markup(page(BlockPage(found.to_dict()))),
+        page=Markup(page(block_page(found.to_dict()))),
     )
     names = [seen.names[one["name"]] for one in seen.operators]
     return Part(

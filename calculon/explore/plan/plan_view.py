@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
-from rich.console import Group
 
 from calculon.advise.unfit import why_none
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
-from calculon.documents.page import LINKS, Page, network_text
+from calculon.documents.page import LINKS, estimate_page, network_text
 from calculon.documents.page import PARTS as PARTS_OF_TIME
 from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Result
@@ -21,6 +20,7 @@ from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.document import Document
 from calculon.render.html import page, table
 from calculon.render.text_tables import Column, Table
 
@@ -168,12 +168,13 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     total, digits = result.value("total_time"), result.digits
     share = digits.share(sum(exposed) / total)
     said = f"{digits.duration(sum(links))} on the link, {digits.duration(sum(exposed))} exposed: {share} of the time"
-    groups = Markup(page(Group(*groups_section(result.groups, result.domains))))
+    groups = groups_section(result.groups, result.domains)
+    shown = Markup(page(Document("", parts=(groups,)))) if groups else Markup()
     rows = _traffic_rows(result, several)
     return Part(
         title="Traffic",
         html=Markup("<p>{}</p>").format(said),
-        more=_folded("The same as a table", rows) + groups,
+        more=_folded("The same as a table", rows) + shown,
         figure=link_times(names, links, exposed),
         summary=f"Traffic of each kind of parallelism in a step: {said}.",
     )
@@ -202,7 +203,7 @@ def _whole(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    return Part(title="", html=html("plan_whole.html", page=Markup(page(Page(result)))))
+    return Part(title="", html=html("plan_whole.html", page=Markup(page(estimate_page(result)))))
 
 
 def _folded(title: str, rows: Table, most: int = 40) -> Markup:

@@ -14,13 +14,14 @@ from calculon.documents.campaign_page import CampaignPage
 from calculon.documents.deployments_page import DeploymentsPage
 from calculon.documents.fleet_page import FleetPage
 from calculon.documents.notebook.pages import PAGES
-from calculon.documents.page import Page
+from calculon.documents.page import estimate_page
 from calculon.documents.plan_page import PlanPage
 from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.serving_page import ServingPage
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.why_page import WhyPage
 from calculon.render.html import ROWS
+from calculon.render.terminal import drawn
 from tests.documents.notebook import results
 from tests.documents.notebook.test_markup import HOSTILE, checked
 from tests.helpers import ROOT, document
@@ -39,7 +40,7 @@ def words(text):
 def words_of(renderable):
     """Return the words of a page in a terminal."""
     console = Console(width=ROOM, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(renderable)
+    console.print(drawn(renderable))
     return words(re.sub(r"[█▏▎▍▌▋▊▉░]+", " ", console.export_text()))
 
 
@@ -51,7 +52,7 @@ def unsaid(result, page):
 
 def test_estimates_say_all_of_their_page():
     for estimate in (results.estimate_of(), calculon.estimate(*PUBLISHED)):
-        assert unsaid(estimate, Page(result_of(estimate))) == []
+        assert unsaid(estimate, estimate_page(result_of(estimate))) == []
 
 
 def test_an_answer_says_all_of_its_page():

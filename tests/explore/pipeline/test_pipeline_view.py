@@ -9,8 +9,8 @@ import pytest
 from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.base.units import duration
-from calculon.documents.operator_page import BlockPage
-from calculon.documents.stage_table import stages_group
+from calculon.documents.operator_page import block_page
+from calculon.documents.stage_table import stages_section
 from calculon.estimate.operators import block
 from calculon.explore.page_state import State
 from calculon.explore.pipeline.pipeline_view import MOST, PARTS
@@ -59,7 +59,7 @@ def test_a_plan_has_its_schedule_stages_and_operators():
 def test_stages_have_the_numbers_of_the_command():
     result = answers().plan(STATE).result
     told = words(made("stages", STATE))
-    heading = stages_group(result.stages, result.digits)[0].plain
+    heading = stages_section(result.stages, result.digits).remark
     fullest = re.search(r"tightest on stage (\d+)", heading)[1]
     limits = re.search(r"stage (\d+) limits the time", heading)[1]
     assert f"Stage {limits} limits the time" in told
@@ -132,7 +132,7 @@ def test_a_plan_that_cannot_run_leads_to_the_view_that_mends_it():
 def test_the_page_of_the_block_is_that_of_the_command():
     found = answers().plan(STATE).estimate
     document = block(found.model, found.execution, found.system).to_dict()
-    assert page(BlockPage(document)) in made("block", STATE).html
+    assert page(block_page(document)) in made("block", STATE).html
 
 
 def test_an_operator_says_what_a_faster_machine_would_save():
