@@ -70,16 +70,17 @@ def _arithmetic(execution: Mapping[str, Any]) -> str:
 
 
 def setup_texts(result: Result) -> dict[str, str]:
-    """Describe model, processor, split, batch and options in a line each, as far as they are known."""
+    """Describe model, processor, split, batch and options in a line each, which is empty if there is nothing to say."""
     inputs, execution = result.inputs, result.execution
     if execution is None:
         return {"question": "not known to a file of statistics"}
+    replicas, micro = execution["data_par"], execution["microbatch_size"]
+    batch = execution["batch_size"]
     texts = {
         "split": f"{_degrees(execution)}{_experts(execution)}{_stages(result)}",
-        "batch": f"{counted(execution['batch_size'], 'sequence')} = "
-        f"{counted(execution['data_par'], 'replica')} x "
-        f"{counted(_microbatches(execution), 'microbatch')} of {execution['microbatch_size']:,}",
-        **({"recipe": recipe} if (recipe := _recipe(execution)) else {}),
+        "batch": f"{counted(batch, 'sequence')} = {counted(replicas, 'replica')} x "
+        f"{counted(batch // replicas // micro, 'microbatch')} of {micro:,}",
+        "recipe": _recipe(execution),
         "options": ", ".join(options(execution)) or "none",
     }
     if inputs is None:
@@ -89,7 +90,6 @@ def setup_texts(result: Result) -> dict[str, str]:
         f"{capacity(size)} at {bandwidth(rate)}"
         for size, rate in zip(machine.capacities, machine.bandwidths, strict=True)
     )
-    stated = ", ".join(details(model))
     active = f" ({scaled(inputs.active)} active)" if inputs.active else ""
     if inputs.modules:
         active += f" and {scaled(inputs.modules)} of multi-token prediction"
@@ -97,7 +97,7 @@ def setup_texts(result: Result) -> dict[str, str]:
         "model": f"{scaled(inputs.parameters)} parameters{active}: {counted(model['num_blocks'], 'block')}, "
         f"hidden {model['hidden']:,}, {_widths(model)}"
         f"sequences of {seq_length(inputs, execution):,}",
-        **({"details": stated} if stated else {}),
+        "details": ", ".join(details(model)),
         "processor": f"{machine.peak / 1e12:,g} TFLOP/s {_arithmetic(execution)}, {tier1}"
         + (f" + {tier2}" if machine.capacities[1] else ""),
         **texts,
@@ -105,15 +105,15 @@ def setup_texts(result: Result) -> dict[str, str]:
 
 
 def _degrees(execution: Mapping[str, Any]) -> str:
-    """Write the degrees whose product is the number of processors; that of context parallelism where it is above 1."""
-    contexts = execution.get("context_par", 1)
+    """Write the degrees whose product is the number of processors, without a context parallelism of 1."""
     degrees = {
         "TP": execution["tensor_par"],
-        **({"CP": contexts} if contexts > 1 else {}),
+        "CP": execution.get("context_par", 1),
         "PP": execution["pipeline_par"],
         "DP": execution["data_par"],
     }
-    return " x ".join(f"{name} {degree:,}" for name, degree in degrees.items())
+    shown = (f"{name} {n:,}" for name, n in degrees.items() if n > 1 or name != "CP")
+    return " x ".join(shown)
 
 
 def _recipe(execution: Mapping[str, Any]) -> str:
@@ -127,12 +127,6 @@ def _recipe(execution: Mapping[str, Any]) -> str:
         kept = f"{kept.removeprefix('weights, ')}, and weights are kept and gathered in 8 bits"
     operands = f"operands of the products of blocks are in {bits}, with {_SCALES[name]}"
     return f"{name}: {operands}; {kept}; MFU is of the peak in {RECIPES[name].product}"
-
-
-def _microbatches(execution: Mapping[str, Any]) -> int:
-    """Return the microbatches of a batch in one pipeline."""
-    replica_batch = int(execution["batch_size"]) // int(execution["data_par"])
-    return replica_batch // int(execution["microbatch_size"])
 
 
 def _experts(execution: Mapping[str, Any]) -> str:
