@@ -123,19 +123,19 @@ def _interval(interval: Mapping[str, Any], title: str) -> Section:
 def _time(result: Result) -> Section:
     """Return the parts of the iteration, largest first."""
     total, digits = result.value("total_time"), result.digits
-    times = {name: time for name, time in result.times().items() if time > 0}
-    parts = sorted(times, key=lambda name: -times[name])
+    found = [(name, time) for name, time in result.times().items() if time > 0]
+    times = dict(sorted(found, key=lambda item: -item[1]))
+    largest, longest = next(iter(times.items()))
     rows: list[Row] = []
-    texts = digits.seconds([times[name] for name in parts], total)
-    for name, text in zip(parts, texts, strict=True):
+    for (name, time), text in zip(
+        times.items(), digits.seconds(times.values(), total), strict=True
+    ):
         label, group = PARTS[name]
-        bar = Bar((Share(times[name] / times[parts[0]], GROUP_COLORS[group]),))
-        rows.append((label, text, digits.share(times[name] / total), bar))
-    sums = ("total", *digits.seconds([total], total), digits.share(1.0))
-    rows.append((*map(bold, sums),))
-    label = PARTS[parts[0]][0]
-    share = digits.share(times[parts[0]] / total)
-    remark = f"{digits.duration(total)} per iteration; largest part: {label}, {share}"
+        bar = Bar((Share(time / longest, GROUP_COLORS[group]),))
+        rows.append((label, text, digits.share(time / total), bar))
+    rows.append((*map(bold, ("total", *digits.seconds([total], total), digits.share(1.0))),))
+    part = f"{PARTS[largest][0]}, {digits.share(longest / total)}"
+    remark = f"{digits.duration(total)} per iteration; largest part: {part}"
     return Section("Time", (_groups(times, total), _bars(rows)), remark, opened=True)
 
 
@@ -199,7 +199,21 @@ def _memory_rows(kinds: Mapping[str, float], there: float, digits: Digits) -> It
         yield (*total,)
 
 
-def network_text(inputs: Inputs | None, degree: str) -> str:
+def traffic(result: Result) -> list[tuple[str, str, float, float]]:
+    """Return words, network, time on the link and exposed time of each kind of parallelism that sends anything."""
+    found = (
+        (
+            words,
+            _network_text(result.inputs, degree),
+            result.value(f"{key}_link_time"),
+            result.value(f"{key}_exposed_time"),
+        )
+        for words, degree, key in LINKS
+    )
+    return [one for one in found if one[2] or one[3]]
+
+
+def _network_text(inputs: Inputs | None, degree: str) -> str:
     """Name the network of a degree of parallelism and its achieved bandwidth, when the system is known."""
     if inputs is None:
         return ""
@@ -209,24 +223,21 @@ def network_text(inputs: Inputs | None, degree: str) -> str:
 
 def _communication(result: Result) -> Section:
     """Return time on the link and exposed time of each kind of parallelism."""
-    total, digits = result.value("total_time"), result.digits
-    links = {key: result.value(f"{key}_link_time") for _, _, key in LINKS}
-    exposed = {key: result.value(f"{key}_exposed_time") for _, _, key in LINKS}
-    longest = max(*links.values(), *exposed.values())
-    if longest == 0:
+    several = traffic(result)
+    if not several:
         return Section("Communication", (), "none")
+    total, digits = result.value("total_time"), result.digits
+    *_, links, exposed = zip(*several, strict=True)
+    longest = max(*links, *exposed)
     legend = Legend("{} exposed {} hidden")
     rows: list[Row] = [("", "", dim("on link"), dim("exposed"), legend)]
-    for words, field, key in LINKS:
-        link, out = links[key], exposed[key]
-        if not link and not out:
-            continue
+    for words, network, link, out in several:
         hidden = max(0.0, link - out)
         pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "grey", solid=False)
         texts = digits.seconds([link, out], longest if digits.spread else total)
-        rows.append((words, dim(network_text(result.inputs, field)), *texts, Bar(pieces)))
-    share = digits.share(sum(exposed.values()) / total)
-    on_link, not_hidden = (digits.duration(sum(one.values())) for one in (links, exposed))
+        rows.append((words, dim(network), *texts, Bar(pieces)))
+    share = digits.share(sum(exposed) / total)
+    on_link, not_hidden = (digits.duration(sum(one)) for one in (links, exposed))
     remark = f"{on_link} on the link, {not_hidden} exposed ({share} of the time)"
     kinds, least = ("text", "text", "right", "right", "wide"), (0, 0, 7, 7)
     grid = Grid(kinds, tuple(rows), heads=1, least=least)

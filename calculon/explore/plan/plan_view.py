@@ -1,14 +1,15 @@
 """The view of one plan: what it costs, where time and memory go, how sure that is, and what would be better."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
 from calculon.advise.unfit import why_none
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
-from calculon.documents.page import LINKS, estimate_page, network_text
 from calculon.documents.page import PARTS as PARTS_OF_TIME
+from calculon.documents.page import estimate_page, traffic
 from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Result
 from calculon.explore.answers import Answers
@@ -151,30 +152,21 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    several = [
-        (
-            words.strip(),
-            degree,
-            result.value(f"{key}_link_time"),
-            result.value(f"{key}_exposed_time"),
-        )
-        for words, degree, key in LINKS
-    ]
-    several = [one for one in several if one[2] or one[3]]
+    several = traffic(result)
     if not several:
         return Part(title="Traffic", html=Markup("<p>None: one processor works alone.</p>"))
-    names = [words for words, *_ in several]
+    names = [words.strip() for words, *_ in several]
     links, exposed = [link for *_, link, _ in several], [out for *_, out in several]
     total, digits = result.value("total_time"), result.digits
     share = digits.share(sum(exposed) / total)
     said = f"{digits.duration(sum(links))} on the link, {digits.duration(sum(exposed))} exposed: {share} of the time"
     groups = groups_section(result.groups, result.domains)
-    shown = Markup(page(Document("", parts=(groups,)))) if groups else Markup()
+    shown = (replace(groups, opened=True),) if groups else ()
     rows = _traffic_rows(result, several)
     return Part(
         title="Traffic",
         html=Markup("<p>{}</p>").format(said),
-        more=_folded("The same as a table", rows) + shown,
+        more=_folded("The same as a table", rows) + Markup(page(Document("", parts=shown))),
         figure=link_times(names, links, exposed),
         summary=f"Traffic of each kind of parallelism in a step: {said}.",
     )
@@ -191,10 +183,9 @@ def _traffic_rows(result: Result, several: Sequence[tuple[str, str, float, float
         Column("exposed", "exposed", right=True),
     )
     rows = []
-    for words, degree, *times in several:
+    for words, network, *times in several:
         link, out = digits.seconds(times, longest if digits.spread else total)
-        network = network_text(result.inputs, degree)
-        rows.append({"kind": words, "network": network, "link": link, "exposed": out})
+        rows.append({"kind": words.strip(), "network": network, "link": link, "exposed": out})
     return Table(columns, rows)
 
 
