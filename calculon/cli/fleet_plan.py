@@ -1,17 +1,12 @@
 """``calculon plan`` under limits: machines and numbers of processors side by side."""
 
 import argparse
-import contextlib
-import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Infeasible
 from calculon.cli.options import Log
 
 if TYPE_CHECKING:
-    from calculon.advise.runs.fleet import FleetAnswer
-    from calculon.advise.runs.fleet_search import Seen
     from calculon.campaign.record import Campaign
     from calculon.cli.emission import Emission
 
@@ -47,13 +42,16 @@ def plan_fleets(
         When nothing meets the limits.
     """
     from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
+    from calculon.render.console import status
 
     asked = ask_fleet(model, arguments.num_procs, systems, campaign=campaign, **words)
-    with _progress() as seen:
-        answer = fleet_answer(asked, seen)
+    with status("searching") as searched:
+        answer = fleet_answer(asked, searched)
     alone = emitted is not None and not emitted.file
     if arguments.output is None and not alone:
-        _show(answer, log)
+        from calculon.documents.fleet_page import fleet_page
+
+        log.show(fleet_page(answer))
     elif arguments.output is not None:
         log.write(answer.to_dict(), arguments.output)
     if answer.best is None:
@@ -61,21 +59,3 @@ def plan_fleets(
     if emitted is not None:
         emitted.write(answer.best.answer, log)
     return 0
-
-
-def _show(answer: "FleetAnswer", log: Log) -> None:
-    from calculon.documents.fleet_page import FleetPage
-
-    log.show(FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks))
-
-
-@contextlib.contextmanager
-def _progress() -> "Iterator[Seen]":
-    """Show on standard error, in terminals only, what is searched."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as status:
-        yield lambda text: status.update(f"searching {text}")

@@ -16,11 +16,9 @@ from calculon.declarations.files import STDIN, check_output
 from calculon.declarations.named_values import EDITION_NAMES, PRESETS
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from calculon.declarations.model import Model
     from calculon.hardware.system import System
-    from calculon.render.document import Document
+    from calculon.render.document import Block
     from calculon.render.text_tables import Table
 
 LEVELS = {
@@ -175,12 +173,12 @@ class Log:
         if not self.quiet:
             print(escaped(text), file=self.stream)
 
-    def show(self, renderable: "Document | RenderableType") -> None:
-        """Draw a result that lays itself out, such as a page."""
+    def show(self, block: "Block") -> None:
+        """Draw a document, or a part of one."""
         if not self.quiet:
             from calculon.render.console import show
 
-            show(renderable, self.stream)
+            show(block, self.stream)
 
     def write(self, document: Any, output: str) -> None:
         """Write a document to a file (.json, .json.gz), and say so; print it where `output` is ``-``."""

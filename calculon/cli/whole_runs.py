@@ -9,8 +9,7 @@ from calculon.declarations.statistics import BOUNDS
 from calculon.render.digits import Digits
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
+    from calculon.render.document import Styled
     from calculon.search.runs import Runs
     from calculon.search.space import Space
 
@@ -18,13 +17,14 @@ _TOLD = ("days", "usd")
 """Figures whose interval is told."""
 
 
-def assumed_of_run(runs: "Sequence[Runs]") -> "Text":
+def assumed_of_run(runs: "Sequence[Runs]") -> "Styled":
     """Return the defaults of the campaigns of some searches and the price on each system, with their sources.
 
     What differs between campaigns is told of each.
     """
     from calculon.campaign.assumed import told_defaults
     from calculon.documents.run_defaults import defaults_line
+    from calculon.render.document import dim
 
     machines = list(dict.fromkeys(one.system.name for one in runs))
     campaigns = {id(one.campaign): one.campaign for one in runs}
@@ -40,7 +40,7 @@ def assumed_of_run(runs: "Sequence[Runs]") -> "Text":
         if (price := one.price) is not None:
             name = one.system.name if several else ""
             prices[name, str(price)] = {**price, "system": name}
-    return defaults_line(rows.values(), prices.values())
+    return dim(defaults_line(rows.values(), prices.values()))
 
 
 def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
@@ -55,7 +55,7 @@ def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> s
     total, (low, high) = stats["total_time"], map(stats.get, BOUNDS)
     if low is None or high is None:
         return ""
-    digits = Digits((high - low) / 2 / total)
+    digits = Digits.within(total, low, high)
     told = []
     for name in _TOLD:
         if (value := stats.get(name)) is not None:

@@ -13,7 +13,7 @@ from calculon.declarations.named_values import SHARDING
 from calculon.declarations.plan_words import choices_words, degrees_words
 from calculon.declarations.run_figures import TIMED_FIGURES
 from calculon.declarations.statistics import BOUNDS
-from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.digits import Digits
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import gibibytes, quantity
 
@@ -160,14 +160,14 @@ def _cells(
     execution: Mapping[str, Any], stats: Mapping[str, Any], more: Sequence[Statistic]
 ) -> dict[str, Any]:
     """Return the cells of a plan but its rank and words."""
-    digits, interval = _digits(stats)
+    digits = digits_of(stats).closer
     procs, mfu = execution["num_procs"], stats.get(mfu_name(execution))
     return {
         "procs": procs,
         "plan": degrees_words(execution),
         "memory": gibibytes(stats["proc_mem_tier1_cap_req"], 1),
         "time": digits.duration(stats["total_time"]),
-        "interval": interval,
+        "interval": duration_between(stats).replace(" to ", "-"),
         "share": "" if mfu is None else digits.efficiency(mfu),
         "rate": digits.rate(stats["sample_rate"]),
         "each": digits.small(stats["sample_rate"] / procs),
@@ -187,7 +187,7 @@ def figure(one: Statistic, value: float, stats: Mapping[str, Any]) -> str:
     stats : mapping
         All statistics of the plan, whose time says how many digits are known.
     """
-    digits, _ = _digits(stats)
+    digits = digits_of(stats).closer
     if one.unit.symbol == "s":
         return digits.duration(value)
     if one.name in MFU:
@@ -258,12 +258,15 @@ def _words(execution: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str,
     return (batch, *choices_words(execution, usual))
 
 
-def _digits(stats: Mapping[str, Any]) -> tuple[Digits, str]:
-    """Return how numbers are written, with one digit more than is known, as plans are compared; and the interval."""
-    total, (low, high) = stats["total_time"], map(stats.get, BOUNDS)
+def digits_of(stats: Mapping[str, Any]) -> Digits:
+    """Return the digits that the interval of its time leaves to the numbers of a plan."""
+    return Digits.within(stats["total_time"], *map(stats.get, BOUNDS))
+
+
+def duration_between(stats: Mapping[str, Any]) -> str:
+    """Write the interval of the time of a plan; nothing without one."""
+    low, high = map(stats.get, BOUNDS)
     if low is None or high is None:
-        return Digits(WITHOUT_INTERVAL / 10), ""
-    spread = (high - low) / 2 / total
-    known = Digits(spread)
-    ends = between(known.duration(low, like=total), known.duration(high, like=total))
-    return Digits(spread / 10), ends.replace(" to ", "-")
+        return ""
+    digits, total = digits_of(stats), stats["total_time"]
+    return between(*(digits.duration(end, like=total) for end in (low, high)))

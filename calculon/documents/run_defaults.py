@@ -1,21 +1,28 @@
-"""The defaults of whole runs that nobody stated, each with its source, on pages whose subject is another."""
+"""Whole runs on pages whose subject is another: their figures, and the defaults that nobody stated."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from calculon.base.units import aged
-from calculon.render.grids import indented
+from calculon.documents.setup import Row, interval_row
+from calculon.render.digits import Digits
+from calculon.render.document import Section
 from calculon.render.text_tables import Column, Table
-from calculon.render.texts import heading
-
-Document = Mapping[str, Any]
 
 
-def defaults_section(rows: Iterable[Document]) -> Iterator[RenderableType]:
-    """Yield the defaults with an effect as a table.
+def run_rows(
+    figures: Mapping[str, Any], labels: Mapping[str, str], digits: Digits
+) -> Iterator[Row]:
+    """Yield figures of a run that are known, by label, each with an interval as wide as the interval of the days."""
+    for label, name in labels.items():
+        if (value := figures[name]) is not None:
+            days = (figures["days_low"], figures["days_high"])
+            low, high = (None if end is None else end / figures["days"] * value for end in days)
+            yield interval_row(label, value, (low, high), digits.rate)
+
+
+def defaults_section(rows: Iterable[Mapping[str, Any]]) -> Section | None:
+    """Return the defaults with an effect as a table; None if there are none.
 
     Parameters
     ----------
@@ -27,48 +34,45 @@ def defaults_section(rows: Iterable[Document]) -> Iterator[RenderableType]:
         for one in rows
         if one["counts"]
     ]
-    if not cells:
-        return
-    yield heading("Assumed of the run", "--set campaign.FIELD=VALUE states it")
     columns = (
         Column("field", "field"),
         Column("value", "value", right=True),
         Column("source", "source", fold=True),
     )
-    yield indented(Table(columns, cells))
+    remark = "--set campaign.FIELD=VALUE states it"
+    return Section("Assumed of the run", (Table(columns, cells),), remark) if cells else None
 
 
-def defaults_line(rows: Iterable[Document], prices: Iterable[Document] = ()) -> Text:
+def defaults_line(
+    rows: Iterable[Mapping[str, Any]], prices: Iterable[Mapping[str, Any]] = ()
+) -> str:
     """Return the defaults with an effect in a paragraph, before them the prices of a processor-hour, by system."""
-    told = [
-        f"{one['field'].partition('.')[2]} {value_of(one)} ({one['source']})"
-        for one in rows
-        if one["counts"]
+    known = [
+        *(
+            " ".join(filter(None, ("price", one.get("system"), _price_with_source(one))))
+            for one in prices
+            if one["source"]
+        ),
+        *(
+            f"{one['field'].partition('.')[2]} {value_of(one)} ({one['source']})"
+            for one in rows
+            if one["counts"]
+        ),
     ]
-    priced = [
-        " ".join(
-            part
-            for part in (
-                "price",
-                one.get("system"),
-                f"{one['usd']:,.2f} USD/h ({price_words(one)})",
-            )
-            if part
-        )
-        for one in prices
-        if one["source"]
-    ]
-    told = [*priced, *told]
-    return Text(f"Assumed of the run: {'; '.join(told)}." if told else "", "dim")
+    return f"Assumed of the run: {'; '.join(known)}." if known else ""
 
 
-def price_words(price: Document) -> str:
+def _price_with_source(price: Mapping[str, Any]) -> str:
+    return f"{price['usd']:,.2f} USD/h ({price_words(price)})"
+
+
+def price_words(price: Mapping[str, Any]) -> str:
     """Write kind, date and source of a price."""
     kind = price["kind"].replace("_", " ")
-    return ", ".join(part for part in (kind, aged(price["date"]), price["source"]) if part)
+    return ", ".join(filter(None, (kind, aged(price["date"]), price["source"])))
 
 
-def value_of(one: Document) -> str:
+def value_of(one: Mapping[str, Any]) -> str:
     """Write the value of a default with its unit.
 
     >>> value_of({"value": 50677.0, "unit": "h"}), value_of({"value": "async", "unit": ""})

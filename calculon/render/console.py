@@ -4,15 +4,18 @@
 blanks.
 """
 
+import contextlib
 import io
 import os
+import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING
 
-from calculon.render.document import Document
-
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
+
+    from calculon.render.document import Block
 
 PLAIN_WIDTH = 80
 WIDEST = 168
@@ -30,35 +33,47 @@ def stated_width() -> int | None:
     return int(columns[-9:]) if columns.isdecimal() and columns.strip("0") else None
 
 
-def show(renderable: "Document | RenderableType", stream: IO[str]) -> None:
-    """Draw on a stream, as it deserves: see the module.
+def show(block: "Block", stream: IO[str]) -> None:
+    """Draw a document, or a part of one, on a stream: see the module.
 
     Parameters
     ----------
-    renderable : Document or rich renderable
-        What to draw.
+    block : Block
+        A document, a text, a table or another part of a document.
     stream : text file
         Where.
     """
     width = stated_width() or PLAIN_WIDTH
-    if isinstance(renderable, str) and not is_terminal(stream):  # without loading rich
-        stream.write(textwrap.fill(renderable, width) + "\n")
+    if isinstance(block, str) and not is_terminal(stream):  # without loading rich
+        stream.write(textwrap.fill(block, width) + "\n")
         return
     from rich.console import Console
 
-    if isinstance(renderable, Document):
-        from calculon.render.terminal import Page
+    from calculon.render.document import Document
+    from calculon.render.terminal import Page
 
-        renderable = Page(renderable)
+    page = Page(Document("", parts=(block,)))
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
     if console.is_terminal:
         console.width = min(console.width, WIDEST)
-        console.print(renderable)
+        console.print(page)
         return
     console.width = width
     with console.capture() as capture:
-        console.print(renderable)
+        console.print(page)
     stream.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+@contextlib.contextmanager
+def status(verb: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner on standard error, in a terminal only; yield a function that names what is being done now."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as spinner:
+        yield lambda text: spinner.update(f"{verb} {text}")
 
 
 def recording(width: int) -> "Console":

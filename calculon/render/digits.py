@@ -30,6 +30,22 @@ class Digits:
 
     spread: float = 0.0
 
+    @classmethod
+    def within(cls, value: float, low: float | None, high: float | None) -> "Digits":
+        """Return the digits that an interval leaves to a value; without an interval, three.
+
+        >>> Digits.within(10.0, 8.0, 12.0), Digits.within(10.0, None, 12.0)
+        (Digits(spread=0.2), Digits(spread=0.05))
+        """
+        if low is None or high is None:
+            return cls(WITHOUT_INTERVAL)
+        return cls((high - low) / 2 / value)
+
+    @property
+    def closer(self) -> "Digits":
+        """One digit more, for numbers that are compared with each other."""
+        return Digits(self.spread / 10)
+
     def _error(self, value: float, like: float | None) -> float:
         return self.spread * (value if like is None else like)
 

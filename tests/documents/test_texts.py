@@ -7,7 +7,7 @@ from calculon.declarations.statistics import BOUNDS
 from calculon.documents import expert_section, fleet_page, sensitivity_page
 from calculon.documents import serving_page as serving
 from calculon.documents.campaign_words import interval_words
-from calculon.documents.plan_page import _digits
+from calculon.documents.plans_table import digits_of
 from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.views.sweep_curves import _word
 from calculon.documents.waterfall_section import _is_nothing
@@ -50,12 +50,12 @@ STAIRS = {"now": 0, "steps": [{"value": 10.0}], "capacity": 64 * GIB, "withheld"
         (sensitivity_page._length, [{"tokens": 1e9}, {"steps": "5 k"}, {}], ["1 G tokens", "5 k steps", "phases"]),
         (lambda low: fleet_page.digits_of({"days": 10, "days_low": low, "days_high": 12}).spread, [8, None],
          [0.2, WITHOUT_INTERVAL]),
-        (lambda low: _digits(dict(zip(BOUNDS, (low, 12), strict=True)) | {"total_time": 10}).spread, [8, None],
+        (lambda low: digits_of(dict(zip(BOUNDS, (low, 12), strict=True)) | {"total_time": 10}).spread, [8, None],
          [0.2, WITHOUT_INTERVAL]),
         # a change of 1e-5 of the time, or of 1e-5 GiB, has an effect
         (lambda one: _is_nothing(one | {"fits": True}, {"mine": {"seconds": 1e3}}),
          [{"seconds": s, "bytes": g * GIB} for s, g in ((0.009, 9e-6), (-0.011, 0), (0, 2e-5))], [True, False, False]),
-        (lambda v: fleet_page.amount(v, "d"), [999.0, 1000.0, 0.0], ["999.0 d", "1.00 k d", "0.0 d"]),
+        (lambda v: fleet_page.amount(v, "d"), [999.0, 1000.0, 0.0, 0.01], ["999.0 d", "1.00 k d", "0.0 d", "<0.1 d"]),
         (serving.rate, [99.94, 99.96, 1234.0], ["99.9", "100", "1,230"]),
         (serving.duration_of, [math.inf, 8.0], ["without end", "8.0 s"]),
         (lambda load: expert_section._headroom(load, {"expert_par": 8})[:15], [None, 8, 1.09, 1.11],

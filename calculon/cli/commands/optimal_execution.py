@@ -334,7 +334,7 @@ def _draw(
 def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
     """Say why nothing fits on the most processors, and what would mend it."""
     from calculon.advise.unfit import PROPOSED, unfit
-    from calculon.render.grids import grid
+    from calculon.render.document import Grid
     from calculon.search.effect import COMMAND_LINE
 
     most = max(range(len(results)), key=lambda place: results[place].space.num_procs)
@@ -347,11 +347,8 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     for line in found.nearest:
         log.show(line)
     if proposals := found.proposals(COMMAND_LINE):
-        table = grid("text", "text", gap=1)
-        for line in proposals:
-            table.add_row("  -", line)
         log.show(f"{PROPOSED}:")
-        log.show(table)
+        log.show(Grid(("text", "text"), tuple(("  -", line) for line in proposals), gap=1))
 
 
 def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":

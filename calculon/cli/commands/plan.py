@@ -143,12 +143,9 @@ def _plan(
     if output is None and emitted is not None and not emitted.file:
         pass  # the launch file alone, or the error that nothing fits
     elif output is None:
-        from calculon.documents.plan_page import PlanPage
-        from calculon.documents.views.estimate_result import result_of
+        from calculon.documents.plan_page import plan_page
 
-        best = None if answer.best is None else result_of(answer.best)
-        preset = answer.question.preset
-        log.show(PlanPage(answer.to_dict(), best, preset.usual, preset.words))
+        log.show(plan_page(answer))
     else:
         log.write(answer.to_dict(), output)
     if answer.best is None:

@@ -27,10 +27,10 @@ from calculon.documents.campaign_page import CampaignPage
 from calculon.documents.comparison import Comparison
 from calculon.documents.comparison_tables import sections
 from calculon.documents.deployments_page import DeploymentsPage
-from calculon.documents.fleet_page import BEST, FleetPage
+from calculon.documents.fleet_page import fleet_page
 from calculon.documents.largest_model_page import largest_model_page
 from calculon.documents.page import estimate_page
-from calculon.documents.plan_page import PlanPage
+from calculon.documents.plan_page import plan_page
 from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.served_comparison import ServedComparison
@@ -63,18 +63,6 @@ def page_of(result: Any) -> str:
 
 def _estimate(one: Estimate) -> str:
     return page(estimate_page(result_of(one)))
-
-
-def _answer(one: Answer) -> str:
-    best = None if one.best is None else result_of(one.best)
-    preset = one.question.preset
-    shown = PlanPage(one.to_dict(), best, preset.usual, preset.words)
-    return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine", "From"))
-
-
-def _fleets(one: FleetAnswer) -> str:
-    shown = FleetPage(one.to_dict(), one.preset.usual, one.frameworks)
-    return page(shown, (*BEST.values(), "Days"))
 
 
 def _served(one: Served) -> str:
@@ -348,8 +336,8 @@ Shower = Callable[[Any], str]
 
 PAGES: dict[type, Shower] = {
     Estimate: _estimate,
-    Answer: _answer,
-    FleetAnswer: _fleets,
+    Answer: lambda one: page(plan_page(one)),
+    FleetAnswer: lambda one: page(fleet_page(one)),
     SearchResult: _search,
     Evaluation: _evaluation,
     Sensitivity: _sensitivity,

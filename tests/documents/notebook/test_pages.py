@@ -12,10 +12,10 @@ from calculon.base.units import scaled
 from calculon.documents.batch_page import BatchPage
 from calculon.documents.campaign_page import CampaignPage
 from calculon.documents.deployments_page import DeploymentsPage
-from calculon.documents.fleet_page import FleetPage
+from calculon.documents.fleet_page import fleet_page
 from calculon.documents.notebook.pages import PAGES
 from calculon.documents.page import estimate_page
-from calculon.documents.plan_page import PlanPage
+from calculon.documents.plan_page import plan_page
 from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.serving_page import ServingPage
 from calculon.documents.views.estimate_result import result_of
@@ -55,23 +55,16 @@ def test_estimates_say_all_of_their_page():
         assert unsaid(estimate, estimate_page(result_of(estimate))) == []
 
 
-def test_an_answer_says_all_of_its_page():
-    answer = results.answer()
-    preset = answer.question.preset
-    page = PlanPage(answer.to_dict(), result_of(answer.best), preset.usual, preset.words)
-    assert unsaid(answer, page) == []
+def test_answers_say_all_of_their_pages():
+    answer, fleets = results.answer(), results.fleets()
+    assert unsaid(answer, plan_page(answer)) == []
+    assert unsaid(fleets, fleet_page(fleets)) == []
 
 
 def test_a_whole_run_says_all_of_its_page():
     run = calculon.campaign("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", tokens="1T")
     page = CampaignPage(run.to_dict(), result_of(run.main.estimate), run.preset.usual)
     assert unsaid(run, page) == []
-
-
-def test_fleets_say_all_of_their_page():
-    found = results.fleets()
-    page = FleetPage(found.to_dict(), found.preset.usual, found.frameworks)
-    assert unsaid(found, page) == []
 
 
 def test_deployments_say_all_of_their_pages():
