@@ -3,33 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.text import Text
-
 from calculon.base.records import Column as Figure
-from calculon.documents.frontier import Axis, Frontier
-from calculon.documents.page_title import page_title
+from calculon.documents.page_title import titled
 from calculon.documents.serving_drafts import draft_mark
-from calculon.documents.serving_page import (
-    duration_of,
-    rate,
-    requests_words,
-    split_words,
-)
-from calculon.render.grids import grid, indented
+from calculon.documents.serving_page import duration_of, rate, requests_words, split_words
+from calculon.render.document import Block, Document, Section, dim, labelled
+from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
-from calculon.render.texts import counted, heading, quantity
+from calculon.render.texts import counted, quantity
+from calculon.search.deployments.deployments_found import DeploymentSearch
 
-Document = Mapping[str, Any]
+Plain = Mapping[str, Any]
 
 MOST = 40
 """Deployments that are told."""
-
-_LEAST_POINTS = 3
-"""Points that are worth a picture."""
-
-_PLANE = 2
-"""Objectives of a front that a picture shows as it is."""
 
 MEANING = (
     "TP, PP: tensor and pipeline parallelism of a replica; budget: most tokens of a pass, 0 for prompts in passes of "
@@ -57,53 +44,31 @@ _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
 OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
 
 
-class DeploymentsPage:
-    """The result of a search for deployments; it lays itself out for the width at hand.
+def deployments_page(search: DeploymentSearch) -> Document:
+    """Return the page of a search for deployments."""
+    return _DeploymentsPage(search).document()
 
-    Parameters
-    ----------
-    document : mapping
-        The result as plain data (:meth:`calculon.search.deployments.deployments_found.DeploymentSearch.to_dict`).
-    objectives : sequence of Column
-        Figures that it is ranked by.
-    """
 
-    def __init__(self, document: Document, objectives: Sequence[Figure]):
-        self.document, self.objectives = document, objectives
-        self.winners: Sequence[Document] = document["winners"]
+class _DeploymentsPage:
+    def __init__(self, search: DeploymentSearch):
+        self.found, self.columns = search.to_dict(), search.columns
+        self.objectives = [one.statistic for one in search.objectives]
+        self.winners: Sequence[Plain] = self.found["winners"]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self._question()
-        if not self.winners:
-            return
-        yield Text()
-        front = len(self.objectives) > 1
-        what = "Frontier" if front else "Best"
-        asked = self.document["objectives"]
-        remark = "no other is better in all of " + ", ".join(asked) if front else f"by {asked[0]}"
-        yield heading(what, remark)
-        shown = self.winners[:MOST]
-        differ, same = self._settings()
-        yield indented(Table(tuple(self._columns(differ)), [*self._rows(shown, differ)]))
-        if same:
-            words = ", ".join(f"{_title(name)} {value}" for name, value in same.items())
-            yield indented(Text(f"{'All have' if len(self.winners) > 1 else 'It has'} {words}"))
-        if more := len(self.winners) - len(shown):
-            yield indented(Text(f"({more:,} more: name an output file for all)", "dim"))
-        if front and len(shown) >= _LEAST_POINTS:
-            yield from (Text(), indented(self._picture(shown)))
-        yield from (Text(), indented(Text("; ".join(self._meanings(differ)), "dim")))
-        if hint := self._between():
-            yield indented(Text(hint, "dim"))
-
-    def _question(self) -> Iterator[RenderableType]:
-        found, counts = self.document, self.document["counts"]
+    def document(self) -> Document:
+        """Return the question, and the best deployments if there are any."""
+        found = self.found
         procs = ", ".join(f"{one:,}" for one in found["num_procs"][:8])
         procs += ", ..." if len(found["num_procs"]) > 8 else ""
         title = f"Deployments of {found['model']} on {procs} x {found['system']}"
-        yield from page_title(title, "", found.get("provenance", {}))
-        table = grid("text", "text")
-        rows = {
+        parts = self._best() if self.winners else ()
+        return titled(
+            title, "", found["provenance"], lead=(labelled(self._question()),), parts=parts
+        )
+
+    def _question(self) -> dict[str, str]:
+        found, counts = self.found, self.found["counts"]
+        return {
             "requests": requests_words(found["workload"]),
             "limits": limits_words(found["workload"]),
             "tried": f"{counted(counts['total'], 'deployment')}, each with its batch; "
@@ -113,17 +78,30 @@ class DeploymentsPage:
             "left out": left_out_words(found["left_out"]),
             "price": self._price_words(),
         }
-        for label, words in rows.items():
-            if not words:
-                continue
-            table.add_row(Text(label, "dim"), Text(words))
-        yield indented(table)
+
+    def _best(self) -> Iterator[Block]:
+        """Yield the table of the best, the picture of a front, and the meaning of the columns."""
+        front, asked = len(self.objectives) > 1, self.found["objectives"]
+        remark = "no other is better in all of " + ", ".join(asked) if front else f"by {asked[0]}"
+        shown = self.winners[:MOST]
+        differ, same = self._settings()
+        blocks: list[Block] = [Table(tuple(self._columns(differ)), [*self._rows(shown, differ)])]
+        if same:
+            words = ", ".join(f"{_title(name)} {value}" for name, value in same.items())
+            blocks.append(f"{'All have' if len(self.winners) > 1 else 'It has'} {words}")
+        if more := len(self.winners) - len(shown):
+            blocks.append(dim(f"({more:,} more: name an output file for all)"))
+        yield Section("Frontier" if front else "Best", tuple(blocks), remark, opened=True)
+        if front and (picture := self._picture(len(shown))).worth_drawing:
+            yield Section("", (picture,))
+        notes = ("; ".join(self._meanings(differ)), self._between())
+        yield Section("", tuple(map(dim, filter(None, notes))))
 
     def _price_words(self) -> str:
         """Say that there is no price; empty where there is one, or nothing that it would be of."""
         if not self.winners or self._priced:
             return ""
-        return f"none is known of {self.document['system']} (--fix price=2.5: USD/h of a processor)"
+        return f"none is known of {self.found['system']} (--fix price=2.5: USD/h of a processor)"
 
     @property
     def _priced(self) -> bool:
@@ -132,13 +110,13 @@ class DeploymentsPage:
     @property
     def _tail(self) -> str:
         """The share of the requests that keep the times of the table; empty where these are means."""
-        w = self.document["workload"]
+        w = self.found["workload"]
         return f"p{100 * w['percentile']:g}" if "rate" in w else ""
 
     def _settings(self) -> tuple[list[str], dict[str, str]]:
         """Return the fields of which several values were tried: those that differ, and the values of the others."""
         differ, same = list[str](), dict[str, str]()
-        for name in self.document["asked"]:
+        for name in self.found["asked"]:
             if name in _IN_COLUMNS:
                 continue
             values = {_value(one["deployment"].get(name)) for one in self.winners}
@@ -156,7 +134,7 @@ class DeploymentsPage:
             for place, name in enumerate(("usd_per_mtoken", "interactivity"))
         )  # they follow from other columns, and go before texts fold
         yield Column("rank", "#", right=True)
-        if len(self.document["num_procs"]) > 1:
+        if len(self.found["num_procs"]) > 1:
             yield Column("procs", "count", right=True)
         yield Column("replicas", "replicas")
         if any("prefill" in one["deployment"] for one in self.winners):
@@ -183,10 +161,10 @@ class DeploymentsPage:
 
     def _between(self) -> str:
         """Say which counts that were not tried may do with less than the best, where the load says what is needed."""
-        document, best = self.document, self.winners[0]["deployment"]
+        found, best = self.found, self.winners[0]["deployment"]
         most, each = best["num_procs"], best["tensor_par"] * best["pipeline_par"]
-        fewer = [one for one in document["num_procs"] if one < most]
-        sized = "rate" in document["workload"] or "users" in document["workload"]
+        fewer = [one for one in found["num_procs"] if one < most]
+        sized = "rate" in found["workload"] or "users" in found["workload"]
         if len(self.objectives) > 1 or not (sized and fewer) or most - max(fewer) <= each:
             return ""
         last = max(fewer)
@@ -201,10 +179,10 @@ class DeploymentsPage:
         if {"weights_dtype", "kv_dtype"} & {*differ}:
             yield OF_TYPES
         if self._tail:
-            share = 100 * self.document["workload"]["percentile"]
+            share = 100 * self.found["workload"]["percentile"]
             yield OF_LIMITS.format(tail=self._tail, share=share)
 
-    def _rows(self, shown: Sequence[Document], differ: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, shown: Sequence[Plain], differ: Sequence[str]) -> Iterator[dict[str, Any]]:
         behind = "_p" if self._tail else ""
         for rank, one in enumerate(shown):
             d, f = one["deployment"], one["figures"]
@@ -225,16 +203,11 @@ class DeploymentsPage:
                 "usd": "" if f["usd_per_mtoken"] is None else rate(f["usd_per_mtoken"]),
             }
 
-    def _picture(self, shown: Sequence[Document]) -> Frontier:
-        """Return the first two objectives of a front, its points with the numbers of their rows."""
-        x, y = self.objectives[:2]
-        points = [
-            (str(rank), one["figures"][x.name], one["figures"][y.name])
-            for rank, one in enumerate(shown)
-        ]
-        _, across, up = zip(*points, strict=True)
-        axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
-        return Frontier(*axes, points, steps=len(self.objectives) == _PLANE)
+    def _picture(self, count: int) -> Frontier:
+        """Return the first deployments of a front over its first two objectives, each with its number."""
+        figures = (self.columns[one.name].tolist() for one in self.objectives[:2])
+        points = [(str(rank), x, y) for rank, (x, y) in enumerate(zip(*figures, strict=True))]
+        return Frontier.of(self.objectives, points[:count])
 
 
 _MEANS = ("ttft", "ttft_p", "tpot", "tpot_p")
@@ -267,7 +240,7 @@ def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
     return f"{'; '.join(named)}: no deployment of these processors has it"
 
 
-def _prefill_words(pool: Document | None) -> str:
+def _prefill_words(pool: Plain | None) -> str:
     """Say the pool that prefills; those that decode do without one."""
     if pool is None:
         return ""
@@ -284,7 +257,7 @@ def tried_types(types: Mapping[str, Sequence[str]]) -> str:
     return f"{said}{hint}"
 
 
-def limits_words(workload: Document) -> str:
+def limits_words(workload: Plain) -> str:
     """Say the limits of a workload."""
     names = {"ttft_limit": "TTFT", "tpot_limit": "TPOT"}
     said = [

@@ -26,7 +26,7 @@ from calculon.documents.batch_page import BatchPage
 from calculon.documents.campaign_page import CampaignPage
 from calculon.documents.comparison import Comparison
 from calculon.documents.comparison_tables import sections
-from calculon.documents.deployments_page import DeploymentsPage
+from calculon.documents.deployments_page import deployments_page
 from calculon.documents.fleet_page import BEST, FleetPage
 from calculon.documents.largest_model_page import largest_model_page
 from calculon.documents.page import Page
@@ -83,8 +83,7 @@ def _served(one: Served) -> str:
 
 def _deployments(one: DeploymentSearch) -> str:
     """Return the best deployments, and of none which limit the nearest misses."""
-    shown = DeploymentsPage(one.to_dict(), [figure.statistic for figure in one.objectives])
-    return page(shown, ("Best", "Frontier")) + ("" if len(one) else paragraph(str(one.why)))
+    return page(deployments_page(one)) + ("" if len(one) else paragraph(str(one.why)))
 
 
 def _by_batch(one: ByBatch) -> str:

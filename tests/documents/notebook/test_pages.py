@@ -11,7 +11,7 @@ from calculon.base.errors import in_words
 from calculon.base.units import scaled
 from calculon.documents.batch_page import BatchPage
 from calculon.documents.campaign_page import CampaignPage
-from calculon.documents.deployments_page import DeploymentsPage
+from calculon.documents.deployments_page import deployments_page
 from calculon.documents.fleet_page import FleetPage
 from calculon.documents.notebook.pages import PAGES
 from calculon.documents.page import Page
@@ -20,6 +20,8 @@ from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.serving_page import ServingPage
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.why_page import WhyPage
+from calculon.render import terminal
+from calculon.render.document import Document
 from calculon.render.html import ROWS
 from tests.documents.notebook import results
 from tests.documents.notebook.test_markup import HOSTILE, checked
@@ -36,10 +38,10 @@ def words(text):
     return re.findall(r"[\w.,%/+<-]+", text)
 
 
-def words_of(renderable):
+def words_of(page):
     """Return the words of a page in a terminal."""
     console = Console(width=ROOM, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(renderable)
+    console.print(terminal.Page(page) if isinstance(page, Document) else page)
     return words(re.sub(r"[█▏▎▍▌▋▊▉░]+", " ", console.export_text()))
 
 
@@ -82,8 +84,7 @@ def test_deployments_say_all_of_their_pages():
     curve = calculon.by_batch(one)
     assert unsaid(one, ServingPage(one.to_dict())) == []
     assert unsaid(curve, BatchPage(curve.to_dict())) == []
-    page = DeploymentsPage(best.to_dict(), [best.objectives[0].statistic])
-    assert unsaid(best, page) == []
+    assert unsaid(best, deployments_page(best)) == []
     text = checked(both._repr_html_()).text
     assert "h100_80g_sxm" in text
     assert " differ, " in text
