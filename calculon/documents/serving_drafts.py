@@ -5,7 +5,7 @@ from typing import Any
 
 from calculon.render.texts import counted
 
-Document = Mapping[str, Any]
+Plain = Mapping[str, Any]
 
 _DRAFTS = {"mtp": "modules that predict further tokens", "ngram": "matches in the text so far"}
 """Words for drafts that are no model of their own."""
@@ -13,7 +13,7 @@ _DRAFTS = {"mtp": "modules that predict further tokens", "ngram": "matches in th
 _NO_DRAFT, _OF_MODEL = "none", "model:"
 
 
-def draft_words(served: Document) -> str:
+def draft_words(served: Plain) -> str:
     """Say what drafts, what of it is accepted, and up to which batch it pays; empty without speculation."""
     if (own := served["speculation"]) is None:
         return ""
@@ -23,7 +23,7 @@ def draft_words(served: Document) -> str:
     return f"{made}: {f['spec_speedup']:.3g} times as fast as without; {_pays(f)}"
 
 
-def draft_mark(deployment: Document) -> str:
+def draft_mark(deployment: Plain) -> str:
     """Say in short what drafts, and how many tokens; empty without a draft.
 
     >>> draft_mark({"draft": "model:llama3.2-1B", "draft_tokens": 4}), draft_mark({"draft": "mtp"})
@@ -45,7 +45,7 @@ def _pays(figures: Mapping[str, Any]) -> str:
     return f"decode passes are faster with it up to {counted(int(most), 'sequence')}"
 
 
-def draft_notes(served: Document) -> Iterator[str]:
+def draft_notes(served: Plain) -> Iterator[str]:
     """Yield what is assumed of drafts."""
     if (own := served["speculation"]) is None:
         return

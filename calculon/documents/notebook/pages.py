@@ -34,7 +34,7 @@ from calculon.documents.plan_page import PlanPage
 from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.served_comparison import ServedComparison
-from calculon.documents.serving_page import ServingPage
+from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.launch_results import launch_page
 from calculon.documents.views.waterfalls import fall_alone
@@ -78,7 +78,7 @@ def _fleets(one: FleetAnswer) -> str:
 
 
 def _served(one: Served) -> str:
-    return page(ServingPage(one.to_dict()), ("What limits", "Memory", "Load", "Decode", "Prefill"))
+    return page(serving_page(one.to_dict()))
 
 
 def _deployments(one: DeploymentSearch) -> str:

@@ -17,7 +17,7 @@ from calculon.documents.notebook.pages import PAGES
 from calculon.documents.page import Page
 from calculon.documents.plan_page import PlanPage
 from calculon.documents.sensitivity_page import SensitivityPage
-from calculon.documents.serving_page import ServingPage
+from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.why_page import WhyPage
 from calculon.render import terminal
@@ -82,7 +82,7 @@ def test_deployments_say_all_of_their_pages():
     few = {"tensor_par": 1, "token_budget": 2048}
     best = calculon.search_deployments("llama3-8B", 1, "h100", lengths, fix=few)
     curve = calculon.by_batch(one)
-    assert unsaid(one, ServingPage(one.to_dict())) == []
+    assert unsaid(one, serving_page(one.to_dict())) == []
     assert unsaid(curve, BatchPage(curve.to_dict())) == []
     assert unsaid(best, deployments_page(best)) == []
     text = checked(both._repr_html_()).text
