@@ -193,7 +193,7 @@ class _ServingPage:
         """Return the causes of the time in decoding, in prefill, and in the mix that a replica has."""
         share = min(1.0, self.figures["prefill_share"])
         decode, prefill = (
-            {key: value / one["time"] for key, value in one["causes"].items()}
+            {key: one["causes"][key] / one["time"] for key in CAUSES}
             for one in (self.served["passes"][name] for name in ("decode", "prefill"))
         )
         both = {key: (1 - share) * decode[key] + share * prefill[key] for key in CAUSES}
