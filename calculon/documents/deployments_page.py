@@ -11,7 +11,6 @@ from calculon.render.document import Block, Document, Section, dim, labelled
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, quantity
-from calculon.search.deployments.deployments_found import DeploymentSearch
 
 Plain = Mapping[str, Any]
 
@@ -44,16 +43,23 @@ _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
 OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
 
 
-def deployments_page(search: DeploymentSearch) -> Document:
-    """Return the page of a search for deployments."""
-    return _DeploymentsPage(search).document()
+def deployments_page(found: Plain, objectives: Sequence[Figure]) -> Document:
+    """Return the page of a search for deployments.
+
+    Parameters
+    ----------
+    found : mapping
+        The result as plain data (:meth:`calculon.search.deployments.deployments_found.DeploymentSearch.to_dict`).
+    objectives : sequence of Column
+        Figures of the ranking.
+    """
+    return _DeploymentsPage(found, objectives).document()
 
 
 class _DeploymentsPage:
-    def __init__(self, search: DeploymentSearch):
-        self.found, self.columns = search.to_dict(), search.columns
-        self.objectives = [one.statistic for one in search.objectives]
-        self.winners: Sequence[Plain] = self.found["winners"]
+    def __init__(self, found: Plain, objectives: Sequence[Figure]):
+        self.found, self.objectives = found, objectives
+        self.winners: Sequence[Plain] = found["winners"]
 
     def document(self) -> Document:
         """Return the question, and the best deployments if there are any."""
@@ -92,7 +98,7 @@ class _DeploymentsPage:
         if more := len(self.winners) - len(shown):
             blocks.append(dim(f"({more:,} more: name an output file for all)"))
         yield Section("Frontier" if front else "Best", tuple(blocks), remark, opened=True)
-        if front and (picture := self._picture(len(shown))).worth_drawing:
+        if front and (picture := self._picture(shown)).worth_drawing:
             yield Section("", (picture,))
         notes = ("; ".join(self._meanings(differ)), self._between())
         yield Section("", tuple(map(dim, filter(None, notes))))
@@ -203,11 +209,12 @@ class _DeploymentsPage:
                 "usd": "" if f["usd_per_mtoken"] is None else rate(f["usd_per_mtoken"]),
             }
 
-    def _picture(self, count: int) -> Frontier:
-        """Return the first deployments of a front over its first two objectives, each with its number."""
-        figures = (self.columns[one.name].tolist() for one in self.objectives[:2])
-        points = [(str(rank), x, y) for rank, (x, y) in enumerate(zip(*figures, strict=True))]
-        return Frontier.of(self.objectives, points[:count])
+    def _picture(self, shown: Sequence[Plain]) -> Frontier:
+        """Return the deployments of a front over its first two objectives, each with its number."""
+        x, y = (one.name for one in self.objectives[:2])
+        figures = (one["figures"] for one in shown)
+        points = [(str(rank), one[x], one[y]) for rank, one in enumerate(figures)]
+        return Frontier.of(self.objectives, points)
 
 
 _MEANS = ("ttft", "ttft_p", "tpot", "tpot_p")

@@ -19,7 +19,8 @@ def found(system="h100_80g_sxm", fix=None, counts="1,2", **options):
 
 
 def page(search, width=80):
-    return drawn(deployments_page(search), width=width)
+    objectives = [one.statistic for one in search.objectives]
+    return drawn(deployments_page(search.to_dict(), objectives), width=width)
 
 
 def titles(text):

@@ -118,7 +118,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         from calculon.documents.deployments_page import deployments_page
 
         log_note(log, found.space.system)
-        log.show(deployments_page(found))
+        objectives = [one.statistic for one in found.objectives]
+        log.show(deployments_page(found.to_dict(), objectives))
         if file is not None:
             log(f"Output: {file}")
     return 0

@@ -83,7 +83,8 @@ def _served(one: Served) -> str:
 
 def _deployments(one: DeploymentSearch) -> str:
     """Return the best deployments, and of none which limit the nearest misses."""
-    return page(deployments_page(one)) + ("" if len(one) else paragraph(str(one.why)))
+    shown = deployments_page(one.to_dict(), [figure.statistic for figure in one.objectives])
+    return page(shown) + ("" if len(one) else paragraph(str(one.why)))
 
 
 def _by_batch(one: ByBatch) -> str:

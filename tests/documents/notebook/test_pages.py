@@ -84,7 +84,8 @@ def test_deployments_say_all_of_their_pages():
     curve = calculon.by_batch(one)
     assert unsaid(one, serving_page(one.to_dict())) == []
     assert unsaid(curve, BatchPage(curve.to_dict())) == []
-    assert unsaid(best, deployments_page(best)) == []
+    objectives = [one.statistic for one in best.objectives]
+    assert unsaid(best, deployments_page(best.to_dict(), objectives)) == []
     text = checked(both._repr_html_()).text
     assert "h100_80g_sxm" in text
     assert " differ, " in text
