@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from calculon.base.units import duration, significant
+from calculon.declarations.plan_words import replica_words
 from calculon.declarations.serving_figures import ALL_ENGINES
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
@@ -368,13 +369,8 @@ def rate(value: float) -> str:
 
 def split_words(d: Plain) -> str:
     """Say how a replica is split over processors."""
-    split = [f"TP {d['tensor_par']}"]
-    split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
-    split += [f"attention DP {d['attn_data_par']}"] if d["attn_data_par"] > 1 else []
-    split += [f"CP {d['context_par']}"] if d["context_par"] > 1 else []
-    split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
     copies = d["redundant_experts"]
-    return " ".join(split) + (f" with {counted(copies, 'expert')} twice" if copies else "")
+    return replica_words(d) + (f" with {counted(copies, 'expert')} twice" if copies else "")
 
 
 def types_words(d: Plain) -> str:

@@ -9,6 +9,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
 from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.documents.comparison import MOST
 from calculon.documents.result import Document
 from calculon.documents.served_comparison import ServedComparison, ServedResult
 from calculon.estimate.served_errors import published_errors
@@ -17,9 +18,6 @@ from calculon.serving.passes.row_times import CAUSES, QUANTITIES
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.serve import Served, serve, with_replicas
 from calculon.serving.states.served_points import CUTS
-
-MOST = 26
-"""Deployments that have a letter each."""
 
 _AGREES = 1e-9
 _DERIVED = "replicas"
@@ -103,10 +101,11 @@ def _again(document: Mapping[str, Any]) -> Served | None:
 
 def _without_replicas(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a deployment, and of its pool that prefills, as a file states them."""
-    found = {name: value for name, value in fields.items() if name != _DERIVED}
-    if isinstance(pool := found.get("prefill"), Mapping):
-        found["prefill"] = {name: value for name, value in pool.items() if name != _DERIVED}
-    return found
+    return {
+        name: _without_replicas(value) if isinstance(value, Mapping) else value
+        for name, value in fields.items()
+        if name != _DERIVED
+    }
 
 
 def read_document_of(raw: Any, path: str) -> dict[str, Any]:
