@@ -32,7 +32,7 @@ _LARGEST = 2**20
 
 
 def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
-    """Return the deployments that arguments are about, each with a name; none where they are executions.
+    """Return the deployments that arguments name, each with a name; none if they name executions.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
 
 
 def _deployment_in(text: str) -> str:
-    """Return what makes an argument one about a deployment: a file, or three sources; nothing for any other."""
+    """Return how an argument names a deployment: ``search``, ``file`` or ``sources``; empty for other arguments."""
     rest = named_source(text)[1]
     path = split(rest)[0]
     place = Path(path)
@@ -82,7 +82,7 @@ def _deployment_in(text: str) -> str:
 
 
 def _no_deployment(text: str) -> SpecError:
-    """Return what is wrong with an argument beside deployments that is none, as whoever reads it says it."""
+    """Return the error of an argument that names no deployment, though others do."""
     rest = named_source(text)[1]
     path = split(rest)[0]
     parts = [source.strip() for source in rest.split(",")]
@@ -124,7 +124,7 @@ def _is_deployment(source: str) -> bool:
 
 
 def _named_read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult":
-    """Read or estimate one of several deployments, of which a message names the one that cannot run."""
+    """Read or estimate one of several deployments; the message of one that cannot run names it."""
     try:
         return _read(text, kind, arguments)
     except Infeasible as error:

@@ -1,4 +1,4 @@
-"""The deployments that a search found: a table of the best, and of a frontier its picture."""
+"""Page of a search for deployments: a table of the best, and the picture of a frontier."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ from calculon.render.texts import counted, quantity
 Plain = Mapping[str, Any]
 
 MOST = 40
-"""Deployments that are told."""
+"""Deployments in the table, at most."""
 
 MEANING = (
     "TP, PP: tensor and pipeline parallelism of a replica; budget: most tokens of a pass, 0 for prompts in passes of "
     "their own; batch: sequences that a replica decodes at a time; user, processor: generated tokens per second"
 )
-"""The meaning of the short words."""
+"""The meaning of abbreviations."""
 
 OF_TYPES = "weights, cache: their types of numbers"
 
@@ -35,10 +35,10 @@ TITLES = {
     "head_dtype": "LM head",
     "kv_dtype": "cache",
 }
-"""Titles of fields that have another than their name."""
+"""Titles of fields; other fields have their name."""
 
 _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
-"""Fields that have a column of their own in any case, or one that joins several."""
+"""Fields that always have a column."""
 
 OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
 
@@ -104,7 +104,7 @@ class _DeploymentsPage:
         yield Section("", tuple(map(dim, filter(None, notes))))
 
     def _price_words(self) -> str:
-        """Say that there is no price; empty where there is one, or nothing that it would be of."""
+        """Return a note that no price is known; empty if it is."""
         if not self.winners or self._priced:
             return ""
         return f"none is known of {self.found['system']} (--fix price=2.5: USD/h of a processor)"
@@ -115,12 +115,12 @@ class _DeploymentsPage:
 
     @property
     def _tail(self) -> str:
-        """The share of the requests that keep the times of the table; empty where these are means."""
+        """The percentile of the times in the table; empty if they are means."""
         w = self.found["workload"]
         return f"p{100 * w['percentile']:g}" if "rate" in w else ""
 
     def _settings(self) -> tuple[list[str], dict[str, str]]:
-        """Return the fields of which several values were tried: those that differ, and the values of the others."""
+        """Return the searched fields that differ between deployments, and the values of the others."""
         differ, same = list[str](), dict[str, str]()
         for name in self.found["asked"]:
             if name in _IN_COLUMNS:
@@ -161,12 +161,12 @@ class _DeploymentsPage:
             yield Column(one.name, one.name, right=True)
 
     def _others(self) -> Iterator[Figure]:
-        """Return the figures of the ranking that have no column in any case."""
+        """Return the figures of the ranking without a column of their own."""
         told = {f"{name}_p" for name in ("ttft", "tpot")} if self._tail else set(_MEANS)
         return (one for one in self.objectives if one.name not in {*_TOLD, *told})
 
     def _between(self) -> str:
-        """Say which counts that were not tried may do with less than the best, where the load says what is needed."""
+        """Return a hint at untried processor counts that may suffice for a given load; empty if there are none."""
         found, best = self.found, self.winners[0]["deployment"]
         most, each = best["num_procs"], best["tensor_par"] * best["pipeline_par"]
         fewer = [one for one in found["num_procs"] if one < most]
@@ -177,7 +177,7 @@ class _DeploymentsPage:
         return f"Counts between {last:,} and {most:,} were not tried, and may do: {last}:{most}:{each}."
 
     def _meanings(self, differ: Sequence[str]) -> Iterator[str]:
-        """Yield the meaning of the short words that there are."""
+        """Yield the meaning of the abbreviations in the table."""
         yield MEANING
         splits = [one["deployment"] for one in self.winners]
         if any(one["expert_par"] > 1 or one["attn_data_par"] > 1 for one in splits):
@@ -218,10 +218,10 @@ class _DeploymentsPage:
 
 
 _MEANS = ("ttft", "ttft_p", "tpot", "tpot_p")
-"""Times that are the same where no requests come at random."""
+"""Times that are the same without random arrivals."""
 
 _TOLD = ("interactivity", "output_rate_per_proc", "usd_per_mtoken")
-"""Figures that have a column in any case; beside them the times, those that most requests keep or the means."""
+"""Figures that always have a column, in addition to times."""
 
 
 def _title(name: str) -> str:
@@ -230,14 +230,14 @@ def _title(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Write the value of a field as a file states it; empty for one that is left out."""
+    """Write the value of a field as in a file; empty for None."""
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
 
 
 def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
-    """Say which values nothing can have that were asked for; empty without any."""
+    """Return the requested values that no deployment can have; empty if there are none."""
     if not left_out:
         return ""
     named = [
@@ -248,7 +248,7 @@ def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _prefill_words(pool: Plain | None) -> str:
-    """Say the pool that prefills; those that decode do without one."""
+    """Return the pool that prefills; empty if there is none."""
     if pool is None:
         return ""
     replicas = pool["num_procs"] // (pool["tensor_par"] * pool["pipeline_par"])
@@ -256,7 +256,7 @@ def _prefill_words(pool: Plain | None) -> str:
 
 
 def tried_types(types: Mapping[str, Sequence[str]]) -> str:
-    """Say which types of numbers were tried."""
+    """Return the types of numbers that were tried."""
     weights, cache = types["weights_dtype"], types["kv_dtype"]
     said = f"weights {', '.join(weights)}; cache {', '.join(cache)}"
     narrow = any(one not in ("bfloat16", "float16") for one in (*weights, *cache))
@@ -265,7 +265,7 @@ def tried_types(types: Mapping[str, Sequence[str]]) -> str:
 
 
 def limits_words(workload: Plain) -> str:
-    """Say the limits of a workload."""
+    """Return the limits of a workload."""
     names = {"ttft_limit": "TTFT", "tpot_limit": "TPOT"}
     said = [
         f"{words} of {duration_of(workload[name])}"

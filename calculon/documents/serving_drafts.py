@@ -1,4 +1,4 @@
-"""Words for drafts on the page of a deployment that serves: what drafts, what a pass yields, and when it pays."""
+"""Speculative decoding on the page of a serving deployment: the draft, accepted tokens, and when it pays."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _NO_DRAFT, _OF_MODEL = "none", "model:"
 
 
 def draft_words(served: Plain) -> str:
-    """Say what drafts, what of it is accepted, and up to which batch it pays; empty without speculation."""
+    """Return the draft, its accepted tokens, and the largest batch that it speeds up; empty without a draft."""
     if (own := served["speculation"]) is None:
         return ""
     f = served["figures"]
@@ -24,7 +24,7 @@ def draft_words(served: Plain) -> str:
 
 
 def draft_mark(deployment: Plain) -> str:
-    """Say in short what drafts, and how many tokens; empty without a draft.
+    """Return the draft and its tokens in short; empty without a draft.
 
     >>> draft_mark({"draft": "model:llama3.2-1B", "draft_tokens": 4}), draft_mark({"draft": "mtp"})
     ('llama3.2-1B 4', 'mtp')
@@ -36,7 +36,7 @@ def draft_mark(deployment: Plain) -> str:
 
 
 def _pays(figures: Mapping[str, Any]) -> str:
-    """Say up to how many sequences decode passes make tokens faster with drafts."""
+    """Return the largest batch whose decode passes are faster with drafts."""
     most = figures["spec_break_even"]
     if not most:
         return "decode passes are never faster with it"
@@ -46,7 +46,7 @@ def _pays(figures: Mapping[str, Any]) -> str:
 
 
 def draft_notes(served: Plain) -> Iterator[str]:
-    """Yield what is assumed of drafts."""
+    """Yield the assumptions on drafts."""
     if (own := served["speculation"]) is None:
         return
     stated = served["deployment"]

@@ -1,4 +1,4 @@
-"""The frontier of deployments in a terminal: a picture of characters, and the deployments of its points."""
+"""Page of the frontier of deployments: a picture, and the deployments of its points."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
@@ -68,7 +68,7 @@ def _picture(shown: Sequence[tuple[str, str, Plain]], *, steps: bool) -> Frontie
 
 
 def counts_words(counts: Sequence[int]) -> str:
-    """Say on how many processors.
+    """Return the number of processors.
 
     >>> counts_words([8]), counts_words([8, 16, 64])
     ('8 processors', '8 to 64 processors')
@@ -78,7 +78,7 @@ def counts_words(counts: Sequence[int]) -> str:
 
 
 def pools_words(d: Plain) -> str:
-    """Say how replicas are split, and those of processors that only prefill."""
+    """Return the split of replicas, and the number of processors that only prefill."""
     pool = d.get("prefill")
     if pool is None:
         return split_words(d)

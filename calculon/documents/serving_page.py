@@ -1,4 +1,4 @@
-"""The page of a deployment that serves: the answer, what limits it, memory, its passes, and what was assumed."""
+"""Page of a serving deployment: latency and throughput, limits, memory, load, passes and assumptions."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ CAUSES = {
     "floors": "floors of kernels",
     "host": "the host between passes",
 }
-"""Words for what the time of passes is due to."""
+"""Words for the causes of the time of passes."""
 
 CUTS = {
     "memory": "as many as fit into memory",
@@ -50,7 +50,7 @@ CUTS = {
     "ttft": "as many as keep the limit of TTFT",
     "prefill": "as many as the other processors prefill",
 }
-"""Words for what bounds the sequences of a replica."""
+"""Reasons why the batch of a replica is limited."""
 
 BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "network": "network"}
 """Parts of the time of a row, of which the longest bounds it."""
@@ -61,10 +61,10 @@ PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
 _LATENT = 1e-12
 
 _MOST_PARTS = 3
-"""Parts of the machine that are told."""
+"""Parts of the machine that the page lists, at most."""
 
 _LEAST_HELP = 5e-3
-"""Elasticity from which a part helps."""
+"""Least elasticity of a part that the page lists."""
 
 _BETTER = {
     "latency of small messages": "shorter latency of small messages",
@@ -93,12 +93,12 @@ class _ServingPage:
         self.workload: Mapping[str, Any] = served["workload"]
 
     def document(self) -> Document:
-        """Return everything: what was asked, the figures that decide, and where they come from."""
+        """Return the whole page."""
         served, procs = self.served, self.deployment["num_procs"]
         question = {
             "deployment": deployment_words(self.deployment),
             "requests": requests_words(self.workload),
-            "batch": f"{counted(served['batch'], 'sequence')} in each replica: {self._cut()}",
+            "batch": f"{counted(served['batch'], 'sequence')} in each replica: {self._limit()}",
             "drafts": draft_words(served),
         }
         load = (self._load(), *prefix_section(served))
@@ -114,8 +114,8 @@ class _ServingPage:
         machine = served.get("provenance", {})
         return titled(title, "", machine, lead=(labelled(question),), parts=parts)
 
-    def _cut(self) -> str:
-        """Say what bounds the sequences of a replica."""
+    def _limit(self) -> str:
+        """Return the reason why the batch of a replica is limited."""
         cut = self.served["cut"]
         if cut in ("tpot", "ttft") and self.served["batch"] == 1:
             met = {one["name"]: one["met"] for one in self.served["limits"]}
@@ -125,7 +125,7 @@ class _ServingPage:
         return "as many as users wait for at a time" if thinks else CUTS[cut]
 
     def _answer(self) -> Section:
-        """Return the figures that decide, and whether they keep the limits."""
+        """Return latency, throughput and costs, and whether they keep the limits."""
         limits = (
             f"Keeps {one['in_words']}." if one["met"] else bold(f"Misses {one['in_words']}.")
             for one in self.served["limits"]
@@ -133,7 +133,7 @@ class _ServingPage:
         return Section("", (figures([*self._rates(), *self._costs()]), *limits))
 
     def _rates(self) -> Iterator[tuple[str, str, str]]:
-        """Yield times and rates."""
+        """Yield latencies and rates."""
         f = self.figures
         for name, words in {"ttft": "time to first token", "tpot": "time per token"}.items():
             at = f"{duration_of(f[f'{name}_p'])} at {100 * self.workload['percentile']:g} %"
@@ -164,17 +164,15 @@ class _ServingPage:
             yield "whole run", duration_of(self.served["run_time"]), told
 
     def _published(self, figure: str, words: Callable[[float], str]) -> str:
-        """Say what a figure is where the prediction is off as it is of published rows; empty without any."""
-        error, value = (
-            self.served["published"].get(figure, {}).get(ALL_ENGINES),
-            self.figures[figure],
-        )
+        """Return the range of a figure by the errors of published rows; empty if there are none."""
+        error = self.served["published"].get(figure, {}).get(ALL_ENGINES)
+        value = self.figures[figure]
         if error is None or not math.isfinite(value):
             return ""
         return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
 
     def _evidence(self) -> Iterator[str]:
-        """Say which rows the ranges of figures rest on."""
+        """Yield a note on the published rows behind the ranges of figures."""
         found = {
             name: each[ALL_ENGINES]
             for name, each in self.served["published"].items()
@@ -245,15 +243,15 @@ class _ServingPage:
             ("sequences decoded in a replica", f"{f['concurrency']:,.1f}"),
             ("wait before prefill", duration_of(f["queue_time"])),
             *self._pools(),
-            (self._alone(), duration_of(f["prefill_time"])),
+            (self._prefill_label(), duration_of(f["prefill_time"])),
             ("decode pass", duration_of(f["decode_time"])),
             ("whole request", duration_of(f["request_latency"])),
         )
         remark = f"{percent(f['utilisation'])} of what it can answer"
         return Section("Load", (Grid(("left", "right"), rows),), remark, opened=True)
 
-    def _alone(self) -> str:
-        """Say what prefill alone is: a pass of the whole prompt, which with others comes in chunks if it is long."""
+    def _prefill_label(self) -> str:
+        """Name the time of a prefill without other requests: with them, a long prompt comes in chunks."""
         budget = 0 if "prefill" in self.deployment else self.deployment["token_budget"]
         return (
             "prefill alone, in one pass"
@@ -262,7 +260,7 @@ class _ServingPage:
         )
 
     def _pools(self) -> Iterator[tuple[str, str]]:
-        """Yield how busy processors are that only prefill, and those that only decode."""
+        """Yield the utilisation of processors that only prefill and of processors that only decode."""
         f = self.figures
         if f["prefill_busy"] is None:
             return
@@ -298,7 +296,7 @@ class _ServingPage:
         return Section(PASSES[name], tuple(blocks), duration_of(one["time"]), opened=True)
 
     def _helps(self) -> Section:
-        """Return the parts of the machine that are worth the most."""
+        """Return the parts of the machine whose improvement raises the rate the most."""
         figure = {
             "output_rate": "tokens per second",
             "interactivity": "tokens per second of a user",
@@ -312,7 +310,7 @@ class _ServingPage:
         return Section("What would help", (Grid(("left", "right"), rows),), remark)
 
     def _router(self) -> Iterator[str]:
-        """Say how requests at a rate find one of several replicas that prefill."""
+        """Yield a note on the queue of several replicas."""
         pool = self.deployment.get("prefill", self.deployment)
         if pool["replicas"] > 1 and "rate" in self.workload:
             yield (
@@ -338,7 +336,7 @@ class _ServingPage:
             yield f"Energy: {self.served['power']}."
 
     def _beyond_training(self) -> Iterator[str]:
-        """Say that requests are longer than what the model was trained with, where they are."""
+        """Yield a note if requests are longer than the sequences of the training."""
         length, trained = self.workload["prompt"] + self.workload["output"], self.served["seq_size"]
         if 0 < trained < length:
             yield (
@@ -348,12 +346,12 @@ class _ServingPage:
 
 
 def _joined(*remarks: str) -> str:
-    """Join remarks, of which some may be empty."""
+    """Join the remarks that are not empty."""
     return ", ".join(filter(None, remarks))
 
 
 def duration_of(seconds: float) -> str:
-    """Write a time; without end where requests come faster than they are answered."""
+    """Write a time; without end if requests arrive faster than they are answered."""
     return "without end" if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
 
 
@@ -368,19 +366,19 @@ def rate(value: float) -> str:
 
 
 def split_words(d: Plain) -> str:
-    """Say how a replica is split over processors."""
+    """Return the split of a replica over processors."""
     copies = d["redundant_experts"]
     return replica_words(d) + (f" with {counted(copies, 'expert')} twice" if copies else "")
 
 
 def types_words(d: Plain) -> str:
-    """Say the types of weights and caches."""
+    """Return the types of weights and caches."""
     experts = "" if d["experts_dtype"] == "same" else f", experts {d['experts_dtype']}"
     return f"weights {d['weights_dtype']}{experts}, cache {d['kv_dtype']}"
 
 
 def deployment_words(d: Plain) -> str:
-    """Say a deployment in a line."""
+    """Return a deployment in one line."""
     batching = f"{d['batching']} batching"
     if d["batching"] == "continuous":
         budget = d["token_budget"]
@@ -397,7 +395,7 @@ def deployment_words(d: Plain) -> str:
 
 
 def exchange_words(d: Plain) -> str:
-    """Say how tokens choose experts, and what their exchange hides behind, where either is not the default."""
+    """Return how tokens choose experts, and what hides their exchange, unless these are the defaults."""
     behind = {"two_batches": "the other half of the batch", "shared_expert": "shared experts"}
     said = [] if d["routing"] == "balanced" else [f"routing {d['routing']}"]
     said += [f"exchange behind {behind[d['overlap']]}"] if d["overlap"] in behind else []
@@ -405,7 +403,7 @@ def exchange_words(d: Plain) -> str:
 
 
 def _cached(w: Plain) -> str:
-    """Say what the cache has of prompts."""
+    """Return the cached share of prompts."""
     said = f", {percent(w['prefix_hit'])} of the prompt cached" if w["prefix_hit"] else ""
     if "shared_prefix" in w:
         said += f", {w['shared_prefix']:,} in all prompts"
@@ -413,19 +411,19 @@ def _cached(w: Plain) -> str:
 
 
 def _varied(variation: float) -> str:
-    """Say how lengths vary."""
+    """Return the variation of lengths."""
     return f" (± {100 * variation:.0f} %)" if variation else ""
 
 
 def requests_words(w: Plain) -> str:
-    """Say what is asked: lengths, and how many requests come."""
+    """Return the lengths and the number of requests."""
     prompt = f"{w['prompt']:,} tokens in{_varied(w['prompt_cv'])}"
     output = f"{w['output']:,} out{_varied(w['output_cv'])}"
     return f"{prompt}, {output}{_cached(w)}; {load_words(w)}"
 
 
 def load_words(w: Plain) -> str:
-    """Say how many requests come."""
+    """Return the rate of requests, or the number of users."""
     if "rate" in w:
         return f"{w['rate']:g} requests/s"
     return "as many as it takes" if "users" not in w else f"{counted(w['users'], 'user')}"

@@ -1,4 +1,4 @@
-"""What a page says of cached prefixes: how much of prompts caches have, where, and what it takes."""
+"""Section on cached prefixes: the cached share of prompts, the memory tier, and the time to fetch it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ NO_TIER = "none"
 
 
 def prefix_section(served: Plain) -> Iterator[Section]:
-    """Yield the section on cached prefixes if caches have any tokens of prompts, or are meant to."""
+    """Yield the section on cached prefixes if the workload has any."""
     f, w = served["figures"], served["workload"]
     if not (w["prefix_hit"] or w["turns"] > 1 or "shared_prefix" in w):
         return
@@ -28,7 +28,7 @@ def prefix_section(served: Plain) -> Iterator[Section]:
 
 
 def _rows(served: Plain) -> Iterator[tuple[str, str]]:
-    """Yield the figures of cached prefixes that there are."""
+    """Yield the known figures of cached prefixes."""
     f, w, place = served["figures"], served["workload"], served["deployment"]["cache_offload"]
     if "shared_prefix" in w:
         yield "tokens that all prompts begin with", f"{w['shared_prefix']:,}"
@@ -40,7 +40,7 @@ def _rows(served: Plain) -> Iterator[tuple[str, str]]:
 
 
 def prefix_notes(served: Plain) -> Iterator[str]:
-    """Yield what is assumed of cached prefixes."""
+    """Yield the assumptions on cached prefixes."""
     w, place = served["workload"], served["deployment"]["cache_offload"]
     if w["turns"] > 1 and w["think"]:
         yield (
@@ -56,7 +56,7 @@ def prefix_notes(served: Plain) -> Iterator[str]:
 
 
 def length_note(workload: Plain) -> str:
-    """Say how lengths of prompts and outputs vary."""
+    """Return how lengths of prompts and outputs vary."""
     if workload["prompt_cv"] and workload["output_cv"]:
         return "lengths vary independently, and outputs at hand are longer than the average"
     if workload["prompt_cv"]:
@@ -77,4 +77,4 @@ _FIGURES = {
     "hit_time": ("fetching one from tier 2", _time),
     "recompute_time": ("computing one again", _time),
 }
-"""Labels of the figures of cached prefixes, and how their values are written."""
+"""Labels and formats of the figures of cached prefixes."""

@@ -21,7 +21,7 @@ from calculon.serving.states.served_points import CUTS
 
 _AGREES = 1e-9
 _DERIVED = "replicas"
-"""What a document says of a deployment beside its fields."""
+"""Member of a deployment in a document that is no field."""
 
 
 def is_served(raw: object) -> bool:
@@ -42,7 +42,7 @@ def served_result(label: str, found: Served, sources: tuple[Document, ...] = ())
 
 
 def compared_served(results: Sequence[ServedResult]) -> ServedComparison:
-    """Set deployments side by side; those without a name have one of what tells them apart.
+    """Compare deployments; a deployment without a name is named by model, processors and system.
 
     Raises
     ------
