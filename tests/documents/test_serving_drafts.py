@@ -25,9 +25,7 @@ def drafts(accepted=1.5, **changes):
 
 def test_a_page_without_drafts_says_nothing_of_them():
     plain = document()
-    assert plain["speculation"] is None
-    assert draft_words(plain) == ""
-    assert list(draft_notes(plain)) == []
+    assert (plain["speculation"], draft_words(plain), [*draft_notes(plain)]) == (None, "", [])
 
 
 def test_the_page_says_what_drafts_and_when_it_pays():
