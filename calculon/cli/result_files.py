@@ -5,6 +5,7 @@ import csv
 import gzip
 import hashlib
 import math
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,6 +65,17 @@ def short_name(source: str) -> str:
     """Return a file name without folder and suffixes; a catalog name as it stands."""
     name = Path(source).name.removesuffix(".gz")
     return Path(name).stem if Path(name).suffix in (*DOCUMENTS, *TABLES) else name
+
+
+def named_source(text: str) -> tuple[str, str]:
+    """Return the name that a `RESULT` argument gives (``NAME=RESULT``), and the rest of it."""
+    named = _WITH_NAME.fullmatch(text)
+    if named and not Path(text.partition("#")[0]).is_file():
+        return named["label"].strip(), named["rest"]
+    return "", text
+
+
+_WITH_NAME = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
 
 
 def file_document(role: str, path: str, name: str) -> Document:

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from calculon.cli.result_files import (
     STATISTICS_OF,
     TABLES,
     file_document,
+    named_source,
     results_in,
     short_name,
 )
@@ -46,7 +46,6 @@ RESULT_HELP = (
     "results; NAME=RESULT gives it a name"
 )
 _AGREES = 1e-9  # relative difference between the statistics of a file and of an estimate
-_NAMED = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
 _TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
 
 
@@ -138,17 +137,9 @@ class _Options:
         return all(self.specs.values())
 
 
-def _split(text: str) -> tuple[str, str]:
-    """Return the name that an argument gives, and the rest of it."""
-    named = _NAMED.fullmatch(text)
-    if named and not Path(text.partition("#")[0]).is_file():
-        return named["label"].strip(), named["rest"]
-    return "", text
-
-
 def _launch_file(text: str) -> str | None:
     """Return the path of an argument that is a launch file; nothing for any other."""
-    path = _split(text)[1]
+    path = named_source(text)[1]
     if document_suffix(path) in TABLES or not Path(path).is_file():
         return None
     if document_suffix(path) in DOCUMENTS and Path(path).stat().st_size > _LARGEST_LAUNCH:
@@ -168,7 +159,7 @@ def _specs_beside(
     """Return model and system of launch files: those that were given, else those of the first other result."""
     found: dict[str, Any] = {kind: source for kind, source in options.specs.items() if source}
     for text in texts:
-        rest, results = _split(text)[1], read.get(text, ())
+        rest, results = named_source(text)[1], read.get(text, ())
         path = rest.partition("#")[0]
         if rest.count(",") == 2 and not Path(path).is_file():
             first, _, last = (source.strip() for source in rest.split(","))
@@ -202,7 +193,7 @@ def _launched(
         changed["execution"] = Changed.of(
             changed["execution"], {"seq_length": 0}
         )  # the model's own
-    label = _split(text)[0]
+    label = named_source(text)[0]
     for edition in options.editions or (None,):
         try:
             with naming(path):
@@ -216,7 +207,7 @@ def _launched(
 
 def _read(text: str, options: _Options) -> Iterator[Result]:
     """Read one argument."""
-    label, rest = _split(text)
+    label, rest = named_source(text)
     path, _, selector = rest.partition("#")
     if rest.count(",") == 2 and not Path(path).is_file():
         results = _estimated(rest, options)

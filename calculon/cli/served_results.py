@@ -1,7 +1,6 @@
 """``RESULT`` arguments that are deployments: files of ``serve``, or three sources with a workload."""
 
 import argparse
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from calculon.cli.result_files import (
     DOCUMENTS,
     TABLES,
     file_document,
+    named_source,
     results_in,
     short_name,
 )
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from calculon.documents.result import Document
     from calculon.documents.served_comparison import ServedResult
 
-_NAMED = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
-
 _SOURCES = ("MODEL", "DEPLOYMENT", "SYSTEM")
 
 _LARGEST = 2**20
@@ -34,7 +32,7 @@ _LARGEST = 2**20
 
 
 def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
-    """Return the deployments that arguments are about, each with a name; none where they are executions.
+    """Return the deployments that arguments name, each with a name; none if they name executions.
 
     Raises
     ------
@@ -44,11 +42,12 @@ def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
         Where a deployment cannot run.
     """
     texts: Sequence[str] = arguments.results
-    about = [_deployment_in(text) for text in texts]
-    if not any(about):
+    about = {text: _deployment_in(text) for text in texts}
+    if not any(about.values()):
         return []
-    if not all(about):
-        raise _no_deployment(texts[about.index("")])
+    for text, kind in about.items():
+        if not kind:
+            raise _no_deployment(text)
     for option in ("model", "system", "preset"):
         if getattr(arguments, option):
             wanted = "executions: a deployment has none" if option == "preset" else "executions"
@@ -58,20 +57,12 @@ def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
         raise SpecError("--edition", Problem("", f"{CORRECTED}, which serving exists in", found))
     from calculon.documents.views.served_documents import named
 
-    return named([_named_read(text, arguments) for text in texts])
-
-
-def _split(text: str) -> tuple[str, str]:
-    """Return the name that an argument gives, and the rest of it."""
-    found = _NAMED.fullmatch(text)
-    return (
-        ("", text) if not found or Path(text).is_file() else (found["label"].strip(), found["rest"])
-    )
+    return named([_named_read(text, about[text], arguments) for text in texts])
 
 
 def _deployment_in(text: str) -> str:
-    """Return what makes an argument one about a deployment: a file, or three sources; nothing for any other."""
-    rest = _split(text)[1]
+    """Return how an argument names a deployment: ``search``, ``file`` or ``sources``; empty for other arguments."""
+    rest = named_source(text)[1]
     path = split(rest)[0]
     place = Path(path)
     if document_suffix(path) in DOCUMENTS and place.is_file() and place.stat().st_size <= _LARGEST:
@@ -91,8 +82,8 @@ def _deployment_in(text: str) -> str:
 
 
 def _no_deployment(text: str) -> SpecError:
-    """Return what is wrong with an argument beside deployments that is none, as whoever reads it says it."""
-    rest = _split(text)[1]
+    """Return the error of an argument that names no deployment, though others do."""
+    rest = named_source(text)[1]
     path = split(rest)[0]
     parts = [source.strip() for source in rest.split(",")]
     found = "an execution"
@@ -132,25 +123,24 @@ def _is_deployment(source: str) -> bool:
     return isinstance(raw, Mapping) and "num_procs" in raw and "data_par" not in raw
 
 
-def _named_read(text: str, arguments: argparse.Namespace) -> "ServedResult":
-    """Read or estimate one of several deployments, of which a message names the one that cannot run."""
+def _named_read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Read or estimate one of several deployments; the message of one that cannot run names it."""
     try:
-        return _read(text, arguments)
+        return _read(text, kind, arguments)
     except Infeasible as error:
         rest = (error.needed, error.available, error.tier)
         raise Infeasible(error.reason, f"{text}: {error}", *rest) from None
 
 
-def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
-    """Read or estimate one deployment."""
+def _read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Read or estimate one deployment: a winner of a ``search``, a ``file``, or three ``sources``."""
     from calculon.documents.served_comparison import ServedResult
     from calculon.documents.views.served_documents import read_document_of, served_result
 
-    label, rest = _split(text)
-    about = _deployment_in(text)
-    if about == "search":
+    label, rest = named_source(text)
+    if kind == "search":
         return _winner(label, rest, arguments)
-    if about == "file":
+    if kind == "file":
         check_single(*reversed(split(rest)))
         rest = split(rest)[0]
         beside = (file_document("result", rest, Path(rest).name),)
@@ -160,12 +150,10 @@ def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
     counted = processors_in_place(deployment) is not None
     specs = {
         "model": model,
-        "deployment": deployment,
+        "deployment": None if counted else deployment,
         "system": system,
         "workload": arguments.workload,
     }
-    if counted:
-        del specs["deployment"]
     one = served(arguments, model, deployment, system)
     sources = tuple(_source(kind, source) for kind, source in specs.items() if source is not None)
     return served_result(label or ("" if counted else short_name(deployment)), one, sources)

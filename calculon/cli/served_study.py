@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log
-from calculon.cli.study_run import finish_all, summary_table, undefined
+from calculon.cli.study_run import finish_all, show_summary
 from calculon.declarations.named_values import CORRECTED
 
 if TYPE_CHECKING:
-    from calculon.study.served_table import ServedRows
     from calculon.study.study_file import Study
-    from calculon.study.study_summary import Winners
 
 
 def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
@@ -46,28 +44,12 @@ def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
         rows = of_outcomes(questions.searches, journal.outcomes)
     count = write_served(output, rows)
     winners.add(rows)
-    _tell(study, winners, rows, log, f"Output: {output} ({counted(count, 'row')})")
+    for reason, column, note in (
+        ("Cannot run", "reason", ""),
+        ("Miss a limit", "missed", "; not in the summary"),
+    ):
+        if number := sum(1 for one in rows.answers if getattr(one, column)):
+            log(f"{reason}: {number:,} (column {column}){note}")
+    log(f"Output: {output} ({counted(count, 'row')})")
+    show_summary(study, winners, log)
     return 0
-
-
-def _tell(study: "Study", winners: "Winners", rows: "ServedRows", log: Log, output: str) -> None:
-    """Show the summary, and how many deployments are not in it."""
-    unfit = sum(1 for one in rows.answers if one.reason)
-    missing = sum(1 for one in rows.answers if one.missed)
-    if unfit:
-        log(f"Cannot run: {unfit:,} (column reason)")
-    if missing:
-        log(f"Miss a limit: {missing:,} (column missed); not in the summary")
-    log(output)
-    log("")
-    if study.about:
-        log.show(study.about)
-    once = study.summary is None  # each row is one deployment
-    for group in winners.columns if winners.best else ():
-        log("" if group is None else f"\n{winners.summary.columns}: {group}")
-        log.table(summary_table(winners, group, once=once), "text")
-    if winners.champions():
-        each = "" if once else "; 'at' is the number of processors it takes"
-        log(f"\n* best of its column{each}")
-    for line in undefined(winners):
-        log(line)

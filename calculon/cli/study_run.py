@@ -1,6 +1,6 @@
-"""What ``calculon study`` does for executions and for deployments: finish what is open, and show the best figures."""
+"""Shared steps of ``calculon study`` for executions and for deployments: finish the tasks, show the best figures."""
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from calculon.cli.interrupts import exit_code, word
 from calculon.cli.options import Log
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from calculon.render.text_tables import Table
     from calculon.study.engines import Engine
     from calculon.study.journal import Finished, Journal
+    from calculon.study.study_file import Study
     from calculon.study.study_summary import Winners
 
 T = TypeVar("T")
@@ -54,7 +55,26 @@ def finish_all(
     return 0
 
 
-def undefined(winners: "Winners") -> "Iterator[str]":
+def show_summary(study: "Study", winners: "Winners", log: Log, notes: "Sequence[Any]" = ()) -> None:
+    """Show the best figures of a study in the table of each group, then some notes."""
+    once = study.serves and study.summary is None  # each row is one deployment
+    groups = winners.columns if winners.best or not study.serves else ()
+    log("")
+    if study.about:
+        log.show(study.about)
+    for group in groups:
+        log("" if group is None else f"\n{winners.summary.columns}: {group}")
+        log.table(_summary_table(winners, group, once=once), "text")
+    if winners.champions():
+        each = "" if once else "; 'at' is the number of processors it takes"
+        log(f"\n* best of its column{each}")
+    for line in notes:
+        log.show(line)
+    for line in _undefined(winners):
+        log(line)
+
+
+def _undefined(winners: "Winners") -> "Iterator[str]":
     """Yield for each figure how many executions it has no number for."""
     for title, (formula, _) in winners.summary.best.items():
         if count := sum(n for place, n in winners.undefined.items() if place[2] == title):
@@ -62,7 +82,7 @@ def undefined(winners: "Winners") -> "Iterator[str]":
             yield f"{title} is undefined for {of}: {formula.text} divides by 0, or is no finite number"
 
 
-def summary_table(winners: "Winners", group: object, *, once: bool = False) -> "Table":
+def _summary_table(winners: "Winners", group: object, *, once: bool) -> "Table":
     """Return the summary of one group: figures side by side, each with the processors it takes.
 
     With `once` those of a row are of one deployment, and so take the same processors, which stand before them.

@@ -81,6 +81,28 @@ def degrees_words(execution: Mapping[str, Any]) -> str:
     return ", ".join(_degrees(execution)) or "one processor"
 
 
+_OF_REPLICAS = {
+    "tensor_par": "TP",
+    "pipeline_par": "PP",
+    "attn_data_par": "attention DP",
+    "context_par": "CP",
+    "expert_par": "EP",
+}
+
+
+def replica_words(pool: Mapping[str, Any]) -> str:
+    """Write the split of a replica that serves: tensor parallelism, and other degrees above 1.
+
+    >>> replica_words(dict.fromkeys(_OF_REPLICAS, 1) | {"tensor_par": 8, "attn_data_par": 4})
+    'TP 8 attention DP 4'
+    """
+    return " ".join(
+        f"{word} {pool[name]}"
+        for name, word in _OF_REPLICAS.items()
+        if pool[name] > 1 or name == "tensor_par"
+    )
+
+
 def plan_words(execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING) -> str:
     """Write a plan in the words of the field, as far as it matters.
 

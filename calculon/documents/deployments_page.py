@@ -1,41 +1,27 @@
-"""The deployments that a search found: a table of the best, and of a frontier its picture."""
+"""Page of a search for deployments: a table of the best, and the picture of a frontier."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.text import Text
-
 from calculon.base.records import Column as Figure
-from calculon.documents.frontier import Axis, Frontier
-from calculon.documents.page_title import page_title
+from calculon.documents.page_title import titled
 from calculon.documents.serving_drafts import draft_mark
-from calculon.documents.serving_page import (
-    duration_of,
-    rate,
-    requests_words,
-    split_words,
-)
-from calculon.render.grids import grid, indented
+from calculon.documents.serving_page import duration_of, rate, requests_words, split_words
+from calculon.render.document import Block, Document, Section, dim, labelled
+from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
-from calculon.render.texts import counted, heading, quantity
+from calculon.render.texts import counted, quantity
 
-Document = Mapping[str, Any]
+Plain = Mapping[str, Any]
 
 MOST = 40
-"""Deployments that are told."""
-
-_LEAST_POINTS = 3
-"""Points that are worth a picture."""
-
-_PLANE = 2
-"""Objectives of a front that a picture shows as it is."""
+"""Deployments in the table, at most."""
 
 MEANING = (
     "TP, PP: tensor and pipeline parallelism of a replica; budget: most tokens of a pass, 0 for prompts in passes of "
     "their own; batch: sequences that a replica decodes at a time; user, processor: generated tokens per second"
 )
-"""The meaning of the short words."""
+"""The meaning of abbreviations."""
 
 OF_TYPES = "weights, cache: their types of numbers"
 
@@ -49,61 +35,46 @@ TITLES = {
     "head_dtype": "LM head",
     "kv_dtype": "cache",
 }
-"""Titles of fields that have another than their name."""
+"""Titles of fields; other fields have their name."""
 
 _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
-"""Fields that have a column of their own in any case, or one that joins several."""
+"""Fields that always have a column."""
 
 OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
 
 
-class DeploymentsPage:
-    """The result of a search for deployments; it lays itself out for the width at hand.
+def deployments_page(found: Plain, objectives: Sequence[Figure]) -> Document:
+    """Return the page of a search for deployments.
 
     Parameters
     ----------
-    document : mapping
+    found : mapping
         The result as plain data (:meth:`calculon.search.deployments.deployments_found.DeploymentSearch.to_dict`).
     objectives : sequence of Column
-        Figures that it is ranked by.
+        Figures of the ranking.
     """
+    return _DeploymentsPage(found, objectives).document()
 
-    def __init__(self, document: Document, objectives: Sequence[Figure]):
-        self.document, self.objectives = document, objectives
-        self.winners: Sequence[Document] = document["winners"]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self._question()
-        if not self.winners:
-            return
-        yield Text()
-        front = len(self.objectives) > 1
-        what = "Frontier" if front else "Best"
-        asked = self.document["objectives"]
-        remark = "no other is better in all of " + ", ".join(asked) if front else f"by {asked[0]}"
-        yield heading(what, remark)
-        shown = self.winners[:MOST]
-        differ, same = self._settings()
-        yield indented(Table(tuple(self._columns(differ)), [*self._rows(shown, differ)]))
-        if same:
-            words = ", ".join(f"{_title(name)} {value}" for name, value in same.items())
-            yield indented(Text(f"{'All have' if len(self.winners) > 1 else 'It has'} {words}"))
-        if more := len(self.winners) - len(shown):
-            yield indented(Text(f"({more:,} more: name an output file for all)", "dim"))
-        if front and len(shown) >= _LEAST_POINTS:
-            yield from (Text(), indented(self._picture(shown)))
-        yield from (Text(), indented(Text("; ".join(self._meanings(differ)), "dim")))
-        if hint := self._between():
-            yield indented(Text(hint, "dim"))
+class _DeploymentsPage:
+    def __init__(self, found: Plain, objectives: Sequence[Figure]):
+        self.found, self.objectives = found, objectives
+        self.winners: Sequence[Plain] = found["winners"]
 
-    def _question(self) -> Iterator[RenderableType]:
-        found, counts = self.document, self.document["counts"]
+    def document(self) -> Document:
+        """Return the question, and the best deployments if there are any."""
+        found = self.found
         procs = ", ".join(f"{one:,}" for one in found["num_procs"][:8])
         procs += ", ..." if len(found["num_procs"]) > 8 else ""
         title = f"Deployments of {found['model']} on {procs} x {found['system']}"
-        yield from page_title(title, "", found.get("provenance", {}))
-        table = grid("text", "text")
-        rows = {
+        parts = self._best() if self.winners else ()
+        return titled(
+            title, "", found["provenance"], lead=(labelled(self._question()),), parts=parts
+        )
+
+    def _question(self) -> dict[str, str]:
+        found, counts = self.found, self.found["counts"]
+        return {
             "requests": requests_words(found["workload"]),
             "limits": limits_words(found["workload"]),
             "tried": f"{counted(counts['total'], 'deployment')}, each with its batch; "
@@ -113,17 +84,30 @@ class DeploymentsPage:
             "left out": left_out_words(found["left_out"]),
             "price": self._price_words(),
         }
-        for label, words in rows.items():
-            if not words:
-                continue
-            table.add_row(Text(label, "dim"), Text(words))
-        yield indented(table)
+
+    def _best(self) -> Iterator[Block]:
+        """Yield the table of the best, the picture of a front, and the meaning of the columns."""
+        front, asked = len(self.objectives) > 1, self.found["objectives"]
+        remark = "no other is better in all of " + ", ".join(asked) if front else f"by {asked[0]}"
+        shown = self.winners[:MOST]
+        differ, same = self._settings()
+        blocks: list[Block] = [Table(tuple(self._columns(differ)), [*self._rows(shown, differ)])]
+        if same:
+            words = ", ".join(f"{_title(name)} {value}" for name, value in same.items())
+            blocks.append(f"{'All have' if len(self.winners) > 1 else 'It has'} {words}")
+        if more := len(self.winners) - len(shown):
+            blocks.append(dim(f"({more:,} more: name an output file for all)"))
+        yield Section("Frontier" if front else "Best", tuple(blocks), remark, opened=True)
+        if front and (picture := self._picture(shown)).worth_drawing:
+            yield Section("", (picture,))
+        notes = ("; ".join(self._meanings(differ)), self._between())
+        yield Section("", tuple(map(dim, filter(None, notes))))
 
     def _price_words(self) -> str:
-        """Say that there is no price; empty where there is one, or nothing that it would be of."""
+        """Return a note that no price is known; empty if it is."""
         if not self.winners or self._priced:
             return ""
-        return f"none is known of {self.document['system']} (--fix price=2.5: USD/h of a processor)"
+        return f"none is known of {self.found['system']} (--fix price=2.5: USD/h of a processor)"
 
     @property
     def _priced(self) -> bool:
@@ -131,14 +115,14 @@ class DeploymentsPage:
 
     @property
     def _tail(self) -> str:
-        """The share of the requests that keep the times of the table; empty where these are means."""
-        w = self.document["workload"]
+        """The percentile of the times in the table; empty if they are means."""
+        w = self.found["workload"]
         return f"p{100 * w['percentile']:g}" if "rate" in w else ""
 
     def _settings(self) -> tuple[list[str], dict[str, str]]:
-        """Return the fields of which several values were tried: those that differ, and the values of the others."""
+        """Return the searched fields that differ between deployments, and the values of the others."""
         differ, same = list[str](), dict[str, str]()
-        for name in self.document["asked"]:
+        for name in self.found["asked"]:
             if name in _IN_COLUMNS:
                 continue
             values = {_value(one["deployment"].get(name)) for one in self.winners}
@@ -156,7 +140,7 @@ class DeploymentsPage:
             for place, name in enumerate(("usd_per_mtoken", "interactivity"))
         )  # they follow from other columns, and go before texts fold
         yield Column("rank", "#", right=True)
-        if len(self.document["num_procs"]) > 1:
+        if len(self.found["num_procs"]) > 1:
             yield Column("procs", "count", right=True)
         yield Column("replicas", "replicas")
         if any("prefill" in one["deployment"] for one in self.winners):
@@ -177,23 +161,23 @@ class DeploymentsPage:
             yield Column(one.name, one.name, right=True)
 
     def _others(self) -> Iterator[Figure]:
-        """Return the figures of the ranking that have no column in any case."""
+        """Return the figures of the ranking without a column of their own."""
         told = {f"{name}_p" for name in ("ttft", "tpot")} if self._tail else set(_MEANS)
         return (one for one in self.objectives if one.name not in {*_TOLD, *told})
 
     def _between(self) -> str:
-        """Say which counts that were not tried may do with less than the best, where the load says what is needed."""
-        document, best = self.document, self.winners[0]["deployment"]
+        """Return a hint at untried processor counts that may suffice for a given load; empty if there are none."""
+        found, best = self.found, self.winners[0]["deployment"]
         most, each = best["num_procs"], best["tensor_par"] * best["pipeline_par"]
-        fewer = [one for one in document["num_procs"] if one < most]
-        sized = "rate" in document["workload"] or "users" in document["workload"]
+        fewer = [one for one in found["num_procs"] if one < most]
+        sized = "rate" in found["workload"] or "users" in found["workload"]
         if len(self.objectives) > 1 or not (sized and fewer) or most - max(fewer) <= each:
             return ""
         last = max(fewer)
         return f"Counts between {last:,} and {most:,} were not tried, and may do: {last}:{most}:{each}."
 
     def _meanings(self, differ: Sequence[str]) -> Iterator[str]:
-        """Yield the meaning of the short words that there are."""
+        """Yield the meaning of the abbreviations in the table."""
         yield MEANING
         splits = [one["deployment"] for one in self.winners]
         if any(one["expert_par"] > 1 or one["attn_data_par"] > 1 for one in splits):
@@ -201,10 +185,10 @@ class DeploymentsPage:
         if {"weights_dtype", "kv_dtype"} & {*differ}:
             yield OF_TYPES
         if self._tail:
-            share = 100 * self.document["workload"]["percentile"]
+            share = 100 * self.found["workload"]["percentile"]
             yield OF_LIMITS.format(tail=self._tail, share=share)
 
-    def _rows(self, shown: Sequence[Document], differ: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, shown: Sequence[Plain], differ: Sequence[str]) -> Iterator[dict[str, Any]]:
         behind = "_p" if self._tail else ""
         for rank, one in enumerate(shown):
             d, f = one["deployment"], one["figures"]
@@ -225,23 +209,19 @@ class DeploymentsPage:
                 "usd": "" if f["usd_per_mtoken"] is None else rate(f["usd_per_mtoken"]),
             }
 
-    def _picture(self, shown: Sequence[Document]) -> Frontier:
-        """Return the first two objectives of a front, its points with the numbers of their rows."""
-        x, y = self.objectives[:2]
-        points = [
-            (str(rank), one["figures"][x.name], one["figures"][y.name])
-            for rank, one in enumerate(shown)
-        ]
-        _, across, up = zip(*points, strict=True)
-        axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
-        return Frontier(*axes, points, steps=len(self.objectives) == _PLANE)
+    def _picture(self, shown: Sequence[Plain]) -> Frontier:
+        """Return the deployments of a front over its first two objectives, each with its number."""
+        x, y = (one.name for one in self.objectives[:2])
+        figures = (one["figures"] for one in shown)
+        points = [(str(rank), one[x], one[y]) for rank, one in enumerate(figures)]
+        return Frontier.of(self.objectives, points)
 
 
 _MEANS = ("ttft", "ttft_p", "tpot", "tpot_p")
-"""Times that are the same where no requests come at random."""
+"""Times that are the same without random arrivals."""
 
 _TOLD = ("interactivity", "output_rate_per_proc", "usd_per_mtoken")
-"""Figures that have a column in any case; beside them the times, those that most requests keep or the means."""
+"""Figures that always have a column, in addition to times."""
 
 
 def _title(name: str) -> str:
@@ -250,14 +230,14 @@ def _title(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Write the value of a field as a file states it; empty for one that is left out."""
+    """Write the value of a field as in a file; empty for None."""
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
 
 
 def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
-    """Say which values nothing can have that were asked for; empty without any."""
+    """Return the requested values that no deployment can have; empty if there are none."""
     if not left_out:
         return ""
     named = [
@@ -267,8 +247,8 @@ def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
     return f"{'; '.join(named)}: no deployment of these processors has it"
 
 
-def _prefill_words(pool: Document | None) -> str:
-    """Say the pool that prefills; those that decode do without one."""
+def _prefill_words(pool: Plain | None) -> str:
+    """Return the pool that prefills; empty if there is none."""
     if pool is None:
         return ""
     replicas = pool["num_procs"] // (pool["tensor_par"] * pool["pipeline_par"])
@@ -276,7 +256,7 @@ def _prefill_words(pool: Document | None) -> str:
 
 
 def tried_types(types: Mapping[str, Sequence[str]]) -> str:
-    """Say which types of numbers were tried."""
+    """Return the types of numbers that were tried."""
     weights, cache = types["weights_dtype"], types["kv_dtype"]
     said = f"weights {', '.join(weights)}; cache {', '.join(cache)}"
     narrow = any(one not in ("bfloat16", "float16") for one in (*weights, *cache))
@@ -284,8 +264,8 @@ def tried_types(types: Mapping[str, Sequence[str]]) -> str:
     return f"{said}{hint}"
 
 
-def limits_words(workload: Document) -> str:
-    """Say the limits of a workload."""
+def limits_words(workload: Plain) -> str:
+    """Return the limits of a workload."""
     names = {"ttft_limit": "TTFT", "tpot_limit": "TPOT"}
     said = [
         f"{words} of {duration_of(workload[name])}"

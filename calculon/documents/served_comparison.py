@@ -19,7 +19,7 @@ from calculon.documents.comparison_tables import (
 )
 from calculon.documents.page_title import lettered_notes
 from calculon.documents.result import Document
-from calculon.documents.serving_page import CAUSES
+from calculon.documents.serving_page import CAUSES, PASSES
 from calculon.render.text_tables import Column, Section, Table
 from calculon.render.texts import counted
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _BYTES = Unit("B", binary=True)
 _MEMORY = ("weights", "cache", "activation", "reserve")
-_PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ class ServedComparison(Displayed):
             machines = (one.document.get("provenance", {}) for one in self.results)
             notes = (*missed, *lettered_notes(self.letters, machines))
             found.append(Section(title, figures_table(self, shown), notes))
-        for name, words in _PASSES.items():
+        for name, words in PASSES.items():
             texts = zip(self.letters, (_pass(one, name) for one in self.results), strict=True)
             told = ", ".join(f"{letter} {text}" for letter, text in texts)
             found.append(Section(f"{words}: {told}", parts_table(self, self.causes(name))))
@@ -169,14 +168,14 @@ class ServedComparison(Displayed):
             ],
             "inputs": [{"field": name, "values": values} for name, values in self.inputs],
             "figures": [line.to_dict() for line in self.figures],
-            "passes": {name: [line.to_dict() for line in self.causes(name)] for name in _PASSES},
+            "passes": {name: [line.to_dict() for line in self.causes(name)] for name in PASSES},
             "memory": [line.to_dict() for line in self.memory],
         }
 
     def values(self) -> Table:
         """Return a row for each value that has a reference, for CSV."""
         lines = [("figures", line) for line in self.figures]
-        lines += [(name, line) for name in _PASSES for line in self.causes(name)]
+        lines += [(name, line) for name in PASSES for line in self.causes(name)]
         lines += [("memory", line) for line in self.memory]
         rows = [
             {

@@ -11,7 +11,8 @@ from calculon.documents.report_page import (
     validation_section,
 )
 from calculon.documents.served_comparison import ServedComparison, ServedResult
-from calculon.documents.serving_page import ServingPage
+from calculon.documents.serving_page import serving_page
+from calculon.render.terminal import Page
 from calculon.render.text_tables import Table
 
 ASSUMPTIONS = (
@@ -48,7 +49,7 @@ def served_report(
 def _result(one: ServedResult) -> str:
     """Return the page of a deployment with its pictures below."""
     pictures = (f'<div class="scroll">{svg}</div>' for svg in one.svgs)
-    return "\n".join([drawn(ServingPage(one.document)), *pictures])
+    return "\n".join([drawn(Page(serving_page(one.document))), *pictures])
 
 
 def _comparison(comparison: ServedComparison) -> str:

@@ -1,11 +1,11 @@
-"""Words for drafts on the page of a deployment that serves: what drafts, what a pass yields, and when it pays."""
+"""Speculative decoding on the page of a serving deployment: the draft, accepted tokens, and when it pays."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calculon.render.texts import counted
 
-Document = Mapping[str, Any]
+Plain = Mapping[str, Any]
 
 _DRAFTS = {"mtp": "modules that predict further tokens", "ngram": "matches in the text so far"}
 """Words for drafts that are no model of their own."""
@@ -13,8 +13,8 @@ _DRAFTS = {"mtp": "modules that predict further tokens", "ngram": "matches in th
 _NO_DRAFT, _OF_MODEL = "none", "model:"
 
 
-def draft_words(served: Document) -> str:
-    """Say what drafts, what of it is accepted, and up to which batch it pays; empty without speculation."""
+def draft_words(served: Plain) -> str:
+    """Return the draft, its accepted tokens, and the largest batch that it speeds up; empty without a draft."""
     if (own := served["speculation"]) is None:
         return ""
     f = served["figures"]
@@ -23,8 +23,8 @@ def draft_words(served: Document) -> str:
     return f"{made}: {f['spec_speedup']:.3g} times as fast as without; {_pays(f)}"
 
 
-def draft_mark(deployment: Document) -> str:
-    """Say in short what drafts, and how many tokens; empty without a draft.
+def draft_mark(deployment: Plain) -> str:
+    """Return the draft and its tokens in short; empty without a draft.
 
     >>> draft_mark({"draft": "model:llama3.2-1B", "draft_tokens": 4}), draft_mark({"draft": "mtp"})
     ('llama3.2-1B 4', 'mtp')
@@ -36,7 +36,7 @@ def draft_mark(deployment: Document) -> str:
 
 
 def _pays(figures: Mapping[str, Any]) -> str:
-    """Say up to how many sequences decode passes make tokens faster with drafts."""
+    """Return the largest batch whose decode passes are faster with drafts."""
     most = figures["spec_break_even"]
     if not most:
         return "decode passes are never faster with it"
@@ -45,8 +45,8 @@ def _pays(figures: Mapping[str, Any]) -> str:
     return f"decode passes are faster with it up to {counted(int(most), 'sequence')}"
 
 
-def draft_notes(served: Document) -> Iterator[str]:
-    """Yield what is assumed of drafts."""
+def draft_notes(served: Plain) -> Iterator[str]:
+    """Yield the assumptions on drafts."""
     if (own := served["speculation"]) is None:
         return
     stated = served["deployment"]

@@ -1,15 +1,11 @@
-"""The frontier of deployments in a terminal: a picture of characters, and the deployments of its points."""
+"""Page of the frontier of deployments: a picture, and the deployments of its points."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
-
 from calculon.base.units import Unit
-from calculon.documents.frontier import Axis, Frontier
-from calculon.documents.page_title import page_title
+from calculon.documents.page_title import titled
 from calculon.documents.serving_page import (
     duration_of,
     rate,
@@ -17,71 +13,62 @@ from calculon.documents.serving_page import (
     split_words,
     types_words,
 )
-from calculon.render.grids import indented
+from calculon.render.document import Document, Section
+from calculon.render.frontier import Axis, Frontier
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted
 
-Document = Mapping[str, Any]
+Plain = Mapping[str, Any]
 
 MOST = 9
-"""Points of a frontier that are told."""
+"""Points of a frontier that the page lists."""
 
 _RATE = Unit("tokens/s")
 
 
-class ServingFrontierPage:
-    """Frontiers of machines: tokens/s of a processor against those of a user.
+def serving_frontier_page(found: Plain) -> Document:
+    """Return the frontiers of machines: tokens/s of a processor against tokens/s of a user.
 
-    Parameters
-    ----------
-    document : mapping
-        As of :func:`calculon.documents.pictures.serving_frontier.draw`.
+    `found` is the result of :func:`calculon.documents.views.served_frontier.frontier_of`.
     """
+    curves, types, counts = found["curves"], all_types(found), found["num_procs"]
+    letters = ascii_uppercase if len(curves) > 1 else ("",)
+    shown = [
+        (f"{letters[number % len(letters)]}{place}", curve["system"], point)
+        for number, curve in enumerate(curves)
+        for place, point in enumerate(chosen(curve["points"]), start=1)
+    ]
+    differ = {
+        "system": len(curves) > 1,
+        "num_procs": len(counts) > 1,
+        "types": len(types) > 1,
+    }
+    columns = tuple(one for one in _COLUMNS if differ.get(one.key, True))
+    empty = (f"{one['system']}: {one['none']}." for one in curves if not one["points"])
+    return titled(
+        f"{found['model']} served by {counts_words(counts)}",
+        "",
+        *(one.get("provenance", {}) | {"name": one["system"]} for one in curves),
+        lead=(requests_words(found["workload"]), *(types if len(types) == 1 else ())),
+        parts=(
+            Section("", (_picture(shown, steps=len(curves) == 1),)),
+            Section("", (Table(columns, [*_rows(shown)]), *empty)),
+        ),
+    )
 
-    def __init__(self, document: Document):
-        self.document = document
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        title = f"{self.document['model']} served by {counts_words(self.document['num_procs'])}"
-        curves = self.document["curves"]
-        yield from page_title(
-            title, "", *(one.get("provenance", {}) | {"name": one["system"]} for one in curves)
-        )
-        yield indented(Text(requests_words(self.document["workload"])))
-        types = all_types(self.document)
-        if len(types) == 1:
-            yield indented(Text(types[0]))
-        yield Text()
-        letters = ascii_uppercase if len(curves) > 1 else ("",)
-        told = [
-            (f"{letters[number % len(letters)]}{place}", curve["system"], point)
-            for number, curve in enumerate(curves)
-            for place, point in enumerate(chosen(curve["points"]), start=1)
-        ]
-        across, up = (
-            [point[name] for _, _, point in told]
-            for name in ("interactivity", "output_rate_per_proc")
-        )
-        x = Axis.of("tokens of a user", _RATE, across)
-        y = Axis.of("generated tokens of a processor", _RATE, up)
-        places = [(label, a, b) for (label, _, _), a, b in zip(told, across, up, strict=True)]
-        yield indented(Frontier(x, y, places, steps=len(curves) == 1))
-        yield Text()
-        counts = self.document["num_procs"]
-        differ = {
-            "system": len(curves) > 1,
-            "num_procs": len(counts) > 1,
-            "types": len(types) > 1,
-        }
-        columns = [one for one in _COLUMNS if differ.get(one.key, True)]
-        yield indented(Table(tuple(columns), [*_rows(told)]))
-        for curve in curves:
-            if not curve["points"]:
-                yield indented(Text(f"{curve['system']}: {curve['none']}."))
+def _picture(shown: Sequence[tuple[str, str, Plain]], *, steps: bool) -> Frontier:
+    points = [
+        (label, point["interactivity"], point["output_rate_per_proc"]) for label, _, point in shown
+    ]
+    _, across, up = zip(*points, strict=True)
+    x = Axis.of("tokens of a user", _RATE, across)
+    y = Axis.of("generated tokens of a processor", _RATE, up)
+    return Frontier(x, y, points, steps=steps)
 
 
 def counts_words(counts: Sequence[int]) -> str:
-    """Say on how many processors.
+    """Return the number of processors.
 
     >>> counts_words([8]), counts_words([8, 16, 64])
     ('8 processors', '8 to 64 processors')
@@ -90,21 +77,21 @@ def counts_words(counts: Sequence[int]) -> str:
     return several if len(counts) > 1 else counted(counts[0], "processor")
 
 
-def pools_words(d: Document) -> str:
-    """Say how replicas are split, and those of processors that only prefill."""
+def pools_words(d: Plain) -> str:
+    """Return the split of replicas, and the number of processors that only prefill."""
     pool = d.get("prefill")
     if pool is None:
         return split_words(d)
     return f"{split_words(d)} + {pool['num_procs']:,} prefill"
 
 
-def all_types(document: Document) -> list[str]:
+def all_types(document: Plain) -> list[str]:
     """Return the types of numbers of all points, in words."""
     every = (one["deployment"] for curve in document["curves"] for one in curve["points"])
     return list(dict.fromkeys(map(types_words, every)))
 
 
-def chosen(points: Sequence[Document]) -> list[Document]:
+def chosen(points: Sequence[Plain]) -> list[Plain]:
     """Return a few points of a frontier, evenly spaced in tokens/s of a user, the first and the last among them."""
     if len(points) <= MOST:
         return list(points)
@@ -117,8 +104,8 @@ def chosen(points: Sequence[Document]) -> list[Document]:
     return [points[i] for i in sorted(near)]
 
 
-def _rows(told: Sequence[tuple[str, str, Document]]) -> Iterator[dict[str, str]]:
-    for label, system, one in told:
+def _rows(shown: Sequence[tuple[str, str, Plain]]) -> Iterator[dict[str, str]]:
+    for label, system, one in shown:
         d = one["deployment"]
         yield {
             "label": label,

@@ -1,28 +1,32 @@
-"""The page of a deployment that serves: the answer, what limits it, memory, its passes, and what was assumed."""
+"""Page of a serving deployment: latency and throughput, limits, memory, load, passes and assumptions."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.text import Text
-
 from calculon.base.units import duration, significant
+from calculon.declarations.plan_words import replica_words
 from calculon.declarations.serving_figures import ALL_ENGINES
 from calculon.documents.page import SIDE_BY_SIDE
-from calculon.documents.page_title import page_title
+from calculon.documents.page_title import titled
 from calculon.documents.serving_drafts import draft_notes, draft_words
-from calculon.documents.serving_prefixes import (
-    has_prefixes,
-    length_note,
-    prefix_notes,
-    prefix_section,
+from calculon.documents.serving_prefixes import length_note, prefix_notes, prefix_section
+from calculon.render.document import (
+    Beside,
+    Block,
+    Document,
+    Grid,
+    Section,
+    Styled,
+    bold,
+    dim,
+    figures,
+    labelled,
 )
-from calculon.render.grids import grid, indented, side_by_side
 from calculon.render.text_tables import Column, Table
-from calculon.render.texts import counted, gibibytes, heading, percent
+from calculon.render.texts import counted, gibibytes, percent
 
-Document = Mapping[str, Any]
+Plain = Mapping[str, Any]
 
 CAUSES = {
     "weights": "reading weights",
@@ -33,7 +37,7 @@ CAUSES = {
     "floors": "floors of kernels",
     "host": "the host between passes",
 }
-"""Words for what the time of passes is due to."""
+"""Words for the causes of the time of passes."""
 
 CUTS = {
     "memory": "as many as fit into memory",
@@ -46,19 +50,21 @@ CUTS = {
     "ttft": "as many as keep the limit of TTFT",
     "prefill": "as many as the other processors prefill",
 }
-"""Words for what bounds the sequences of a replica."""
+"""Reasons why the batch of a replica is limited."""
 
 BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "network": "network"}
 """Parts of the time of a row, of which the longest bounds it."""
 
+PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
+"""Titles of passes."""
+
 _LATENT = 1e-12
 
-
 _MOST_PARTS = 3
-"""Parts of the machine that are told."""
+"""Parts of the machine that the page lists, at most."""
 
 _LEAST_HELP = 5e-3
-"""Elasticity from which a part helps."""
+"""Least elasticity of a part that the page lists."""
 
 _BETTER = {
     "latency of small messages": "shorter latency of small messages",
@@ -68,52 +74,48 @@ _BETTER = {
 """Words for parts of which less is better."""
 
 
-class ServingPage:
-    """The page of a deployment; it lays itself out for the width at hand.
+def serving_page(served: Plain) -> Document:
+    """Return the page of a deployment.
 
     Parameters
     ----------
     served : mapping
         The result as plain data (:meth:`calculon.serving.serve.Served.to_dict`).
     """
+    return _ServingPage(served).document()
 
-    def __init__(self, served: Document):
+
+class _ServingPage:
+    def __init__(self, served: Plain):
         self.served = served
         self.figures: Mapping[str, Any] = served["figures"]
         self.deployment: Mapping[str, Any] = served["deployment"]
         self.workload: Mapping[str, Any] = served["workload"]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from (*self._question(), Text(), *self._answer(), Text(), *self._causes(), Text())
-        passes = [Group(*self._pass(name)) for name in ("decode", "prefill")]
-        prefixes = (Text(), *prefix_section(self.served)) if has_prefixes(self.served) else ()
-        if options.max_width >= SIDE_BY_SIDE:
-            yield side_by_side(Group(*self._memory()), Group(*self._queue(), *prefixes))
-            yield from (Text(), side_by_side(*passes))
-        else:
-            yield from (*self._memory(), Text(), *self._queue(), *prefixes)
-            for one in passes:
-                yield from (Text(), one)
-        yield from (Text(), *self._helps(), Text(), *self._assumed())
-
-    def _question(self) -> Iterator[RenderableType]:
-        d, w = self.deployment, self.workload
-        title = f"{self.served['model']} served by {d['num_procs']:,} x {self.served['system']}"
-        yield from page_title(title, "", self.served.get("provenance", {}))
-        rows = {
-            "deployment": deployment_words(d),
-            "requests": requests_words(w),
-            "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {self._cut()}",
+    def document(self) -> Document:
+        """Return the whole page."""
+        served, procs = self.served, self.deployment["num_procs"]
+        question = {
+            "deployment": deployment_words(self.deployment),
+            "requests": requests_words(self.workload),
+            "batch": f"{counted(served['batch'], 'sequence')} in each replica: {self._limit()}",
+            "drafts": draft_words(served),
         }
-        if drafts := draft_words(self.served):
-            rows["drafts"] = drafts
-        table = grid("text", "text")
-        for label, words in rows.items():
-            table.add_row(Text(label, "dim"), Text(words))
-        yield indented(table)
+        load = (self._load(), *prefix_section(served))
+        parts = (
+            self._answer(),
+            self._causes(),
+            Beside(((self._memory(),), load), SIDE_BY_SIDE),
+            Beside(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),
+            self._helps(),
+            Section("Assumed", tuple(map(dim, self._notes()))),
+        )
+        title = f"{served['model']} served by {procs:,} x {served['system']}"
+        machine = served.get("provenance", {})
+        return titled(title, "", machine, lead=(labelled(question),), parts=parts)
 
-    def _cut(self) -> str:
-        """Say what bounds the sequences of a replica."""
+    def _limit(self) -> str:
+        """Return the reason why the batch of a replica is limited."""
         cut = self.served["cut"]
         if cut in ("tpot", "ttft") and self.served["batch"] == 1:
             met = {one["name"]: one["met"] for one in self.served["limits"]}
@@ -122,77 +124,55 @@ class ServingPage:
         thinks = cut == "users" and self.workload["think"]
         return "as many as users wait for at a time" if thinks else CUTS[cut]
 
-    def _answer(self) -> Iterator[RenderableType]:
-        """Tell the figures that decide, and whether they keep the limits."""
-        f, table = self.figures, grid("left", "right", "text")
-        at = f"{100 * self.workload['percentile']:g} %"
-        behind = "rate" in self.workload
-        rows = [
-            (
-                "time to first token",
-                duration_of(f["ttft"]),
-                _joined(
-                    f"{duration_of(f['ttft_p'])} at {at}" if behind else "",
-                    self._published("ttft", duration_of),
-                ),
-            ),
-            (
-                "time per token",
-                duration_of(f["tpot"]),
-                _joined(
-                    f"{duration_of(f['tpot_p'])} at {at}" if behind else "",
-                    self._published("tpot", duration_of),
-                ),
-            ),
-            (
-                "tokens/s of a user",
-                rate(f["interactivity"]),
-                f"longest gap {duration_of(f['itl_max'])}",
-            ),
-            (
-                "generated tokens/s",
-                rate(f["output_rate"]),
-                _joined(
-                    self._published("output_rate", rate),
-                    f"{rate(f['output_rate_per_proc'])} for each processor",
-                ),
-            ),
-            ("requests/s", rate(f["request_rate"]), f"{rate(f['capacity_rate'])} at most"),
-        ]
+    def _answer(self) -> Section:
+        """Return latency, throughput and costs, and whether they keep the limits."""
+        limits = (
+            f"Keeps {one['in_words']}." if one["met"] else bold(f"Misses {one['in_words']}.")
+            for one in self.served["limits"]
+        )
+        return Section("", (figures([*self._rates(), *self._costs()]), *limits))
+
+    def _rates(self) -> Iterator[tuple[str, str, str]]:
+        """Yield latencies and rates."""
+        f = self.figures
+        for name, words in {"ttft": "time to first token", "tpot": "time per token"}.items():
+            at = f"{duration_of(f[f'{name}_p'])} at {100 * self.workload['percentile']:g} %"
+            remarks = (at if "rate" in self.workload else "", self._published(name, duration_of))
+            yield words, duration_of(f[name]), _joined(*remarks)
+        gap = f"longest gap {duration_of(f['itl_max'])}"
+        yield "tokens/s of a user", rate(f["interactivity"]), gap
+        each = f"{rate(f['output_rate_per_proc'])} for each processor"
+        remark = _joined(self._published("output_rate", rate), each)
+        yield "generated tokens/s", rate(f["output_rate"]), remark
+        yield "requests/s", rate(f["request_rate"]), f"{rate(f['capacity_rate'])} at most"
+
+    def _costs(self) -> Iterator[tuple[str, str, str]]:
+        """Yield price, energy and the time of all requests, as far as they are known."""
+        f, price = self.figures, self.served["price"]
         if f["usd_per_mtoken"] is not None:
-            rows.append(
-                ("USD for 1M generated", f"{f['usd_per_mtoken']:.3g}", self.served["price"])
-            )
+            yield "USD for 1M generated", f"{f['usd_per_mtoken']:.3g}", price
             blended = f"{f['usd_per_mtoken_blended']:.3g}"
-            rows.append(("USD for 1M tokens", blended, "prompts and generated together"))
-        elif not self.served["price"]:
-            rows.append(("USD for 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"))
+            yield "USD for 1M tokens", blended, "prompts and generated together"
+        elif not price:
+            yield "USD for 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"
         if f["joules_per_token"] is not None:
             energy = f"{f['joules_per_token']:.3g}"
-            rows.append(("J for a token", energy, "estimate; what it assumes stands below"))
+            yield "J for a token", energy, "estimate; what it assumes stands below"
         if self.served["run_time"] is not None:
             count = f"{self.workload['requests']:,} requests"
             told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
-            rows.append(("whole run", duration_of(self.served["run_time"]), told))
-        for label, value, remark in rows:
-            table.add_row(label, Text(value, "bold"), Text(remark, "dim"))
-        yield indented(table)
-        for one in self.served["limits"]:
-            does = "Keeps" if one["met"] else "Misses"
-            yield indented(Text(f"{does} {one['in_words']}.", "" if one["met"] else "bold"))
+            yield "whole run", duration_of(self.served["run_time"]), told
 
     def _published(self, figure: str, words: Callable[[float], str]) -> str:
-        """Say what a figure is where the prediction is off as it is of published rows; empty without any."""
-        error, value = (
-            self.served["published"].get(figure, {}).get(ALL_ENGINES),
-            self.figures[figure],
-        )
+        """Return the range of a figure by the errors of published rows; empty if there are none."""
+        error = self.served["published"].get(figure, {}).get(ALL_ENGINES)
+        value = self.figures[figure]
         if error is None or not math.isfinite(value):
             return ""
         return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
 
     def _evidence(self) -> Iterator[str]:
-        """Say which rows the ranges of figures rest on."""
+        """Yield a note on the published rows behind the ranges of figures."""
         found = {
             name: each[ALL_ENGINES]
             for name, each in self.served["published"].items()
@@ -208,20 +188,15 @@ class ServingPage:
             "serving --edition corrected."
         )
 
-    def _causes(self) -> Iterator[RenderableType]:
-        """Tell what the time goes to, in decoding, in prefill, and in both as the replica has them."""
+    def _causes(self) -> Section:
+        """Return the causes of the time in decoding, in prefill, and in the mix that a replica has."""
         share = min(1.0, self.figures["prefill_share"])
-        passes = self.served["passes"]
-        parts = {
-            name: {key: value / one["time"] for key, value in one["causes"].items()}
-            for name, one in passes.items()
-        }
-        both = {
-            key: (1 - share) * parts["decode"][key] + share * parts["prefill"][key]
-            for key in CAUSES
-        }
-        most = max(both, key=both.__getitem__)
-        yield heading("What limits", f"{CAUSES[most]}, {percent(both[most])} of the time")
+        decode, prefill = (
+            {key: one["causes"][key] / one["time"] for key in CAUSES}
+            for one in (self.served["passes"][name] for name in ("decode", "prefill"))
+        )
+        both = {key: (1 - share) * decode[key] + share * prefill[key] for key in CAUSES}
+        ordered = sorted(CAUSES, key=lambda key: -both[key])
         columns = (
             Column("cause", "time goes to"),
             Column("both", "all", right=True),
@@ -232,57 +207,51 @@ class ServingPage:
             {
                 "cause": CAUSES[key],
                 "both": percent(both[key]),
-                "decode": percent(parts["decode"][key]),
-                "prefill": percent(parts["prefill"][key]),
+                "decode": percent(decode[key]),
+                "prefill": percent(prefill[key]),
             }
-            for key in sorted(CAUSES, key=lambda key: -both[key])
-            if max(both[key], parts["decode"][key], parts["prefill"][key]) > _LATENT
+            for key in ordered
+            if max(both[key], decode[key], prefill[key]) > _LATENT
         ]
-        yield indented(Table(columns, rows))
+        blocks: list[Block] = [Table(columns, rows)]
         if "prefill" not in self.deployment:
-            taken = f"Prompts take {percent(share)} of the time of a replica."
-            yield indented(Text(taken, "dim"))
+            blocks.append(dim(f"Prompts take {percent(share)} of the time of a replica."))
+        remark = f"{CAUSES[ordered[0]]}, {percent(both[ordered[0]])} of the time"
+        return Section("What limits", tuple(blocks), remark, opened=True)
 
-    def _memory(self) -> Iterator[RenderableType]:
-        """Tell the memory of a rank, and what more would fit."""
+    def _memory(self) -> Section:
+        """Return the memory of a rank, and what more would fit."""
         f = self.figures
         whole = f["mem_used"] + f["mem_free"]
-        yield heading("Memory", f"GiB of a rank, of {gibibytes(whole, 1)}")
-        table = grid("left", "right", "right")
+        rows = []
         for name in ("weights", "cache", "activation", "reserve", "free"):
-            size = f[f"mem_{name}"]
-            style = "dim" if name == "free" else ""
-            table.add_row(
-                Text(name, style),
-                Text(gibibytes(size, 1), style),
-                Text(percent(size / whole), "dim"),
-            )
-        yield indented(table)
+            size, style = f[f"mem_{name}"], "dim" if name == "free" else ""
+            pieces = Styled(name, style), Styled(gibibytes(size, 1), style)
+            rows.append((*pieces, dim(percent(size / whole))))
         fits = f"{f['max_concurrency']:,.0f} sequences fit; the longest alone has {f['max_context']:,.0f} tokens."
-        yield indented(Text(fits, "dim"))
+        blocks: list[Block] = [Grid(("left", "right", "right"), tuple(rows)), dim(fits)]
         if (even := f["even_context"]) is not None and math.isfinite(even):
             reads = f"Caches outweigh weights in a pass from {even:,.0f} tokens of context on."
-            yield indented(Text(reads, "dim"))
+            blocks.append(dim(reads))
+        remark = f"GiB of a rank, of {gibibytes(whole, 1)}"
+        return Section("Memory", tuple(blocks), remark, opened=True)
 
-    def _queue(self) -> Iterator[RenderableType]:
-        """Tell the load, and the wait."""
+    def _load(self) -> Section:
+        """Return the load, and the waiting times."""
         f = self.figures
-        yield heading("Load", f"{percent(f['utilisation'])} of what it can answer")
-        table = grid("left", "right")
         rows = (
             ("sequences decoded in a replica", f"{f['concurrency']:,.1f}"),
             ("wait before prefill", duration_of(f["queue_time"])),
             *self._pools(),
-            (self._alone(), duration_of(f["prefill_time"])),
+            (self._prefill_label(), duration_of(f["prefill_time"])),
             ("decode pass", duration_of(f["decode_time"])),
             ("whole request", duration_of(f["request_latency"])),
         )
-        for label, value in rows:
-            table.add_row(label, value)
-        yield indented(table)
+        remark = f"{percent(f['utilisation'])} of what it can answer"
+        return Section("Load", (Grid(("left", "right"), rows),), remark, opened=True)
 
-    def _alone(self) -> str:
-        """Say what prefill alone is: a pass of the whole prompt, which with others comes in chunks if it is long."""
+    def _prefill_label(self) -> str:
+        """Name the time of a prefill without other requests: with them, a long prompt comes in chunks."""
         budget = 0 if "prefill" in self.deployment else self.deployment["token_budget"]
         return (
             "prefill alone, in one pass"
@@ -291,7 +260,7 @@ class ServingPage:
         )
 
     def _pools(self) -> Iterator[tuple[str, str]]:
-        """Yield how busy processors are that only prefill, and those that only decode."""
+        """Yield the utilisation of processors that only prefill and of processors that only decode."""
         f = self.figures
         if f["prefill_busy"] is None:
             return
@@ -300,11 +269,9 @@ class ServingPage:
         yield "balanced: prefilling for each decoding", significant(f["balanced_prefill"], 3)
         yield "cache under way", duration_of(f["transfer_time"])
 
-    def _pass(self, name: str) -> Iterator[RenderableType]:
-        """Tell the rows of a pass."""
+    def _pass(self, name: str) -> Section:
+        """Return the rows of a pass."""
         one = self.served["passes"][name]
-        what = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}[name]
-        yield heading(what, duration_of(one["time"]))
         columns = (
             Column("name", "row"),
             Column("time", "ms", right=True),
@@ -321,27 +288,29 @@ class ServingPage:
             for row, own in one["rows"].items()
             if own["time"] > 0
         ]
-        yield indented(Table(columns, rows))
+        blocks: list[Block] = [Table(columns, rows)]
         beyond = self.figures["decode_time"] - one["time"]
         if name == "decode" and beyond > _LATENT:
             said = f"A token takes {duration_of(beyond)} more: hand-overs between stages, and waits for the slowest."
-            yield indented(Text(said, "dim"))
+            blocks.append(dim(said))
+        return Section(PASSES[name], tuple(blocks), duration_of(one["time"]), opened=True)
 
-    def _helps(self) -> Iterator[RenderableType]:
-        """Tell the parts of the machine that are worth the most."""
+    def _helps(self) -> Section:
+        """Return the parts of the machine whose improvement raises the rate the most."""
         figure = {
             "output_rate": "tokens per second",
             "interactivity": "tokens per second of a user",
         }
-        yield heading("What would help", f"{figure[self.served['worth']]} for 10 % more")
-        table = grid("left", "right")
-        for part, elasticity in [*self.served["helps"].items()][:_MOST_PARTS]:
-            if elasticity > _LEAST_HELP:
-                table.add_row(_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
-        yield indented(table)
+        rows = tuple(
+            (_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
+            for part, elasticity in [*self.served["helps"].items()][:_MOST_PARTS]
+            if elasticity > _LEAST_HELP
+        )
+        remark = f"{figure[self.served['worth']]} for 10 % more"
+        return Section("What would help", (Grid(("left", "right"), rows),), remark)
 
     def _router(self) -> Iterator[str]:
-        """Say how requests at a rate find one of several replicas that prefill."""
+        """Yield a note on the queue of several replicas."""
         pool = self.deployment.get("prefill", self.deployment)
         if pool["replicas"] > 1 and "rate" in self.workload:
             yield (
@@ -350,26 +319,24 @@ class ServingPage:
                 "of the rate."
             )
 
-    def _assumed(self) -> Iterator[RenderableType]:
+    def _notes(self) -> Iterator[str]:
+        """Yield the assumptions of the estimate."""
         d = self.deployment
-        yield heading("Assumed")
-        notes = [
-            "A steady state of mean values, not a simulation.",
-            *self._evidence(),
+        yield "A steady state of mean values, not a simulation."
+        yield from self._evidence()
+        yield (
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
-            f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
-            *self._beyond_training(),
-            *self._router(),
-            *prefix_notes(self.served),
-            *draft_notes(self.served),
-        ]
+            f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}."
+        )
+        yield from self._beyond_training()
+        yield from self._router()
+        yield from prefix_notes(self.served)
+        yield from draft_notes(self.served)
         if self.figures["joules_per_token"] is not None:
-            notes.append(f"Energy: {self.served['power']}.")
-        for note in notes:
-            yield indented(Text(note, "dim"))
+            yield f"Energy: {self.served['power']}."
 
     def _beyond_training(self) -> Iterator[str]:
-        """Say that requests are longer than what the model was trained with, where they are."""
+        """Yield a note if requests are longer than the sequences of the training."""
         length, trained = self.workload["prompt"] + self.workload["output"], self.served["seq_size"]
         if 0 < trained < length:
             yield (
@@ -379,12 +346,12 @@ class ServingPage:
 
 
 def _joined(*remarks: str) -> str:
-    """Join remarks, of which some may be empty."""
+    """Join the remarks that are not empty."""
     return ", ".join(filter(None, remarks))
 
 
 def duration_of(seconds: float) -> str:
-    """Write a time; without end where requests come faster than they are answered."""
+    """Write a time; without end if requests arrive faster than they are answered."""
     return "without end" if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
 
 
@@ -398,25 +365,20 @@ def rate(value: float) -> str:
     return f"{rounded:,.0f}" if rounded >= 100 else significant(rounded, 3)
 
 
-def split_words(d: Document) -> str:
-    """Say how a replica is split over processors."""
-    split = [f"TP {d['tensor_par']}"]
-    split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
-    split += [f"attention DP {d['attn_data_par']}"] if d["attn_data_par"] > 1 else []
-    split += [f"CP {d['context_par']}"] if d["context_par"] > 1 else []
-    split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
+def split_words(d: Plain) -> str:
+    """Return the split of a replica over processors."""
     copies = d["redundant_experts"]
-    return " ".join(split) + (f" with {counted(copies, 'expert')} twice" if copies else "")
+    return replica_words(d) + (f" with {counted(copies, 'expert')} twice" if copies else "")
 
 
-def types_words(d: Document) -> str:
-    """Say the types of weights and caches."""
+def types_words(d: Plain) -> str:
+    """Return the types of weights and caches."""
     experts = "" if d["experts_dtype"] == "same" else f", experts {d['experts_dtype']}"
     return f"weights {d['weights_dtype']}{experts}, cache {d['kv_dtype']}"
 
 
-def deployment_words(d: Document) -> str:
-    """Say a deployment in a line."""
+def deployment_words(d: Plain) -> str:
+    """Return a deployment in one line."""
     batching = f"{d['batching']} batching"
     if d["batching"] == "continuous":
         budget = d["token_budget"]
@@ -432,16 +394,16 @@ def deployment_words(d: Document) -> str:
     return f"{replicas}; {types_words(d)}; {batching}{exchange_words(d)}"
 
 
-def exchange_words(d: Document) -> str:
-    """Say how tokens choose experts, and what their exchange hides behind, where either is not the default."""
+def exchange_words(d: Plain) -> str:
+    """Return how tokens choose experts, and what hides their exchange, unless these are the defaults."""
     behind = {"two_batches": "the other half of the batch", "shared_expert": "shared experts"}
     said = [] if d["routing"] == "balanced" else [f"routing {d['routing']}"]
     said += [f"exchange behind {behind[d['overlap']]}"] if d["overlap"] in behind else []
     return "".join(f"; {one}" for one in said)
 
 
-def _cached(w: Document) -> str:
-    """Say what the cache has of prompts."""
+def _cached(w: Plain) -> str:
+    """Return the cached share of prompts."""
     said = f", {percent(w['prefix_hit'])} of the prompt cached" if w["prefix_hit"] else ""
     if "shared_prefix" in w:
         said += f", {w['shared_prefix']:,} in all prompts"
@@ -449,19 +411,19 @@ def _cached(w: Document) -> str:
 
 
 def _varied(variation: float) -> str:
-    """Say how lengths vary."""
+    """Return the variation of lengths."""
     return f" (± {100 * variation:.0f} %)" if variation else ""
 
 
-def requests_words(w: Document) -> str:
-    """Say what is asked: lengths, and how many requests come."""
+def requests_words(w: Plain) -> str:
+    """Return the lengths and the number of requests."""
     prompt = f"{w['prompt']:,} tokens in{_varied(w['prompt_cv'])}"
     output = f"{w['output']:,} out{_varied(w['output_cv'])}"
     return f"{prompt}, {output}{_cached(w)}; {load_words(w)}"
 
 
-def load_words(w: Document) -> str:
-    """Say how many requests come."""
+def load_words(w: Plain) -> str:
+    """Return the rate of requests, or the number of users."""
     if "rate" in w:
         return f"{w['rate']:g} requests/s"
     return "as many as it takes" if "users" not in w else f"{counted(w['users'], 'user')}"

@@ -1,57 +1,46 @@
-"""What a page says of cached prefixes: how much of prompts caches have, where, and what it takes."""
+"""Section on cached prefixes: the cached share of prompts, the memory tier, and the time to fetch it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from calculon.base.units import GIGA, duration, significant
-from calculon.render.grids import grid, indented
-from calculon.render.texts import heading, percent
+from calculon.render.document import Block, Grid, Section, dim
+from calculon.render.texts import percent
 
-Document = Mapping[str, Any]
+Plain = Mapping[str, Any]
 
 NO_TIER = "none"
 
 
-def has_prefixes(served: Document) -> bool:
-    """Return whether caches have anything of prompts, or are meant to."""
-    w = served["workload"]
-    return bool(w["prefix_hit"] or w["turns"] > 1 or "shared_prefix" in w)
-
-
-def prefix_section(served: Document) -> Iterator[RenderableType]:
-    """Yield the section on cached prefixes."""
-    f, w, place = served["figures"], served["workload"], served["deployment"]["cache_offload"]
-    yield heading("Cached prefixes", f"{percent(f['hit_rate'])} of the tokens of prompts")
-    table, further = grid("left", "right"), place != NO_TIER
-    rows = []
-    if "shared_prefix" in w:
-        rows.append(("tokens that all prompts begin with", f"{w['shared_prefix']:,}"))
-    if further:
-        rows.append((f"of prompts from tier 2 ({place})", percent(f["hit_offloaded"])))
-    if f["waiting_prefixes"] is not None:
-        rows.append(("conversations between turns", f"{f['waiting_prefixes']:,.0f}"))
-    if f["kept_prefixes"] is not None:
-        rows.append(("prefixes that fit into tier 1", f"{f['kept_prefixes']:,.0f}"))
-    if f["offloaded_prefixes"] is not None:
-        rows.append(("prefixes that fit into tier 2", f"{f['offloaded_prefixes']:,.0f}"))
-    if f["hit_time"] is not None:
-        rows.append(("fetching one from tier 2", _time(f["hit_time"])))
-    if f["recompute_time"] is not None:
-        rows.append(("computing one again", _time(f["recompute_time"])))
-    for label, value in rows:
-        table.add_row(label, value)
-    if rows:
-        yield indented(table)
+def prefix_section(served: Plain) -> Iterator[Section]:
+    """Yield the section on cached prefixes if the workload has any."""
+    f, w = served["figures"], served["workload"]
+    if not (w["prefix_hit"] or w["turns"] > 1 or "shared_prefix" in w):
+        return
+    blocks: list[Block] = []
+    if rows := tuple(_rows(served)):
+        blocks.append(Grid(("left", "right"), rows))
     if f["hit_break_even"] is not None:
         pays = f"{significant(f['hit_break_even'] / GIGA, 2)} GB/s for each processor"
-        yield indented(Text(f"Fetching is sooner than computing from {pays}.", "dim"))
+        blocks.append(dim(f"Fetching is sooner than computing from {pays}."))
+    remark = f"{percent(f['hit_rate'])} of the tokens of prompts"
+    yield Section("Cached prefixes", tuple(blocks), remark)
 
 
-def prefix_notes(served: Document) -> Iterator[str]:
-    """Yield what is assumed of cached prefixes."""
+def _rows(served: Plain) -> Iterator[tuple[str, str]]:
+    """Yield the known figures of cached prefixes."""
+    f, w, place = served["figures"], served["workload"], served["deployment"]["cache_offload"]
+    if "shared_prefix" in w:
+        yield "tokens that all prompts begin with", f"{w['shared_prefix']:,}"
+    if place != NO_TIER:
+        yield f"of prompts from tier 2 ({place})", percent(f["hit_offloaded"])
+    for name, (label, write) in _FIGURES.items():
+        if f[name] is not None:
+            yield label, write(f[name])
+
+
+def prefix_notes(served: Plain) -> Iterator[str]:
+    """Yield the assumptions on cached prefixes."""
     w, place = served["workload"], served["deployment"]["cache_offload"]
     if w["turns"] > 1 and w["think"]:
         yield (
@@ -66,8 +55,8 @@ def prefix_notes(served: Document) -> Iterator[str]:
         yield "All prefixes but what requests have in common are fetched from tier 2."
 
 
-def length_note(workload: Document) -> str:
-    """Say how lengths of prompts and outputs vary."""
+def length_note(workload: Plain) -> str:
+    """Return how lengths of prompts and outputs vary."""
     if workload["prompt_cv"] and workload["output_cv"]:
         return "lengths vary independently, and outputs at hand are longer than the average"
     if workload["prompt_cv"]:
@@ -79,3 +68,13 @@ def length_note(workload: Document) -> str:
 
 def _time(seconds: float) -> str:
     return duration(seconds, error=abs(seconds) / 20)
+
+
+_FIGURES = {
+    "waiting_prefixes": ("conversations between turns", "{:,.0f}".format),
+    "kept_prefixes": ("prefixes that fit into tier 1", "{:,.0f}".format),
+    "offloaded_prefixes": ("prefixes that fit into tier 2", "{:,.0f}".format),
+    "hit_time": ("fetching one from tier 2", _time),
+    "recompute_time": ("computing one again", _time),
+}
+"""Labels and formats of the figures of cached prefixes."""

@@ -15,7 +15,10 @@ from calculon.render.text_tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A piece of text: ``bold``, ``dim`` (less important) or plain, and indented by some characters."""
+    """A piece of text: ``bold``, ``dim`` (less important), plain or in a colour, and indented by some characters.
+
+    A colour is the name of one of :data:`~calculon.render.bars.COLORS`.
+    """
 
     text: str
     style: str = ""
@@ -157,7 +160,7 @@ class Rich:
 
 
 Block = Line | Swatches | Grid | Table | Section | Beside | ByWidth | Document | Any
-"""A part of a document; a text is a paragraph."""
+"""A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph."""
 
 
 def labelled(texts: Mapping[str, Line]) -> Grid:

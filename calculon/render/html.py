@@ -30,6 +30,7 @@ from calculon.render.document import (
     Swatches,
     dim,
 )
+from calculon.render.frontier import Frontier
 from calculon.render.text_tables import Column, Table
 
 ROWS = 10
@@ -161,6 +162,9 @@ class _Blocks:
                 yield self._grid(one)
             elif isinstance(one, Table):
                 yield table(one)
+            elif isinstance(one, Frontier):
+                lines = "\n".join(map(_words, one.lines(WIDTH, blocks=True)))
+                yield f'<pre aria-hidden="true">{lines}</pre>'
             elif isinstance(one, Rich):
                 yield from (rich_page(part, ()) for part in one.parts)
             else:
@@ -203,10 +207,12 @@ def _words(cell: Cell) -> str:
 
 
 def _piece(piece: str | Styled) -> str:
-    """Return a piece of a text: bold, dim or plain."""
+    """Return a piece of a text: bold, dim, plain or in a colour."""
     if isinstance(piece, str):
         piece = Styled(piece)
     found = escape(piece.text).replace("\n", "<br>")
+    if piece.style in COLORS:
+        return f'<span style="color:{_color(piece.style)}">{found}</span>'
     if piece.style == "dim" and found:
         return f'<span style="{_QUIET}">{found}</span>'
     return f"<strong>{found}</strong>" if piece.style == "bold" else found
@@ -354,9 +360,11 @@ def _bar(bar: Bar) -> str:
     pieces = []
     for share in bar.shares:
         width = max(0.0, min(1.0, share.fraction)) * _BAR
-        color = COLORS[share.color] if share.color != "grey" else _GREY
         faint = "" if share.solid else ";opacity:0.4"
-        pieces.append(
-            f'<span style="display:inline-block;height:0.8em;width:{width:.2f}em;background:{color}{faint}"></span>'
-        )
+        look = f"height:0.8em;width:{width:.2f}em;background:{_color(share.color)}{faint}"
+        pieces.append(f'<span style="display:inline-block;{look}"></span>')
     return f'<span aria-hidden="true" style="white-space:nowrap">{"".join(pieces)}</span>'
+
+
+def _color(name: str) -> str:
+    return _GREY if name == "grey" else COLORS[name]

@@ -24,6 +24,7 @@ from calculon.render.document import (
     Styled,
     Swatches,
 )
+from calculon.render.frontier import Frontier
 from calculon.render.texts import heading
 
 
@@ -71,6 +72,8 @@ class _Drawn:
                 yield from self.document(one)
             elif isinstance(one, Grid):
                 yield self._grid(one)
+            elif isinstance(one, Frontier):
+                yield _Drawing(one)
             elif isinstance(one, Rich):
                 yield from one.parts
             else:
@@ -129,14 +132,29 @@ class _Drawn:
         return text
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """A drawing as wide as the space that rich gives it."""
+
+    frontier: Frontier
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        blocks = has_blocks(console, options)
+        yield from map(_text, self.frontier.lines(options.max_width, blocks=blocks))
+
+
 def _text(line: Line) -> Text:
     """Return a line as rich draws it."""
     if isinstance(line, str):
         return Text(line)
     if isinstance(line, Styled):
-        return Text(line.text, line.style)
-    pieces = ((one, "") if isinstance(one, str) else (one.text, one.style) for one in line)
+        return Text(line.text, _style(line))
+    pieces = ((one, "") if isinstance(one, str) else (one.text, _style(one)) for one in line)
     return Text.assemble(*pieces)
+
+
+def _style(piece: Styled) -> str:
+    return COLORS.get(piece.style, piece.style)
 
 
 def drawn(*several: Block) -> RenderableType:

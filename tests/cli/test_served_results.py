@@ -111,18 +111,38 @@ def test_deployments_of_a_search_stand_side_by_side(run, output_of):
         assert values == pytest.approx(known, rel=1e-9, nan_ok=True)
 
 
-def test_bad_questions(refuses, files):
+def test_what_is_no_deployment_is_named(refuses, files):
+    names = [*SERVING_FIGURES]
+    table = f"{','.join(names)}\n{','.join('1' for _ in names)}\n"
+    for name, text in (
+        ("bad.json", "{"),
+        ("empty.json", ""),
+        ("plain.json", '{"num_procs": 8}'),
+        ("table.csv", table),
+    ):
+        Path(name).write_text(text)
+    Path("folder").mkdir()
     rows = [
         ("compare a.json", "2 to 26 deployments to compare"),
         ("compare a.json a.json#1", "a.json"),
-        ("compare a.json llama3-8B,llama3-8B_h100x64,h100", "expected a deployment, as"),
         ("compare a.json b.json --edition sc23", "corrected, which serving exists"),
         ("compare a.json b.json --model llama3-8B", "--model: expected executions"),
         ("report a.json --tokens 1T -o x.html", "executions, which are trained"),
         ("report table.csv -o x.html", "deployments are read from the JSON of serve or serve-opt"),
     ]
-    write_table()
     refuses((), rows)
+    rows = [
+        ("bad.json", "bad.json: expected a JSON document, found "),
+        ("empty.json", "empty.json: expected a JSON document, found an empty file"),
+        ("missing.json", "missing.json: expected a readable file, found no such file"),
+        ("folder", "folder: expected a readable file, found is a directory"),
+        ("table.csv", "table.csv: expected the JSON of llm, loe, plan or study, found a table of"),
+        ("plain.json", "found another document"),
+        ("llama3-8B,1", "the JSON of serve, or MODEL,DEPLOYMENT,SYSTEM, found 'llama3-8B,1'"),
+        ("llama3-8B,no,h100", "no: expected a deployment file"),
+        ("llama3-8B,llama3-8B_h100x64,h100", "MODEL,DEPLOYMENT,SYSTEM, found an execution"),
+    ]
+    refuses(("compare", "a.json"), rows)
 
 
 @pytest.mark.usefixtures("unvalidated", "unrendered", "without_help")
@@ -185,28 +205,3 @@ def test_a_damaged_document_says_where():
         with pytest.raises(SpecError) as error:
             read_document_of(damaged, "x.json")
         assert place[-1] in error.value.problems[0].field
-
-
-def write_table():
-    """Write a table of deployments."""
-    names = [*SERVING_FIGURES]
-    Path("table.csv").write_text(f"{','.join(names)}\n{','.join('1' for _ in names)}\n")
-
-
-def test_what_is_no_deployment_is_named(refuses, files):
-    rows = [
-        ("bad.json", "bad.json: expected a JSON document, found "),
-        ("empty.json", "empty.json: expected a JSON document, found an empty file"),
-        ("missing.json", "missing.json: expected a readable file, found no such file"),
-        ("folder", "folder: expected a readable file, found is a directory"),
-        ("table.csv", "table.csv: expected the JSON of llm, loe, plan or study, found a table of"),
-        ("plain.json", "found another document"),
-        ("llama3-8B,1", "the JSON of serve, or MODEL,DEPLOYMENT,SYSTEM, found 'llama3-8B,1'"),
-        ("llama3-8B,no,h100", "no: expected a deployment file"),
-        ("llama3-8B,llama3-8B_h100x64,h100", "MODEL,DEPLOYMENT,SYSTEM, found an execution"),
-    ]
-    for name, text in (("bad", "{"), ("empty", ""), ("plain", '{"num_procs": 8}')):
-        Path(f"{name}.json").write_text(text)
-    Path("folder").mkdir()
-    write_table()
-    refuses(("compare", "a.json"), rows)

@@ -3,7 +3,7 @@
 import pytest
 
 import calculon
-from calculon.documents.deployments_page import DeploymentsPage, left_out_words
+from calculon.documents.deployments_page import deployments_page, left_out_words
 from tests.documents.drawing import drawn
 from tests.store import cache_by_repr
 
@@ -18,9 +18,9 @@ def found(system="h100_80g_sxm", fix=None, counts="1,2", **options):
     return calculon.search_deployments("llama3-8B", counts, system, **ASKED, **asked)
 
 
-def page(search, width=80, objectives=None):
-    ranked = [one.statistic for one in objectives or search.objectives]
-    return drawn(DeploymentsPage(search.to_dict(), ranked), width=width)
+def page(search, width=80):
+    objectives = [one.statistic for one in search.objectives]
+    return drawn(deployments_page(search.to_dict(), objectives), width=width)
 
 
 def titles(text):
@@ -59,10 +59,9 @@ def test_a_row_takes_a_line_and_the_settings_stay(width):
 
 
 def test_what_the_ranking_is_by_is_never_left_out():
-    search = found(counts=2, add=TYPES, top=99, apart=True)
-    assert "USD/M" not in titles(page(search))
-    by_cost = found(objective="usd_per_mtoken").objectives
-    assert "USD/M" in titles(page(search, objectives=by_cost))
+    asked = {"counts": 2, "add": TYPES, "top": 99, "apart": True}
+    assert "USD/M" not in titles(page(found(**asked)))
+    assert "USD/M" in titles(page(found(**asked, objective="usd_per_mtoken")))
 
 
 def test_times_that_limits_hold_are_named_by_their_share():

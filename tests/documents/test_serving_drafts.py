@@ -3,7 +3,7 @@
 from copy import deepcopy
 
 from calculon.documents.serving_drafts import draft_notes, draft_words
-from calculon.documents.serving_page import ServingPage
+from calculon.documents.serving_page import serving_page
 from calculon.serving.serve import serve
 from tests.documents.drawing import drawn
 from tests.store import cache
@@ -25,9 +25,7 @@ def drafts(accepted=1.5, **changes):
 
 def test_a_page_without_drafts_says_nothing_of_them():
     plain = document()
-    assert plain["speculation"] is None
-    assert draft_words(plain) == ""
-    assert list(draft_notes(plain)) == []
+    assert (plain["speculation"], draft_words(plain), [*draft_notes(plain)]) == (None, "", [])
 
 
 def test_the_page_says_what_drafts_and_when_it_pays():
@@ -35,7 +33,7 @@ def test_the_page_says_what_drafts_and_when_it_pays():
     words = draft_words(served)
     assert words.startswith("3 tokens by matches in the text so far, 1.5 accepted: ")
     assert f"{served['figures']['spec_speedup']:.3g} times as fast" in words
-    shown = drawn(ServingPage(served), width=200)
+    shown = drawn(serving_page(served), width=200)
     assert words in shown
     assert "between passes" in shown
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.documents.serving_frontier_page import ServingFrontierPage
+from calculon.documents.serving_frontier_page import serving_frontier_page
 from calculon.documents.views.served_frontier import frontier_of
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
@@ -106,7 +106,7 @@ def test_a_curve_that_is_not_there_says_why(frontier):
     document = frontier | {"curves": [*frontier["curves"], none]}
     (axes,) = serving_frontier.draw(document).axes
     assert "x: none has room" in axes.get_legend_handles_labels()[1]
-    assert "x: none has room." in drawn(ServingFrontierPage(document))
+    assert "x: none has room." in drawn(serving_frontier_page(document))
 
 
 def test_a_limit_that_every_batch_misses_is_told():

@@ -25,7 +25,7 @@ from calculon.declarations.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.base.records import Column as Statistic
-    from calculon.documents.frontier import Frontier
+    from calculon.render.frontier import Frontier
     from calculon.search.driver import SearchResult
     from calculon.study.task import Search
 
@@ -307,27 +307,21 @@ def _more(number: int, arguments: argparse.Namespace) -> str:
     return f"({number:,} more{place})"
 
 
-_LEAST_POINTS = 3
-"""Points that are worth a picture."""
-
-_PLANE = 2
-"""Objectives of a front that a picture shows as it is."""
-
-
 def _draw(
     best: "list[SearchResult]", ranks: Sequence[int], arguments: argparse.Namespace, log: Log
 ) -> None:
     """Draw the front that was asked for, or the best time of several counts of edition ``corrected``."""
     if arguments.pareto and len(best) == 1:
         drawn = _front(best[0], ranks)
-    elif not arguments.pareto and len(best) >= _LEAST_POINTS and best[0].edition != PUBLISHED:
+    elif not arguments.pareto and best[0].edition != PUBLISHED:
         drawn = _scaling(best)
     else:
         return
-    finite = all(math.isfinite(x + y) for _, x, y in drawn.points)
-    if finite and len(drawn.points) >= _LEAST_POINTS:
+    if drawn.worth_drawing:
+        from calculon.render.document import Document
+
         log("")
-        log.show(drawn)
+        log.show(Document("", parts=(drawn,)))
         log("")
 
 
@@ -353,19 +347,17 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
 
 def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":
     """Return the first two objectives of a front, its points with the numbers of their rows."""
-    from calculon.documents.frontier import Axis, Frontier
+    from calculon.render.frontier import Frontier
 
-    x, y = (one.statistic for one in result.objectives[:2])
-    across, up = (result.evaluation[one.name].tolist() for one in (x, y))
+    objectives = [one.statistic for one in result.objectives]
+    across, up = (result.evaluation[one.name].tolist() for one in objectives[:2])
     points = [(str(rank), across[rank], up[rank]) for rank in ranks if rank < len(across)]
-    _, across, up = zip(*points, strict=True)
-    axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
-    return Frontier(*axes, points, steps=len(result.objectives) == _PLANE)
+    return Frontier.of(objectives, points)
 
 
 def _scaling(best: "list[SearchResult]") -> "Frontier":
     """Return the best time of each processor count."""
-    from calculon.documents.frontier import Axis, Frontier
+    from calculon.render.frontier import Axis, Frontier
 
     points = [("", r.space.num_procs, float(r.evaluation["total_time"][0])) for r in best]
     processors, seconds = Axis("processors", Unit(""), True), Axis("total_time", Unit("s"), True)

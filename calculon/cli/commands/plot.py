@@ -304,7 +304,7 @@ KINDS = (
         "serving_frontier",
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
         "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
-        "serving_frontier_page:ServingFrontierPage",
+        "serving_frontier_page:serving_frontier_page",
     ),
 )
 """Every kind of picture, in the order of the help."""

@@ -47,10 +47,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     found = asked_served(arguments)
     document = found.to_dict()
     if file is None:
-        from calculon.documents.serving_page import ServingPage
+        from calculon.documents.serving_page import serving_page
 
         log_note(log, found.system)
-        log.show(ServingPage(document))
+        log.show(serving_page(document))
     else:
         log.write(document, file)
     if missed := [one for one in found.limits if not one.met]:

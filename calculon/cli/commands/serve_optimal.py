@@ -115,10 +115,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     elif arguments.format == "csv":
         log(_csv(found))
     else:
-        from calculon.documents.deployments_page import DeploymentsPage
+        from calculon.documents.deployments_page import deployments_page
 
         log_note(log, found.space.system)
-        log.show(DeploymentsPage(found.to_dict(), [one.statistic for one in found.objectives]))
+        objectives = [one.statistic for one in found.objectives]
+        log.show(deployments_page(found.to_dict(), objectives))
         if file is not None:
             log(f"Output: {file}")
     return 0

@@ -26,7 +26,7 @@ from calculon.documents.batch_page import BatchPage
 from calculon.documents.campaign_page import CampaignPage
 from calculon.documents.comparison import Comparison
 from calculon.documents.comparison_tables import sections
-from calculon.documents.deployments_page import DeploymentsPage
+from calculon.documents.deployments_page import deployments_page
 from calculon.documents.fleet_page import fleet_page
 from calculon.documents.largest_model_page import largest_model_page
 from calculon.documents.page import estimate_page
@@ -34,7 +34,7 @@ from calculon.documents.plan_page import plan_page
 from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.served_comparison import ServedComparison
-from calculon.documents.serving_page import ServingPage
+from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.launch_results import launch_page
 from calculon.documents.views.waterfalls import fall_alone
@@ -66,13 +66,13 @@ def _estimate(one: Estimate) -> str:
 
 
 def _served(one: Served) -> str:
-    return page(ServingPage(one.to_dict()), ("What limits", "Memory", "Load", "Decode", "Prefill"))
+    return page(serving_page(one.to_dict()))
 
 
 def _deployments(one: DeploymentSearch) -> str:
     """Return the best deployments, and of none which limit the nearest misses."""
-    shown = DeploymentsPage(one.to_dict(), [figure.statistic for figure in one.objectives])
-    return page(shown, ("Best", "Frontier")) + ("" if len(one) else paragraph(str(one.why)))
+    shown = deployments_page(one.to_dict(), [figure.statistic for figure in one.objectives])
+    return page(shown) + ("" if len(one) else paragraph(str(one.why)))
 
 
 def _by_batch(one: ByBatch) -> str:

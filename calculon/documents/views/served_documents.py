@@ -9,6 +9,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
 from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.documents.comparison import MOST
 from calculon.documents.result import Document
 from calculon.documents.served_comparison import ServedComparison, ServedResult
 from calculon.estimate.served_errors import published_errors
@@ -18,12 +19,9 @@ from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.serve import Served, serve, with_replicas
 from calculon.serving.states.served_points import CUTS
 
-MOST = 26
-"""Deployments that have a letter each."""
-
 _AGREES = 1e-9
 _DERIVED = "replicas"
-"""What a document says of a deployment beside its fields."""
+"""Member of a deployment in a document that is no field."""
 
 
 def is_served(raw: object) -> bool:
@@ -44,7 +42,7 @@ def served_result(label: str, found: Served, sources: tuple[Document, ...] = ())
 
 
 def compared_served(results: Sequence[ServedResult]) -> ServedComparison:
-    """Set deployments side by side; those without a name have one of what tells them apart.
+    """Compare deployments; a deployment without a name is named by model, processors and system.
 
     Raises
     ------
@@ -103,10 +101,11 @@ def _again(document: Mapping[str, Any]) -> Served | None:
 
 def _without_replicas(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a deployment, and of its pool that prefills, as a file states them."""
-    found = {name: value for name, value in fields.items() if name != _DERIVED}
-    if isinstance(pool := found.get("prefill"), Mapping):
-        found["prefill"] = {name: value for name, value in pool.items() if name != _DERIVED}
-    return found
+    return {
+        name: _without_replicas(value) if isinstance(value, Mapping) else value
+        for name, value in fields.items()
+        if name != _DERIVED
+    }
 
 
 def read_document_of(raw: Any, path: str) -> dict[str, Any]:
@@ -118,123 +117,97 @@ def read_document_of(raw: Any, path: str) -> dict[str, Any]:
         For anything that ``serve`` does not write.
     """
     reader = _Reader(path)
-    fields = reader.mapping(raw, "deployment")
-    deployment = read_deployment(_without_replicas(fields))
-    workload = read_workload(dict(reader.mapping(raw, "workload")))
-    given = reader.mapping(raw, "figures")
-    figures = {name: reader.figure(given, name) for name in SERVING_FIGURES}
-    found = dict(raw) | {
-        "model": reader.text(raw, "model"),
-        "seq_size": reader.number(raw, "seq_size", "seq_size") if "seq_size" in raw else 0,
-        "system": reader.text(raw, "system"),
-        "deployment": with_replicas(deployment),
-        "workload": workload.to_dict(),
-        "figures": figures,
-        "price": reader.text(raw, "price"),
-        "power": reader.text(raw, "power"),
-        "published": published_errors(),  # those that are known now
-        "speculation": reader.speculation(raw, figures),
-        "batch": reader.number(raw, "batch", "batch"),
-        "passes": {
-            name: reader.passes(reader.mapping(raw, "passes"), name)
-            for name in ("decode", "prefill")
-        },
-        "helps": {
-            str(name): reader.number(reader.mapping(raw, "helps"), name, f"helps.{name}")
-            for name in reader.mapping(raw, "helps")
-        },
+    found: dict[str, Any] = reader.read(_LATER | dict(raw), _SERVED, "")
+    given = found["figures"]
+    figures = {
+        name: math.inf if given[name] is None and not figure.nullable else given[name]
+        for name, figure in SERVING_FIGURES.items()
     }
-    if raw.get("cut") not in CUTS:
-        raise reader.wrong("cut", "one of " + ", ".join(CUTS), raw.get("cut"))
-    if raw.get("worth") not in ("output_rate", "interactivity"):
-        raise reader.wrong("worth", "output_rate or interactivity", raw.get("worth"))
-    if raw.get("run_time") is not None:
-        found["run_time"] = reader.number(raw, "run_time", "run_time")
-    return found | {"run_time": found.get("run_time"), "limits": reader.limits(raw)}
+    if found["speculation"] is not None:
+        reader.read(figures, _OF_DRAFTS, "figures")
+    deployment = read_deployment(_without_replicas(found["deployment"]))
+    return found | {
+        "deployment": with_replicas(deployment),
+        "workload": read_workload(found["workload"]).to_dict(),
+        "figures": figures,
+        "published": published_errors(),  # those that are known now
+    }
 
 
+@dataclass(frozen=True, slots=True)
+class _OrNone:
+    """The shape of a value that may be null."""
+
+    shape: Any
+
+
+_LATER = {"seq_size": 0, "run_time": None, "speculation": None}
+"""Members that older files lack."""
+
+_EACH = ""
+"""The name that stands for all names of an object."""
+
+_PASS = {
+    "time": float,
+    "causes": dict.fromkeys(CAUSES, float),
+    "rows": {_EACH: dict.fromkeys(QUANTITIES, float)},
+}
+_SERVED = {
+    "model": str,
+    "seq_size": float,
+    "system": str,
+    "deployment": {},
+    "workload": {},
+    "batch": float,
+    "cut": CUTS,
+    "speculation": _OrNone({"draft": str, "tokens": float, "acceptance": float}),
+    "figures": dict.fromkeys(SERVING_FIGURES, _OrNone(float)),
+    "run_time": _OrNone(float),
+    "price": str,
+    "power": str,
+    "limits": [{"name": str, "met": bool, "in_words": str}],
+    "worth": ("output_rate", "interactivity"),
+    "helps": {_EACH: float},
+    "passes": {"decode": _PASS, "prefill": _PASS},
+}
+"""The shape of the document: types, choices, lists, and objects with the shapes of their members."""
+
+_OF_DRAFTS = dict.fromkeys(("spec_tokens", "spec_speedup", "spec_break_even"), float)
+"""Figures that are known if tokens are drafted."""
+
+_WORDS = {str: "text", float: "a number", bool: "true or false"}
+
+
+@dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads values of a document; each error names the file and the place."""
+    """Reads values of a file; each error names the file and the place."""
 
-    def __init__(self, path: str):
-        self.path = path
+    path: str
 
-    def wrong(self, place: str, wanted: str, value: object) -> SpecError:
-        """Return the error of a value."""
-        found = "nothing (the field is missing)" if value is None else shown(value)
-        hint = "calculon serve ... -o FILE.json writes such a file"
-        return SpecError(self.path, Problem(place, wanted, found, hint))
-
-    def mapping(self, raw: Mapping[str, Any], name: str, place: str = "") -> Mapping[str, Any]:
-        """Return an object of a document."""
-        value = raw.get(name)
-        if not isinstance(value, Mapping):
-            raise self.wrong(place or name, "an object", value)
+    def read(self, value: Any, shape: Any, place: str) -> Any:
+        """Return a value of a shape; of an object also the members that the shape does not have."""
+        if isinstance(shape, _OrNone):
+            return None if value is None else self.read(value, shape.shape, place)
+        if isinstance(shape, Mapping):
+            self._check(isinstance(value, Mapping), place, "an object", value)
+            shapes = dict.fromkeys(value, shape[_EACH]) if _EACH in shape else shape
+            return dict(value) | {
+                name: self.read(value.get(name, ...), inner, f"{place}.{name}".lstrip("."))
+                for name, inner in shapes.items()
+            }
+        if isinstance(shape, list):
+            self._check(isinstance(value, list), place, "a list", value)
+            return [self.read(one, shape[0], f"{place}[{i}]") for i, one in enumerate(value)]
+        if isinstance(shape, tuple):
+            self._check(value in shape, place, f"one of {', '.join(shape)}", value)
+        else:
+            number = shape is float and isinstance(value, int) and not isinstance(value, bool)
+            self._check(number or isinstance(value, shape), place, _WORDS[shape], value)
         return value
 
-    def text(self, raw: Mapping[str, Any], name: str) -> str:
-        """Return a text."""
-        value = raw.get(name)
-        if not isinstance(value, str):
-            raise self.wrong(name, "text", value)
-        return value
-
-    def number(self, raw: Mapping[str, Any], name: str, place: str) -> float:
-        """Return a number."""
-        value = raw.get(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.wrong(place, "a number", value)
-        return value
-
-    def figure(self, raw: Mapping[str, Any], name: str) -> float | None:
-        """Return a figure; one that is null is unknown, or without end."""
-        if name in raw and raw[name] is None:
-            return None if SERVING_FIGURES[name].nullable else math.inf
-        return self.number(raw, name, f"figures.{name}")
-
-    def passes(self, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """Return a pass: its time, its causes and its rows."""
-        place = f"passes.{name}"
-        one = self.mapping(raw, name, place)
-        causes = self.mapping(one, "causes", f"{place}.causes")
-        rows = self.mapping(one, "rows", f"{place}.rows")
-        return {
-            "time": self.number(one, "time", f"{place}.time"),
-            "causes": {c: self.number(causes, c, f"{place}.causes.{c}") for c in CAUSES},
-            "rows": {
-                str(row): {
-                    q: self.number(
-                        self.mapping(rows, row, f"{place}.rows.{row}"), q, f"{place}.rows.{row}.{q}"
-                    )
-                    for q in QUANTITIES
-                }
-                for row in rows
-            },
-        }
-
-    def speculation(
-        self, raw: Mapping[str, Any], figures: Mapping[str, float | None]
-    ) -> dict[str, Any] | None:
-        """Return what is drafted, if anything is."""
-        if raw.get("speculation") is None:
-            return None
-        one = self.mapping(raw, "speculation")
-        for name in ("spec_tokens", "spec_speedup", "spec_break_even"):
-            if figures[name] is None:
-                raise self.wrong(f"figures.{name}", "a number, since tokens are drafted", None)
-        return dict(one) | {
-            "draft": self.text(one, "draft"),
-            "tokens": int(self.number(one, "tokens", "speculation.tokens")),
-            "acceptance": self.number(one, "acceptance", "speculation.acceptance"),
-        }
-
-    def limits(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the limits: whether each is met, and that in words."""
-        listed = raw.get("limits")
-        if not isinstance(listed, list):
-            raise self.wrong("limits", "a list", listed)
-        for i, one in enumerate(listed):
-            if not isinstance(one, Mapping) or not isinstance(one.get("met"), bool):
-                raise self.wrong(f"limits[{i}]", "an object with met", one)
-            self.text(one, "in_words")
-        return [dict(one) for one in listed]
+    def _check(self, good: bool, place: str, wanted: str, value: object) -> None:
+        """Raise SpecError for a value that is not what is wanted."""
+        if not good:
+            found = "nothing (the field is missing)" if value in (None, ...) else shown(value)
+            hint = "calculon serve ... -o FILE.json writes such a file"
+            raise SpecError(self.path, Problem(place, wanted, found, hint))

@@ -5,8 +5,8 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
-from calculon.documents.frontier import Axis
 from calculon.render.bars import COLORS
+from calculon.render.frontier import Axis
 
 GREY = "#8a929c"
 

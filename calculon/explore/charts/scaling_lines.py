@@ -5,9 +5,9 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Unit
-from calculon.documents.frontier import Axis
 from calculon.render.bars import COLORS
 from calculon.render.canvas import Quantity, by_factors, thinned
+from calculon.render.frontier import Axis
 
 GREY = "#888888"  # on light and on dark alike
 

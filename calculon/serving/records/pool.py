@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import check_record, declare, spec_fields
+from calculon.declarations.plan_words import replica_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +100,8 @@ class Pool:
     @property
     def split_in_words(self) -> str:
         """Replicas and the split of each."""
-        split = [f"TP {self.tensor_par}"]
-        split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
-        split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
-        split += [f"CP {self.context_par}"] if self.context_par > 1 else []
-        split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         replicas = "replica" if self.replicas == 1 else "replicas"
-        return f"{self.replicas:,} {replicas} of {' '.join(split)}"
+        return f"{self.replicas:,} {replicas} of {replica_words(Pool.to_dict(self))}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as in a file."""

@@ -11,13 +11,13 @@ from calculon.base.errors import in_words
 from calculon.base.units import scaled
 from calculon.documents.batch_page import BatchPage
 from calculon.documents.campaign_page import CampaignPage
-from calculon.documents.deployments_page import DeploymentsPage
+from calculon.documents.deployments_page import deployments_page
 from calculon.documents.fleet_page import fleet_page
 from calculon.documents.notebook.pages import PAGES
 from calculon.documents.page import estimate_page
 from calculon.documents.plan_page import plan_page
 from calculon.documents.sensitivity_page import SensitivityPage
-from calculon.documents.serving_page import ServingPage
+from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.why_page import WhyPage
 from calculon.render.html import ROWS
@@ -37,10 +37,10 @@ def words(text):
     return re.findall(r"[\w.,%/+<-]+", text)
 
 
-def words_of(renderable):
+def words_of(page):
     """Return the words of a page in a terminal."""
     console = Console(width=ROOM, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(drawn(renderable))
+    console.print(drawn(page))
     return words(re.sub(r"[█▏▎▍▌▋▊▉░]+", " ", console.export_text()))
 
 
@@ -74,10 +74,10 @@ def test_deployments_say_all_of_their_pages():
     few = {"tensor_par": 1, "token_budget": 2048}
     best = calculon.search_deployments("llama3-8B", 1, "h100", lengths, fix=few)
     curve = calculon.by_batch(one)
-    assert unsaid(one, ServingPage(one.to_dict())) == []
+    assert unsaid(one, serving_page(one.to_dict())) == []
     assert unsaid(curve, BatchPage(curve.to_dict())) == []
-    page = DeploymentsPage(best.to_dict(), [best.objectives[0].statistic])
-    assert unsaid(best, page) == []
+    objectives = [one.statistic for one in best.objectives]
+    assert unsaid(best, deployments_page(best.to_dict(), objectives)) == []
     text = checked(both._repr_html_()).text
     assert "h100_80g_sxm" in text
     assert " differ, " in text

@@ -1,19 +1,23 @@
 """Points of two statistics, drawn with characters: a Pareto front, or the best of several processor counts."""
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
 
 from calculon.base.frozen import dataclass
+from calculon.base.records import Column
 from calculon.base.units import GIB, Unit
-from calculon.render.bars import COLORS, has_blocks
+from calculon.render.document import Line, Styled, dim
 
 _HEIGHT, _LEAST, _WIDEST = 13, 16, 76
 _TICKS, _MANY_TICKS = 4, 8
 """Parts into which an axis is divided, about; and at most."""
+
+_LEAST_POINTS = 3
+"""Points that are worth a picture."""
+
+_PLANE = 2
+"""Objectives of a front that a picture shows completely."""
 
 _FAR = 8
 """Ratio of the ends of an axis from which on equal ratios take equal lengths."""
@@ -24,7 +28,7 @@ _DRAWN = {"point": "●", "step": "·", "side": "│", "corner": "└", "floor":
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis: what it has, its unit, and whether equal ratios take equal lengths."""
+    """An axis: its name, its unit, and whether equal ratios take equal lengths."""
 
     name: str
     unit: Unit
@@ -32,7 +36,7 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, unit: Unit, values: Sequence[float]) -> "Axis":
-        """Return the axis of some values: with ratios where they are many times apart."""
+        """Return the axis of some values: with ratios if the largest is many times the smallest."""
         return cls(name, unit, bool(values) and 0 < _FAR * min(values) < max(values))
 
     def scale(self, values: Sequence[float]) -> tuple[float, str]:
@@ -93,20 +97,44 @@ _TIMES = ((1e-6, "us", 1e-3), (1e-3, "ms", 1.0), (1.0, "s", math.inf))
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Numbered points over two axes; with `steps`, what each of them is better than."""
+    """Numbered points over two axes; `steps` join each point with the next one."""
 
     x: Axis
     y: Axis
     points: Sequence[tuple[str, float, float]]
     steps: bool = True
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw as wide as there is room, with the characters of a terminal or in ASCII."""
-        marks = _DRAWN if has_blocks(console, options) else _PLAIN
+    @classmethod
+    def of(
+        cls, objectives: Sequence[Column], points: Sequence[tuple[str, float, float]]
+    ) -> "Frontier":
+        """Return the points of a front over its first two objectives; without steps if there are more."""
+        x, y = objectives[:2]
+        _, across, up = zip(*points, strict=True)
+        axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
+        return cls(*axes, points, steps=len(objectives) == _PLANE)
+
+    @property
+    def worth_drawing(self) -> bool:
+        """Whether there are enough points for a picture, all of them finite."""
+        finite = all(math.isfinite(x + y) for _, x, y in self.points)
+        return finite and len(self.points) >= _LEAST_POINTS
+
+    def lines(self, width: int, *, blocks: bool) -> Iterator[Line]:
+        """Yield the lines of the drawing.
+
+        Parameters
+        ----------
+        width : int
+            Characters of a line, of which the drawing takes at most 76.
+        blocks : bool
+            Whether it may have other characters than ASCII.
+        """
+        marks = _DRAWN if blocks else _PLAIN
         sides, unit = self._labels(self.y, [y for _, _, y in self.points])
         feet, foot_unit = self._labels(self.x, [x for _, x, _ in self.points])
         margin = max(map(len, sides.values())) + 1
-        width = max(_LEAST, min(options.max_width, _WIDEST) - margin - 2)
+        width = max(_LEAST, min(width, _WIDEST) - margin - 2)
         grid = _Grid(width, _HEIGHT, marks)
         across, up = list(feet), list(sides)
         places = [
@@ -119,13 +147,13 @@ class Frontier:
         for label, column, row in places:
             grid.point(label, column, row)
         named = {self._at(self.y, value, up, _HEIGHT): text for value, text in sides.items()}
-        yield Text(f"{self.y.name}{unit}", "dim")
+        yield dim(f"{self.y.name}{unit}")
         for row, line in zip(reversed(range(_HEIGHT)), reversed(grid.lines()), strict=True):
             side = named.get(row, "").rjust(margin)
-            yield Text.assemble((f"{side} {marks['side']}", "dim"), line)
-        yield Text(f"{' ' * margin} {marks['corner']}{marks['floor'] * width}", "dim")
-        yield Text(f"{' ' * (margin + 2)}{self._foot(feet, across, width)}", "dim")
-        yield Text(f"{self.x.name}{foot_unit}".rjust(margin + 2 + width), "dim")
+            yield (dim(f"{side} {marks['side']}"), *line)
+        yield dim(f"{' ' * margin} {marks['corner']}{marks['floor'] * width}")
+        yield dim(f"{' ' * (margin + 2)}{self._foot(feet, across, width)}")
+        yield dim(f"{self.x.name}{foot_unit}".rjust(margin + 2 + width))
 
     @staticmethod
     def _labels(axis: Axis, values: Sequence[float]) -> tuple[dict[float, str], str]:
@@ -172,16 +200,21 @@ class _Grid:
                 return
         self._groups.append((column, row, [label]))
 
-    def lines(self) -> list[Text]:
+    def lines(self) -> list[list[Styled]]:
         """Return the lines, the lowest first."""
-        lines = ["".join(cells) for cells in self._cells]
-        found = [Text.assemble((line, "dim")) for line in lines]
+        lines = [[dim(character) for character in cells] for cells in self._cells]
         for column, row, labels in self._groups:
             text = f"{self._text(labels)} "
             start = max(0, min(column, self._width - len(text)))
-            drawn = Text.assemble((self._marks["point"], COLORS["vermilion"]), text[1:])
-            found[row] = found[row][:start] + drawn + found[row][start + len(text) :]
-        return found
+            named = [Styled(text[0], "vermilion"), *map(Styled, text[1:])]
+            lines[row][start : start + len(text)] = named
+        return [
+            [
+                Styled("".join(one.text for one in several), style)
+                for style, several in groupby(line, key=lambda one: one.style)
+            ]
+            for line in lines
+        ]
 
     def _text(self, labels: Sequence[str]) -> str:
         return f"{self._marks['point']}{_several(labels)}"

@@ -1,18 +1,27 @@
 """Fronts drawn with characters."""
 
+import re
+
 import pytest
 
 from calculon.base.units import GIB, Unit
-from calculon.documents.frontier import Axis, Frontier
-from tests.documents.drawing import drawn
+from calculon.render.bars import COLORS
+from calculon.render.document import Document
+from calculon.render.frontier import Axis, Frontier
+from calculon.render.html import page
+from tests.documents import drawing
 
 TIME, MEMORY = Axis("total_time", Unit("s")), Axis("memory", Unit("B", binary=True))
 POINTS = [("0", 6.0, 77 * GIB), ("1", 6.02, 76.9 * GIB), ("4", 8.0, 40 * GIB), ("9", 14.0, 9 * GIB)]
 
 
+def drawn(*arguments, **look):
+    return drawing.drawn(Document("", parts=(Frontier(*arguments),)), **look)
+
+
 @pytest.mark.parametrize(("width", "terminal"), [(40, False), (160, True)])
 def test_every_point_is_there_in_its_order(width, terminal):
-    text = drawn(Frontier(TIME, MEMORY, POINTS), width=width, terminal=terminal)
+    text = drawn(TIME, MEMORY, POINTS, width=width, terminal=terminal)
     lines = text.splitlines()
     assert max(map(len, lines)) <= min(width, 80)
     mark = "●" if terminal else "*"
@@ -24,7 +33,7 @@ def test_every_point_is_there_in_its_order(width, terminal):
 
 
 def test_axes_have_round_numbers_and_units():
-    lines = drawn(Frontier(TIME, MEMORY, POINTS)).splitlines()
+    lines = drawn(TIME, MEMORY, POINTS).splitlines()
     assert lines[0] == "memory, GiB"
     assert lines[-1].strip() == "total_time, s"
     assert lines[-2].split() == ["6", "8", "10", "12", "14"]
@@ -50,5 +59,12 @@ def test_ticks(axis, values, expected):
 
 def test_equal_values_are_drawn():
     flat = [("0", 1.0, 5.0), ("1", 1.0, 5.0), ("2", 1.0, 5.0)]
-    lines = drawn(Frontier(TIME, Axis("rate", Unit("samples/s")), flat)).splitlines()
+    lines = drawn(TIME, Axis("rate", Unit("samples/s")), flat).splitlines()
     assert any("*0-2" in line for line in lines)
+
+
+def test_a_page_has_the_same_lines():
+    html = page(Document("", parts=(Frontier(TIME, MEMORY, POINTS),)))
+    lines = re.sub("<.*?>", "", html[html.index("<pre") :]).splitlines()
+    assert lines == drawn(TIME, MEMORY, POINTS, terminal=True).splitlines()
+    assert f'<span style="color:{COLORS["vermilion"]}">●</span>0-1' in html
