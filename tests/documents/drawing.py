@@ -5,6 +5,9 @@ import io
 import numpy as np
 from rich.console import Console
 
+from calculon.render.document import Document, Section
+from calculon.render.terminal import drawn as as_rich
+
 
 def drawn(*parts, width=80, terminal=None):
     """Return the text of parts of a page."""
@@ -12,7 +15,7 @@ def drawn(*parts, width=80, terminal=None):
     look = {"color_system": None, "highlight": False, "legacy_windows": False}
     console = Console(file=stream, width=width, force_terminal=terminal, **look)
     for part in parts:
-        console.print(part)
+        console.print(as_rich(part) if isinstance(part, (Document, Section)) else part)
     return stream.getvalue()
 
 

@@ -64,16 +64,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         _largest(arguments, log, output)
         return 0
     found = asked_run(arguments)
-    document = found.to_dict() | {"elasticities": found.largest_elasticities}
     if output is None:
-        from calculon.documents.campaign_page import CampaignPage
-        from calculon.documents.views.estimate_result import result_of
+        from calculon.documents.campaign_page import campaign_page
 
-        main = result_of(found.main.estimate)
-        usual = found.preset.usual
-        log.show(CampaignPage(document, main, usual, every=arguments.verbose))
+        log.show(campaign_page(found, elasticities=True, every=arguments.verbose))
     else:
-        log.write(document, output)
+        log.write(found.to_dict() | {"elasticities": found.largest_elasticities}, output)
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)
         raise Infeasible("limits", f"the run misses {told}")

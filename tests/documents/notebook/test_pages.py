@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.base.errors import in_words
 from calculon.base.units import scaled
 from calculon.documents.batch_page import BatchPage
-from calculon.documents.campaign_page import CampaignPage
+from calculon.documents.campaign_page import campaign_page
 from calculon.documents.deployments_page import DeploymentsPage
 from calculon.documents.fleet_page import FleetPage
 from calculon.documents.notebook.pages import PAGES
@@ -20,6 +20,7 @@ from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.serving_page import ServingPage
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.why_page import WhyPage
+from calculon.render import terminal
 from calculon.render.html import ROWS
 from tests.documents.notebook import results
 from tests.documents.notebook.test_markup import HOSTILE, checked
@@ -63,8 +64,7 @@ def test_an_answer_says_all_of_its_page():
 
 def test_a_whole_run_says_all_of_its_page():
     run = calculon.campaign("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", tokens="1T")
-    page = CampaignPage(run.to_dict(), result_of(run.main.estimate), run.preset.usual)
-    assert unsaid(run, page) == []
+    assert unsaid(run, terminal.drawn(campaign_page(run))) == []
 
 
 def test_fleets_say_all_of_their_page():
