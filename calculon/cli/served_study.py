@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log
-from calculon.cli.study_run import finish_all, summary_table, undefined
+from calculon.cli.study_run import finish_all, show_summary, undefined
 from calculon.declarations.named_values import CORRECTED
 
 if TYPE_CHECKING:
@@ -59,15 +59,6 @@ def _tell(study: "Study", winners: "Winners", rows: "ServedRows", log: Log, outp
     if missing:
         log(f"Miss a limit: {missing:,} (column missed); not in the summary")
     log(output)
-    log("")
-    if study.about:
-        log.show(study.about)
-    once = study.summary is None  # each row is one deployment
-    for group in winners.columns if winners.best else ():
-        log("" if group is None else f"\n{winners.summary.columns}: {group}")
-        log.table(summary_table(winners, group, once=once), "text")
-    if winners.champions():
-        each = "" if once else "; 'at' is the number of processors it takes"
-        log(f"\n* best of its column{each}")
+    show_summary(study, winners, log, once=study.summary is None)  # then a row is one deployment
     for line in undefined(winners):
         log(line)

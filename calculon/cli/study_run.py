@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from calculon.render.text_tables import Table
     from calculon.study.engines import Engine
     from calculon.study.journal import Finished, Journal
+    from calculon.study.study_file import Study
     from calculon.study.study_summary import Winners
 
 T = TypeVar("T")
@@ -60,6 +61,19 @@ def undefined(winners: "Winners") -> "Iterator[str]":
         if count := sum(n for place, n in winners.undefined.items() if place[2] == title):
             of = f"{count:,} execution{'s' * (count > 1)}"
             yield f"{title} is undefined for {of}: {formula.text} divides by 0, or is no finite number"
+
+
+def show_summary(study: "Study", winners: "Winners", log: Log, *, once: bool = False) -> None:
+    """Print what a study is about, and its summary; `once` as for :func:`summary_table`."""
+    log("")
+    if study.about:
+        log.show(study.about)
+    for group in winners.columns if winners.best else ():
+        log("" if group is None else f"\n{winners.summary.columns}: {group}")
+        log.table(summary_table(winners, group, once=once), "text")
+    if winners.champions():
+        each = "" if once else "; 'at' is the number of processors it takes"
+        log(f"\n* best of its column{each}")
 
 
 def summary_table(winners: "Winners", group: object, *, once: bool = False) -> "Table":

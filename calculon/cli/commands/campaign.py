@@ -8,12 +8,11 @@ from calculon.cli.options import (
     STDOUT,
     Log,
     Parser,
+    add_format,
     check_inputs,
     check_outputs,
 )
 from calculon.declarations.result_selection import split
-
-FORMATS = ("text", "json")
 
 
 def configure(parser: Parser) -> None:
@@ -37,13 +36,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also list the defaults without effect here"
     )
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="what is printed: a page (text, default), or everything (json)",
-    )
+    add_format(parser)
     parser.add_argument(
         "-o",
         "--output",

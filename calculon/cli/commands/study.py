@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from calculon.cli.options import Log, Parser, add_edition, add_preset, check_outputs
 from calculon.cli.search_options import SEARCHED, log_edition
-from calculon.cli.study_run import finish_all, summary_table, undefined
+from calculon.cli.study_run import finish_all, show_summary, undefined
 from calculon.declarations import catalog
 from calculon.declarations.files import STDIN
 
@@ -140,14 +140,7 @@ def _finish(
     if nothing:
         log(f"Searches that found nothing: {nothing:,}")
     log(f"Output: {output} ({counted(rows, 'row')})")
-    log("")
-    if study.about:
-        log.show(study.about)
-    for group in winners.columns:
-        log("" if group is None else f"\n{winners.summary.columns}: {group}")
-        log.table(summary_table(winners, group), "text")
-    if winners.champions():
-        log("\n* best of its column; 'at' is the number of processors it takes")
+    show_summary(study, winners, log)
     if runs := [p.search.runs for p in plans.searches if p.search.campaign is not None]:
         from calculon.cli.whole_runs import assumed_of_run
 
