@@ -42,10 +42,6 @@ DOOR = "base/display.py"
 """The only module of the model that calls what presents it: by name, when a notebook looks at a result."""
 
 LEVEL = {name: level for level, name in enumerate(PACKAGES)}
-PLAIN = {"base", "declarations", "render", "documents"}
-"""All that pages and pictures of plain data import."""
-LIVE = {"fleet_page.py", "plan_page.py"}
-"""Pages that take a result, which no file has."""
 HEAVY = {"scipy", "pandas", "pyarrow", "yaml", "rich", "psutil", "shtab", "matplotlib"}
 LONGEST_MODULE, LONGEST_FUNCTION = 600, 60  # lines: an alarm, not a measure of good modules
 
@@ -113,21 +109,6 @@ def test_the_model_calls_what_presents_it_through_one_door_only():
 
     modules = ["calculon.documents.notebook", "calculon.explore.interactive"]
     assert _violations(named, CORE) == {DOOR: modules}
-
-
-def test_a_page_knows_only_declarations_records_and_plain_data():
-    """But for what makes results plain data, for notebooks, and for pages that show live results alone."""
-    parts = (PACKAGE / "documents" / "views", PACKAGE / "documents" / "notebook")
-    documents = [path for path in MODULES if _package(path) == "documents"]
-    pages = [path for path in documents if path.parent not in parts and path.name not in LIVE]
-    assert _violations(lambda path: _packages_used(path) - PLAIN, pages) == {}
-    inside = {"calculon.documents.views", "calculon.documents.notebook"}
-    assert (
-        _violations(
-            lambda path: {m for m in _modules_used(path) if m.rpartition(".")[0] in inside}, pages
-        )
-        == {}
-    )
 
 
 def test_no_two_modules_have_one_name():

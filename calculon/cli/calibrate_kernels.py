@@ -1,10 +1,10 @@
 """``calculon calibrate --kernels``: laws of kernels, fitted to tables of measured ones."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import STDOUT, Log, check_inputs, check_outputs
@@ -71,18 +71,30 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     found = fitted_system(base, file, name, _tables(folder), arguments.processor)
     if arguments.plot:
         _save(found, arguments.plot)
-    table = Table(RESIDUALS, found.residuals())
+    write_fit(found.document, Table(RESIDUALS, found.residuals()), arguments, log)
+    return 0
+
+
+def write_fit(
+    document: Mapping[str, Any],
+    residuals: Table,
+    arguments: argparse.Namespace,
+    log: Log,
+    steps: Sequence[Table] = (),
+) -> None:
+    """Write a fitted system, and print its residuals; those of single `steps` for people only."""
     if arguments.output == STDOUT:
-        log(indented(found.document))  # which can go into a file
+        log(indented(document))  # which can go into a file
         if not log.quiet:
-            tell(table.written("markdown"))
-        return 0
-    write_json(arguments.output, found.document, for_people=True)
-    log.table(table, arguments.format)
+            tell(residuals.written("markdown"))
+        return
+    write_json(arguments.output, document, for_people=True)
     if arguments.format == "text":
+        log.parts(residuals, *steps)
         for output in filter(None, (arguments.plot, arguments.output)):
             log(f"Output: {output}")
-    return 0
+    else:
+        log(residuals.written(arguments.format))
 
 
 def check_fits() -> None:

@@ -13,7 +13,8 @@ from calculon.declarations.expression import Expression
 from calculon.declarations.files import json_text, read_document
 from calculon.declarations.presets import find_preset
 from calculon.declarations.presets import plain as shown
-from calculon.render.text_tables import Column, Table, plain
+from calculon.render.document import Block, Document
+from calculon.render.text_tables import Column, Table, plain, words_table
 
 _LONGEST = 60  # characters of a list
 _RATES = re.compile(r"ext\.(kernels\.[^.]+\.[^.]+|networks\[\d+\]\.operations\.)")
@@ -22,26 +23,35 @@ _TOLD = ("sources", "assumed", "kernels")
 _SCORES = ("median", "p90", "bias")
 
 
-def show_document(kind: str, name: str, form: str, log: Log) -> None:
-    """Print one spec, every field with its unit and description; as JSON, its document."""
+def show_document(kind: str, name: str, form: str, log: Log, *, drawn: bool = False) -> None:
+    """Print one spec, every field with its unit and description; as JSON, its document.
+
+    With `drawn` the page has the width of a terminal in a pipe, too.
+    """
     path = catalog.names(kind)[name]
     document = catalog.load(kind, name)[1] if kind != "study" else read_document(str(path))
     if form == "json":
         log(json_text(document))
         return
-    if form == "text":
-        log(f"{name}: {'an' if kind == 'execution' else 'a'} {kind} ({path})\n")
-        if kind == "system" and isinstance(document, Mapping):
-            _show_system(document, log)
-            return
-    if kind == "preset":
-        _show_preset(name, form, log)
+    table = _preset_table(name) if kind == "preset" else leaves(kind, document)
+    if form != "text":
+        log(table.written(form))
         return
-    log.table(leaves(kind, document), form)
+    title = f"{name}: {'an' if kind == 'execution' else 'a'} {kind} ({path})"
+    if kind == "system" and isinstance(document, Mapping):
+        blocks: tuple[Block, ...] = (title, *_system_blocks(document))
+    elif kind == "preset":
+        blocks = (title, *_preset_blocks(name, table))
+    else:
+        blocks = (title, table)
+    if drawn:
+        log.show(Document("", parts=blocks))
+    else:
+        log.parts(*blocks)
 
 
-def _show_system(document: Mapping[str, Any], log: Log) -> None:
-    """Print the values of a system, then where they come from and how far its laws are from measured kernels.
+def _system_blocks(document: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the values of a system, their sources, and the errors of its laws for measured kernels.
 
     A law with its constants is one line; one of another type that is equal is named.
     """
@@ -49,26 +59,21 @@ def _show_system(document: Mapping[str, Any], log: Log) -> None:
     values = {key: one for key, one in _without_repeats(document).items() if key != "about"}
     fields = [row for row in leaves("system", values).rows if not _RATES.match(row["field"])]
     rates = [leaf for leaf in _together(_walk(values, "")) if _RATES.match(leaf[0])]
-    log.table(Table(_FIELDS, [{**row, "value": _with_unit(row)} for row in fields]), "text")
+    yield Table(_FIELDS, [{**row, "value": _with_unit(row)} for row in fields])
     rest = {key: value for key, value in about.items() if key not in _TOLD}
-    origins = [
-        *(("rate of kernels", "constants", path, str(value)) for path, value in rates),
-        *(("figure", "source", path, text) for path, text in about.get("sources", {}).items()),
-        *(("assumed", "as", *line.split(": ", 1)) for line in about.get("assumed", [])),
-        *(("about", "", path, str(value)) for path, value in _walk(rest, "")),
-    ]
-    for title, other in dict.fromkeys(origin[:2] for origin in origins):
-        columns = [Column("path", title), Column("text", other, fold=True)]
-        rows = [
-            {"path": one[2].replace(", ", "\n"), "text": one[-1]}
-            for one in origins
-            if one[0] == title
-        ]
-        log("")
-        log.table(Table(tuple(columns), rows), "text")
+    origins = {
+        ("rate of kernels", "constants"): [(path, str(value)) for path, value in rates],
+        ("figure", "source"): about.get("sources", {}).items(),
+        ("assumed", "as"): [line.split(": ", 1) for line in about.get("assumed", [])],
+        ("about", ""): [(path, str(value)) for path, value in _walk(rest, "")],
+    }
+    for titles, rows in origins.items():
+        if rows:
+            cells = [(path.replace(", ", "\n"), text) for path, text in rows]
+            yield words_table(titles, cells, titles[1:])
     if kernels := about.get("kernels"):
-        log("\nHow far the laws are from them:")
-        log.table(kernels_table(kernels), "text")
+        yield "How far the laws are from them:"
+        yield kernels_table(kernels)
 
 
 def kernels_table(kernels: Mapping[str, Mapping[str, float]]) -> Table:
@@ -142,17 +147,15 @@ def _together(leaves: Iterator[tuple[str, object]]) -> Iterator[tuple[str, objec
             yield from some
 
 
-def _show_preset(name: str, form: str, log: Log) -> None:
-    """Print what a preset fills in, what its framework has, what a search tries, and what it cannot combine."""
-    preset = find_preset(name)
-    titles = {
-        "field": "field",
-        "value": "filled in",
-        "runs": "runs",
-        "tries": "tried",
-        "why": "why",
-    }
-    folded = ("value", "why")
+def _preset_table(name: str) -> Table:
+    """Return what a preset fills in, what its framework has, and what a search tries."""
+    columns = (
+        Column("field", "field"),
+        Column("value", "filled in", fold=True),
+        Column("runs", "runs"),
+        Column("tries", "tried"),
+        Column("why", "why", fold=True),
+    )
     rows = [
         {
             "field": field,
@@ -163,23 +166,20 @@ def _show_preset(name: str, form: str, log: Log) -> None:
             "tries": ", ".join(map(shown, entry.tries)) or "as they divide",
             "why": entry.why,
         }
-        for field, entry in preset.entries.items()
+        for field, entry in find_preset(name).entries.items()
     ]
-    if form == "text":
-        log(f"{preset.title}\n{preset.framework} {preset.version}\nsources: {preset.source}\n")
-    log.table(Table(tuple(Column(k, t, fold=k in folded) for k, t in titles.items()), rows), form)
-    if form == "text" and preset.limits:
-        limits = [{"that": one.that.text, "why": one.why} for one in preset.limits]
-        log("")
-        columns = Column("that", "must hold", fold=True), Column("why", "why", fold=True)
-        log.table(Table(columns, limits), form)
-    if form == "text" and preset.practice:
-        practice = [{"that": one.that.text, "why": one.why} for one in preset.practice]
-        log("")
-        columns = Column("that", "people keep to", fold=True), Column("why", "why", fold=True)
-        log.table(Table(columns, practice), form)
-    if form == "text" and preset.uneven:
-        uneven = [{"pp_layout": one.pp_layout, "why": one.why} for one in preset.uneven]
-        log("")
-        columns = Column("pp_layout", "uneven stages"), Column("why", "why", fold=True)
-        log.table(Table(columns, uneven), form)
+    return Table(columns, rows)
+
+
+def _preset_blocks(name: str, table: Table) -> Iterator[Block]:
+    """Yield a preset with its table of fields, what it cannot combine, and what people keep to."""
+    preset = find_preset(name)
+    yield f"{preset.title}\n{preset.framework} {preset.version}\nsources: {preset.source}"
+    yield table
+    for title, rules in (("must hold", preset.limits), ("people keep to", preset.practice)):
+        if rules:
+            titles = title, "why"
+            yield words_table(titles, [(rule.that.text, rule.why) for rule in rules], titles)
+    if preset.uneven:
+        rows = [(one.pp_layout, one.why) for one in preset.uneven]
+        yield words_table(("uneven stages", "why"), rows, ("why",))

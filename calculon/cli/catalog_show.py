@@ -20,7 +20,8 @@ from calculon.declarations.overlay import BASE
 from calculon.declarations.spellings.catalog_words import aliases
 from calculon.documents.views.catalog_tables import family_of, model_family, rate
 from calculon.inputs import model
-from calculon.render.text_tables import Column, Table
+from calculon.render.document import Block, Document
+from calculon.render.text_tables import Column, Table, words_table
 from calculon.render.texts import bandwidth, capacity
 
 _LAWS = re.compile(r"ext\.(kernels\.\w+|traffic|launch|networks\[[\d*]+\]\.operations)\b")
@@ -32,23 +33,10 @@ Levels = tuple[tuple[str, Mapping[str, Any]], ...]
 _MEASURED = re.compile(r"\b(measured|fitted|smallest|median)\b")
 
 
-class _Page(Log):
-    """A log whose tables are folded to the width of a page, in a pipe too."""
-
-    __slots__ = ()
-
-    def table(self, table: Table, form: str, *, published: bool = False) -> None:
-        """Print a table; in the form of text as it is drawn."""
-        if form == "text" and not published:
-            self.show(table)
-        else:
-            self(table.written(form))
-
-
 def show(kind: str, name: str, form: str, log: Log) -> None:
     """Print one page about a document of the catalog; in another form than text its figures, or as it is."""
     if kind not in ("model", "system") or form in ("csv", "markdown"):
-        show_document(kind, name, form, _Page(log.stream, log.quiet))
+        show_document(kind, name, form, log, drawn=True)
         return
     document: Any = catalog.load(kind, name)[1]
     about = document.get("about") or {}
@@ -59,14 +47,11 @@ def show(kind: str, name: str, form: str, log: Log) -> None:
         told = {"assumed": told["assumed"] or [], "measured": told["kernels"]}
         log(json_text({"name": name, "kind": kind} | facts | {"figures": figures} | told))
         return
-    for line in _heading(kind, name, facts):
-        log.show(line)
-    log("")
     last = "source" if kind == "system" else "meaning"
     columns = Column("figure", "figure"), Column("value", "value"), Column(last, last, fold=True)
-    log.show(Table(columns, figures))
-    if kind == "system":
-        _show_laws(about, name, _levels(name), log)
+    parts = ["\n".join(_heading(kind, name, facts)), Table(columns, figures)]
+    laws = _laws_blocks(about, name, _levels(name)) if kind == "system" else ()
+    log.show(Document("", parts=(*parts, *laws)))
 
 
 def _facts(kind: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,17 +194,15 @@ def _covers(paths: str, path: str) -> bool:
     return any(re.fullmatch(pattern, path) for pattern in patterns)
 
 
-def _show_laws(about: Mapping[str, Any], name: str, levels: Levels, log: Log) -> None:
-    """Print which laws were fitted to measured kernels and how far they are from others, and what is assumed.
+def _laws_blocks(about: Mapping[str, Any], name: str, levels: Levels) -> Iterator[Block]:
+    """Yield the laws fitted to measured kernels with their errors for other kernels, and what is assumed.
 
     Lists of networks are replaced whole: what is said of their collectives is that of the file that states them.
     """
     stating = (raw for _, raw in levels if _states(raw, "ext.networks"))
     links = next(stating, {}).get("about") or {}
     if laws := _laws(about, links):
-        log("")
-        columns = Column("law", "measured"), Column("from", "from", fold=True)
-        log.show(Table(columns, [{"law": law, "from": text} for law, text in laws.items()]))
+        yield words_table(("measured", "from"), laws.items(), ("from",))
     kernels = {
         of: errors
         for of, errors in (about.get("kernels") or {}).items()
@@ -228,11 +211,9 @@ def _show_laws(about: Mapping[str, Any], name: str, levels: Levels, log: Log) ->
     whole = tuple(of.removesuffix("all") for of in kernels if of.endswith(", all"))
     few = {of: kernels[of] for of in kernels if of.endswith(", all") or not of.startswith(whole)}
     if few:
-        log("")
-        log.show(kernels_table(few))
+        yield kernels_table(few)
     if assumed := [line.partition(": ")[0] for line in about.get("assumed", [])]:
-        log("")
-        log.show(f"Assumed, as `calculon catalog {name}` says: {', '.join(assumed)}")
+        yield (f"Assumed, as `calculon catalog {name}` says: {', '.join(assumed)}")
 
 
 def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:

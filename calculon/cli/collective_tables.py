@@ -7,7 +7,6 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA, Array, Bytes, Seconds, duration, scaled, significant
-from calculon.cli.options import Log
 from calculon.cli.sizes import size_text
 from calculon.documents.pictures.collective_curves import Curves
 from calculon.hardware.collectives.algorithm_times import (
@@ -25,6 +24,7 @@ from calculon.hardware.collectives.algorithms import ALGORITHMS
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.collectives.protocols import Pace
 from calculon.hardware.system import System
+from calculon.render.document import Block, Section, labelled
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import bandwidth, counted
 
@@ -140,25 +140,27 @@ def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
     return cells
 
 
-def page(asked: Asked, log: Log) -> None:
-    """Print one size: its time and bandwidth, the networks of the group, and the times of other algorithms."""
-    array = np.array([asked.size], dtype=float)
-    found, names, best = asked.answer(array)
-    name, seconds = str(names[0]), float(best[0])
-    ranks = asked.ranks
-    log(f"{asked.title}, {size_text(asked.size)}\n")
+def page(asked: Asked) -> tuple[Block, ...]:
+    """Return the page of one size: its time and bandwidth, the networks of the group, and other algorithms."""
+    found, names, best = asked.answer(np.array([asked.size], dtype=float))
+    name, seconds, ranks = str(names[0]), float(best[0]), asked.ranks
+    title = f"{asked.title}, {size_text(asked.size)}"
     if ranks == 1:
-        log("  time  0 s: one rank alone sends nothing")
-        return
-    rate, bus = asked.size / seconds, bus_factor(asked.operation, ranks) * asked.size / seconds
-    log(f"  time                 {duration(seconds)}")
-    log(f"  algorithm            {name}: {ALGORITHMS[name].words}")
-    log(f"  algorithm bandwidth  {bandwidth(rate)}   size / time")
-    factor = significant(bus_factor(asked.operation, ranks))
-    log(f"  bus bandwidth        {bandwidth(bus)}   {factor} x that, as nccl-tests counts\n")
-    log.table(_tiers(asked, name), "text")
-    log("")
-    log.table(_algorithms(asked, found, name), "text")
+        return title, "  time  0 s: one rank alone sends nothing"
+    factor = bus_factor(asked.operation, ranks)
+    rate = asked.size / seconds
+    figures = {
+        "time": duration(seconds),
+        "algorithm": f"{name}: {ALGORITHMS[name].words}",
+        "algorithm bandwidth": f"{bandwidth(rate)}   size / time",
+        "bus bandwidth": f"{bandwidth(factor * rate)}   {significant(factor)} x that, as nccl-tests counts",
+    }
+    return (
+        title,
+        Section("", (labelled(figures),)),
+        _tiers(asked, name),
+        _algorithms(asked, found, name),
+    )
 
 
 def _tiers(asked: Asked, name: str) -> Table:

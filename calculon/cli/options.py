@@ -180,15 +180,37 @@ class Log:
 
             show(block, self.stream)
 
-    def write(self, document: Any, output: str) -> None:
-        """Write a document to a file (.json, .json.gz), and say so; print it where `output` is ``-``."""
-        from calculon.declarations.files import json_text, write_json
+    def parts(self, *blocks: "Block") -> None:
+        """Print blocks with blank lines between them: texts without folding them, tables as :meth:`table` does."""
+        from calculon.render.document import Document
+        from calculon.render.text_tables import Table
+
+        for number, block in enumerate(blocks):
+            if number:
+                self("")
+            if isinstance(block, str):
+                self(block)
+            elif isinstance(block, Table):
+                self.table(block, "text")
+            else:
+                self.show(Document("", parts=(block,)))
+
+    def write(self, document: Any, output: str, table: "Table | None" = None) -> None:
+        """Write a document to a file, and say so; print it where `output` is ``-``.
+
+        Files are .json or .json.gz; with a `table` also .csv, which has that.
+        """
+        from calculon.declarations.files import document_suffix, json_text, replacing, write_json
 
         if output == STDOUT:
             self(json_text(document))
+            return
+        if table is not None and document_suffix(output) == ".csv":
+            with replacing(output) as stream:
+                stream.write(f"{table.csv()}\n".encode())
         else:
             write_json(output, document)
-            self(f"Output: {output}")
+        self(f"Output: {output}")
 
     def table(self, table: "Table", form: str, *, published: bool = False) -> None:
         """Print a table in one of :data:`calculon.render.text_tables.FORMATS`.
@@ -225,6 +247,20 @@ def positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(Problem("", "a whole number above 0", repr(text)))
     return int(text)
+
+
+PAGE = "what is printed: a page (text, default), or everything (json)"
+"""Help of ``--format`` of a command that prints a page."""
+
+
+def add_format(
+    parser: argparse.ArgumentParser,
+    choices: Sequence[str] = ("text", "json"),
+    meaning: str = PAGE,
+    default: str | None = "text",
+) -> None:
+    """Declare ``--format``."""
+    parser.add_argument("-f", "--format", choices=choices, default=default, help=meaning)
 
 
 def add_edition(

@@ -3,16 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from calculon.base.units import scaled
 from calculon.declarations.machine_provenance import short_name
-from calculon.documents.campaign_words import tokens_words
+from calculon.documents.campaign_words import ramp_days, tokens_words
 from calculon.render.digits import Digits
-from calculon.render.grids import grid, indented
+from calculon.render.document import Grid, Section, dim
 from calculon.render.text_tables import Column, Table
-from calculon.render.texts import heading
 
 _SHORT = {"about": "", "more than": "> "}
 _HOURS = {"processor_hours": "hours", "step_hours": "hours of steps"}
@@ -28,8 +24,8 @@ _ALIKE = 0.05
 
 def published_section(
     rows: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]], digits: Digits
-) -> Iterator[RenderableType]:
-    """Yield a table of published figures, each with ours, then how both differ, and the sources.
+) -> Section:
+    """Return a table of published figures, each with ours, then how both differ, and the sources.
 
     Parameters
     ----------
@@ -50,16 +46,14 @@ def published_section(
     )
     numbers = {source: i for i, source in enumerate(dict.fromkeys(map(_source, rows)), start=1)}
     cells = [_cells(row, digits) | {"source": f"({numbers[_source(row)]})"} for row in rows]
-    yield heading(
-        "Published beside", "ours for as many tokens (no spares), or processors and hours"
+    differences = (dim(said) for row in rows for said in _differences(row, parts, digits))
+    sources = tuple((dim(f"({number})"), dim(source)) for source, number in numbers.items())
+    return Section(
+        "Published beside",
+        (Table(columns, cells), *differences, Grid(("left", "text"), sources)),
+        "ours for as many tokens (no spares), or processors and hours",
+        opened=True,
     )
-    yield indented(Table(columns, cells))
-    for row in rows:
-        yield from (indented(Text(said, "dim")) for said in _differences(row, parts, digits))
-    table = grid("left", "text")
-    for source, number in numbers.items():
-        table.add_row(Text(f"({number})", "dim"), Text(source, "dim"))
-    yield indented(table)
 
 
 def _source(row: Mapping[str, Any]) -> str:
@@ -115,7 +109,8 @@ def _differences(
         said.append(f"{left_open}, ours is the plan above")
     if said:
         yield f"{row['run']}: {'; '.join(said)}."
-    if ratio < 1 - _ALIKE and (more := _hours_of_ramp(parts)) > _ALIKE:
+    more = ramp_days(parts) / sum(one["days"] for one in parts)
+    if ratio < 1 - _ALIKE and more > _ALIKE:
         at_rate = digits.rate(row["ours"] * (1 - more))
         yield (
             f"Parts but the longest run slower, here on all processors; at its rate ours would be {at_rate} hours. "
@@ -127,10 +122,3 @@ def _processors(row: Mapping[str, Any]) -> str:
     """Return the processors of both runs, if they differ."""
     theirs, own = short_name(row["processor"]), short_name(row["own_processor"])
     return "" if theirs == own else f" ({theirs} in the published run, {own} in ours)"
-
-
-def _hours_of_ramp(parts: Sequence[Mapping[str, Any]]) -> float:
-    """Return the share of the time of steps that tokens take more than at the rate of the longest part."""
-    longest = max(parts, key=lambda one: one["days"])
-    tokens, days = (sum(one[key] for one in parts) for key in ("tokens", "days"))
-    return float(1 - tokens * longest["days"] / longest["tokens"] / days)

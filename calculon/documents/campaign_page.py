@@ -1,18 +1,15 @@
 """The page of a whole training run: days, where they go, failures, parts, money, energy, and what was assumed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import Any
-
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from calculon.base.units import amount, between, known
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.campaign_beside import published_section
 from calculon.documents.campaign_sections import (
-    Document,
+    Data,
     assumed_section,
     elasticities_section,
     energy_section,
@@ -20,19 +17,36 @@ from calculon.documents.campaign_sections import (
     money_section,
     uses_section,
 )
-from calculon.documents.campaign_words import LEAST_DAYS, span, three_digits, tokens_words
+from calculon.documents.campaign_words import (
+    LEAST_DAYS,
+    ramp_days,
+    span,
+    three_digits,
+    tokens_words,
+)
 from calculon.documents.how_sure import remarks
 from calculon.documents.page import SIDE_BY_SIDE
-from calculon.documents.page_title import page_title
-from calculon.documents.result import Result
+from calculon.documents.page_title import titled
+from calculon.documents.views.estimate_result import result_of
 from calculon.render.digits import Digits
-from calculon.render.grids import grid, indented, side_by_side
-from calculon.render.terminal import drawn
+from calculon.render.document import (
+    Beside,
+    Block,
+    Document,
+    Grid,
+    Line,
+    Section,
+    Styled,
+    bold,
+    dim,
+    figures,
+    labelled,
+)
 from calculon.render.text_tables import Column, Table
-from calculon.render.texts import counted, heading, level_text, percent
+from calculon.render.texts import counted, level_text, percent
 
-Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""What a preset says of the fields of an execution (:meth:`calculon.declarations.presets.Preset.usual`)."""
+if TYPE_CHECKING:
+    from calculon.advise.runs.training_run import TrainingRun
 
 ANSWER = (
     ("days", "days", False),
@@ -66,78 +80,81 @@ _HARDLY = 1e-3
 """Share of the days below which a spread is none."""
 
 
-class CampaignPage:
-    """The page of a whole training run; it lays itself out for the width at hand.
+def campaign_page(
+    run: "TrainingRun", *, elasticities: bool = False, every: bool = False
+) -> Document:
+    """Return the page of a whole training run.
 
     Parameters
     ----------
-    run : mapping
-        The run as plain data (:meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`); with ``elasticities``
-        beside (:attr:`~calculon.advise.runs.training_run.TrainingRun.largest_elasticities`) the page has them.
-    main : Result
-        The part that takes the longest.
-    usual : callable
-        What needs no word of an execution.
+    run : TrainingRun
+        The run.
+    elasticities : bool
+        Whether the page has the largest elasticities of the run.
     every : bool
         Whether defaults without effect are listed, too.
     """
+    return _CampaignPage(run).document(elasticities=elasticities, every=every)
 
-    def __init__(self, run: Document, main: Result, usual: Usual, *, every: bool = False):
-        self.run, self.main, self.usual, self.every = run, main, usual, every
-        self.figures: Mapping[str, Any] = run["figures"]
-        self.digits = main.digits
-        self.of_parts = Digits(main.digits.spread / 10)
-        self.fields: Mapping[str, Any] = run["question"]["execution"]["fields"]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from (*self._question(), Text(), *self._answer(), Text())
-        steps = Group(*uses_section(self.run), Text(), *self._parts(), Text(), *self._efficiency())
-        parameters = self.main.value("parameters")
-        rest = [*failures_section(self.run, parameters)]
-        if (money := self.run["money"]) is not None:
-            rest += [Text(), *money_section(money, self.of_parts)]
-        if (energy := self.run["energy"]) is not None:
-            rest += [Text(), *energy_section(energy, self.of_parts)]
-        if options.max_width >= SIDE_BY_SIDE:
-            yield side_by_side(steps, Group(*rest))
-        else:
-            yield from (steps, Text(), *rest)
-        if self.run["published"]:
-            yield from (
-                Text(),
-                *published_section(self.run["published"], self.run["parts"], self.digits),
-            )
-        if found := self.run.get("elasticities"):
-            yield from (Text(), *elasticities_section(found))
-        yield from (Text(), drawn(assumed_section(self.run["assumed"], every=self.every)))
+class _CampaignPage:
+    """Builds the page of a whole training run."""
 
-    def _question(self) -> Iterator[RenderableType]:
-        asked = self.run["question"]
+    def __init__(self, run: "TrainingRun"):
+        self.run, self.data, self.figures = run, run.to_dict(), run.figures
+        self.main = result_of(run.main.estimate)  # the part that takes the longest
+        self.digits = self.main.digits
+        self.of_parts = Digits(self.digits.spread / 10)
+        self.fields = self.data["question"]["execution"]["fields"]
+
+    def document(self, *, elasticities: bool, every: bool) -> Document:
+        """Return the page."""
+        data, asked = self.data, self.data["question"]
+        rest = [failures_section(data, self.main.value("parameters"))]
+        if data["money"] is not None:
+            rest.append(money_section(data["money"], self.of_parts))
+        if data["energy"] is not None:
+            rest.append(energy_section(data["energy"], self.of_parts))
+        steps = (uses_section(data), self._parts(), self._efficiency())
+        parts: list[Block] = [self._answer(), Beside((steps, tuple(rest)), SIDE_BY_SIDE)]
+        if data["published"]:
+            parts.append(published_section(data["published"], data["parts"], self.digits))
+        if elasticities and (largest := self.run.largest_elasticities):
+            parts.append(elasticities_section(largest))
+        parts.append(assumed_section(data["assumed"], every=every))
         procs = f"{self.fields['num_procs']:,} x {stated_name(asked['system'])}"
-        title = f"Training run of {stated_name(asked['model'])} on {procs}"
-        yield from page_title(title, f"edition {asked['edition']}", asked["system"])
-        steps, loss = sum(one["steps"] for one in self.run["parts"]), self.run["expected_loss"]
-        each = f"{loss['tokens_per_parameter']:,.3g} for each parameter"
-        rows = {
-            "framework": stated_name(asked["preset"]),
-            "plan": plan_words(self.fields, self.usual(self.fields)),
-            "run": f"{tokens_words(self.run['tokens'])} tokens, {each}, in {counted(round(steps), 'step')}",
-            "loss": _loss(loss),
-        }
-        if about := asked["campaign"].get("about"):
-            rows = {"campaign": str(about), **rows}
-        table = grid("text", "text")
-        for label, words in rows.items():
-            table.add_row(Text(label, "dim"), Text(words))
-        yield indented(table)
+        return titled(
+            f"Training run of {stated_name(asked['model'])} on {procs}",
+            f"edition {asked['edition']}",
+            asked["system"],
+            lead=(self._question(),),
+            parts=parts,
+        )
 
-    def _answer(self) -> Iterator[RenderableType]:
-        """Tell the figures that decide, each with the interval of the model, and the limits of the run."""
-        bounds, days = self.run["days_between"], self.figures["days"]
-        table = grid("left", "right", "text")
+    def _question(self) -> Grid:
+        asked, loss = self.data["question"], self.run.expected_loss
+        steps = counted(round(sum(part.steps for part in self.run.parts)), "step")
+        each = f"{loss['tokens_per_parameter']:,.3g} for each parameter"
+        return labelled(
+            {
+                "campaign": str(asked["campaign"].get("about") or ""),
+                "framework": stated_name(asked["preset"]),
+                "plan": self._plan(self.fields),
+                "run": f"{tokens_words(self.run.tokens)} tokens, {each}, in {steps}",
+                "loss": _loss(loss),
+            }
+        )
+
+    def _plan(self, fields: Data) -> str:
+        """Return the words of an execution."""
+        return plan_words(fields, self.run.preset.usual(fields))
+
+    def _answer(self) -> Section:
+        """Return the figures that decide, each with the interval of the model, and the limits of the run."""
+        bounds, days = self.run.days_between, self.data["figures"]["days"]
         interval = self.main.interval
         level = f"{level_text(interval)} interval" if bounds and interval else ""
-        table.add_row("", Text("expected", "dim"), Text(level, "dim"))
+        rows: list[tuple[Line, ...]] = [("", dim("expected"), dim(level))]
         low, high = (1.0, 1.0) if bounds is None else (end / days for end in bounds)
         short = days < LEAST_DAYS
         for label, name, falls in ANSWER:
@@ -148,29 +165,27 @@ class CampaignPage:
             ends = (value / high, value / low) if falls else (value * low, value * high)
             told = (self.digits.rate(end, like=value) for end in ends)
             said = between(*told) if bounds else ""
-            whole = self.digits.spread and name in _COUNTED
-            expected = three_digits(value) if whole else self.digits.rate(value)
-            table.add_row(f"{label}{self._basis(name)}", Text(expected, "bold"), said)
-        yield indented(table)
-        yield indented(Text(self._spread(24 if short else 1), "dim"))
-        for one in self.run["limits"]:
-            yield indented(_limit(one, low, high))
+            three = self.digits.spread and name in _COUNTED
+            expected = three_digits(value) if three else self.digits.rate(value)
+            rows.append((f"{label}{self._basis(name)}", bold(expected), said))
+        notes = [dim(self._spread(24 if short else 1))]
+        notes += [_limit(limit, low, high) for limit in self.data["limits"]]
         if absent := [hint for name, hint in _UNKNOWN.items() if self.figures[name] is None]:
-            yield indented(Text(f"Not known: {'; '.join(absent)}.", "dim"))
+            notes.append(dim(f"Not known: {'; '.join(absent)}."))
         if self.main.belief is not None:
-            for label, said in remarks(self.main.belief):
-                yield indented(Text(f"{label}: {said}", "dim"))
+            notes += [dim(f"{label}: {text}") for label, text in remarks(self.main.belief)]
+        return Section("", (Grid(("left", "right", "text"), tuple(rows), heads=1), *notes))
 
     def _basis(self, name: str) -> str:
         """Say what a figure that decides has in it, where that is not plain."""
-        if name == "processor_hours" and self.run["nodes"]["spares"]:
+        if name == "processor_hours" and self.data["nodes"]["spares"]:
             return ", with spares"
-        energy = self.run["energy"]
+        energy = self.data["energy"]
         return ", no PUE" if name in ("mwh", "t_co2") and energy and energy["pue"] is None else ""
 
     def _spread(self, factor: int) -> str:
         """Say how far failures alone spread the days, or hours where `factor` is 24."""
-        ends = (self.figures[f"days_{part}"] * factor for part in ("p10", "p50", "p90"))
+        ends = (self.data["figures"][f"days_{part}"] * factor for part in ("p10", "p50", "p90"))
         low, middle, high = ends
         unit = "days" if factor == 1 else "hours"
         if high - low < _HARDLY * middle:
@@ -181,11 +196,11 @@ class CampaignPage:
             *told, unit=unit
         )
 
-    def _parts(self) -> Iterator[RenderableType]:
-        """Tell the parts of the run, and what ramps cost."""
-        parts, total = self.run["parts"], sum(one["days"] for one in self.run["parts"])
-        yield heading("Parts" if len(parts) > 1 else "Steps", "without failures")
-        named = any(one["name"] for one in parts)
+    def _parts(self) -> Section:
+        """Return the parts of the run, and the cost of its ramps."""
+        parts = self.data["parts"]
+        total = sum(part["days"] for part in parts)
+        named = any(part["name"] for part in parts)
         columns = (
             *((Column("name", "phase"),) if named else ()),
             Column("tokens", "tokens", right=True),
@@ -198,30 +213,29 @@ class CampaignPage:
             Column("mfu", "MFU", right=True),
         )
         rows = list(_groups(parts, total)) if len(parts) > _MOST_PARTS else [[one] for one in parts]
-        yield indented(Table(columns, [self._part(some, total) for some in rows]))
-        if len(parts) > 1 and (said := _ramp(parts)):
-            yield indented(Text(said, "dim"))
-        for note in dict.fromkeys(one["note"] for one in parts if one["note"]):
-            several = [str(i) for i, one in enumerate(parts, start=1) if one["note"] == note]
-            word = "Part" if len(several) == 1 else "Parts"
-            yield indented(Text(f"{word} {', '.join(several)}: {note}.", "dim"))
-        yield from (indented(Text(said, "dim")) for said in self._restarts())
+        notes = [_ramp(parts)] if len(parts) > 1 else []
+        for note in dict.fromkeys(part["note"] for part in parts if part["note"]):
+            numbers = [str(i) for i, part in enumerate(parts, start=1) if part["note"] == note]
+            notes.append(f"Part{'s' * (len(numbers) > 1)} {', '.join(numbers)}: {note}.")
+        notes += self._restarts()
+        table = Table(columns, [self._part(group, total) for group in rows])
+        title = "Parts" if len(parts) > 1 else "Steps"
+        blocks = (table, *(dim(note) for note in notes if note))
+        return Section(title, blocks, "without failures", opened=len(parts) > 1)
 
     def _restarts(self) -> Iterator[str]:
         """Say before which parts the run restarts, and what it runs from there on."""
-        asked = self.run["question"]["execution"]["fields"]
-        above = plan_words(asked, self.usual(asked))
-        for number, one in enumerate(self.run["parts"], start=1):
-            if one["restarts"]:
-                fields = one["execution"]
-                words = plan_words(fields, self.usual(fields))
+        above = self._plan(self.fields)
+        for number, part in enumerate(self.data["parts"], start=1):
+            if part["restarts"]:
+                words = self._plan(part["execution"])
                 runs = "the plan above" if words == above else words
                 yield f"A restart before part {number}, which runs {runs}."
 
-    def _part(self, some: list[Document], total: float) -> dict[str, str]:
+    def _part(self, some: list[Data], total: float) -> dict[str, str]:
         """Return the cells of a part, or of several that are told together: sums, and from the first to the last."""
 
-        def ends(write: Callable[[Document], str]) -> str:
+        def ends(write: Callable[[Data], str]) -> str:
             told = dict.fromkeys(write(one) for one in (some[0], some[-1]))
             return " to ".join(told)
 
@@ -240,35 +254,28 @@ class CampaignPage:
             "mfu": ends(lambda one: self.digits.efficiency(one[mfu]) if one[mfu] else "-"),
         }
 
-    def _efficiency(self) -> Iterator[RenderableType]:
-        """Set the MFU of steps beside that of the hours that are paid."""
-        figures = self.figures
-        yield heading("Efficiency", "shares of the peak")
-        whole = figures["mfu_effective"]
-        busy = self.fields["num_procs"] * figures["useful_days"] * 24
+    def _efficiency(self) -> Section:
+        """Return the MFU of steps, and of the hours that are paid."""
+        paid = self.data["figures"]["mfu_effective"]
+        hours = self.data["figures"]["processor_hours"]
+        busy = self.fields["num_procs"] * self.data["figures"]["useful_days"] * 24
         rows = (
             ("MFU of the steps", self.main.mfu, f"{self.main.masking}, of the longest part"),
-            (
-                "all steps",
-                whole * figures["processor_hours"] / busy,
-                "6 FLOP for each parameter that a token passes",
-            ),
-            ("effective MFU", whole, "the same over the hours that are paid"),
+            ("all steps", paid * hours / busy, "6 FLOP for each parameter that a token passes"),
+            ("effective MFU", paid, "the same over the hours that are paid"),
         )
-        table = grid("left", "right", "text")
-        for label, value, words in rows:
-            table.add_row(label, Text(self.digits.efficiency(value), "bold"), words)
-        yield indented(table)
+        texts = ((label, self.digits.efficiency(mfu), words) for label, mfu, words in rows)
+        return Section("Efficiency", (figures(texts),), "shares of the peak")
 
 
-def _groups(parts: list[Document], total: float) -> Iterator[list[Document]]:
+def _groups(parts: list[Data], total: float) -> Iterator[list[Data]]:
     """Yield parts, those that follow each other and are short together."""
     for short, some in groupby(parts, lambda one: bool(one["days"] < _SHORT * total)):
         together = list(some)
         yield from [together] if short else ([one] for one in together)
 
 
-def _limit(one: Document, low: float, high: float) -> Text:
+def _limit(one: Data, low: float, high: float) -> Styled:
     """Say whether a limit is kept, and what the ends of the interval of the figure say, as shares of it."""
     if one["met"]:
         over = one["value"] * high - one["limit"]
@@ -286,10 +293,10 @@ def _limit(one: Document, low: float, high: float) -> Text:
             else ""
         )
         said, style = f"Misses {one['in_words']}.", "bold"
-    return Text(f"{said} {end} {_INTERVAL_OF}" if end else said, style)
+    return Styled(f"{said} {end} {_INTERVAL_OF}" if end else said, style)
 
 
-def _loss(expected: Document) -> str:
+def _loss(expected: Data) -> str:
     """Say the loss at the end by both laws, and of a run to a loss its tokens by both."""
     told = (f"{loss:.2f} ({law.capitalize()})" for law, loss in expected["loss"].items())
     said = f"{' or '.join(told)} expected"
@@ -303,12 +310,12 @@ def _loss(expected: Document) -> str:
     return said
 
 
-def _ramp(parts: list[Document]) -> str:
+def _ramp(parts: list[Data]) -> str:
     """Say what the other parts cost against their share of the tokens."""
     longest = max(parts, key=lambda one: one["days"])
     tokens, days = (sum(one[key] for one in parts) for key in ("tokens", "days"))
     other_tokens, other_days = tokens - longest["tokens"], days - longest["days"]
-    more = other_days - other_tokens * longest["days"] / longest["tokens"]
+    more = ramp_days(parts)
     if abs(more) < _HARDLY * days:
         return ""
     return (

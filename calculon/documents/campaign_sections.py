@@ -1,21 +1,17 @@
 """Sections of the page of a whole run: where its days go, failures, money, energy, and what was assumed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from rich.console import RenderableType
-from rich.text import Text
 
 from calculon.base.units import GIGA, scaled, significant
 from calculon.documents.campaign_words import DAY, events, interval_words, span
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.document import Section, dim
-from calculon.render.grids import grid, indented
+from calculon.render.document import Grid, Section, dim, labelled
 from calculon.render.text_tables import Column, Table
-from calculon.render.texts import counted, heading, percent
+from calculon.render.texts import counted, percent
 
-Document = Mapping[str, Any]
+Data = Mapping[str, Any]
 """A run as plain data (:meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`)."""
 
 USES = {
@@ -37,33 +33,31 @@ _ENERGY = {
     "nodes": "rest of the nodes",
 }
 
-
 _DEPENDS = {"usd": "USD"}
 
 
-def uses_section(run: Document) -> Iterator[RenderableType]:
-    """Tell where the days of a run go, the most first."""
+def uses_section(run: Data) -> Section:
+    """Return the days of a run by their use, the most first."""
     figures = run["figures"]
     total = figures["days"]
-    yield heading("Where the days go", f"goodput {percent(figures['goodput'])}")
-    table = grid("left", "right", "right", "wide")
-    days = {name: figures[f"{name}_days"] for name in USES}
-    for name, value in sorted(days.items(), key=lambda one: -one[1]):
-        if value > 0:
-            words, color = USES[name]
-            bar = Bar((Share(value / total, color),))
-            table.add_row(words, span(value, total), percent(value / total), bar)
-    yield indented(table)
+    days = {use: figures[f"{name}_days"] for name, use in USES.items()}
+    rows = tuple(
+        (words, span(value, total), percent(value / total), Bar((Share(value / total, color),)))
+        for (words, color), value in sorted(days.items(), key=lambda row: -row[1])
+        if value > 0
+    )
+    remark = f"goodput {percent(figures['goodput'])}"
+    table = Grid(("left", "right", "right", "wide"), rows)
+    return Section("Where the days go", (table,), remark, opened=True)
 
 
-def failures_section(run: Document, parameters: float) -> Iterator[RenderableType]:
-    """Tell failures, checkpoints and spares; `parameters` are those of the model."""
+def failures_section(run: Data, parameters: float) -> Section:
+    """Return failures, checkpoints and spares of a run; `parameters` is the size of its model."""
     figures, failures = run["figures"], run["figures"]["failures"]
     said = "none"
     if failures:
         each = interval_words(figures["mtbf_hours"] * 3600)
         said = f"{events(failures)} expected, one in {each}"
-    yield heading("Failures", said)
     rows = {}
     if failures:
         restart, lost = (
@@ -82,14 +76,11 @@ def failures_section(run: Document, parameters: float) -> Iterator[RenderableTyp
         f"{counted(nodes['spares'], 'node')} beside the {nodes['job']:,} of {nodes['processors']}, {why}; "
         f"{events(nodes['in_repair'])} in repair on average, at most {nodes['spares_enough']:,} for 99.9 % of the time"
     )
-    table = grid("left", "text")
-    for label, words in rows.items():
-        table.add_row(Text(label, "dim"), Text(words))
-    yield indented(table)
-    yield from (indented(Text(said, "dim")) for said in run["warnings"])
+    warnings = map(dim, run["warnings"])
+    return Section("Failures", (labelled(rows), *warnings), said, opened=True)
 
 
-def _save(run: Document) -> str:
+def _save(run: Data) -> str:
     """Say how fast the storage of all nodes is, and what else stops the steps while they wait for it."""
     rate = f"; storage takes {significant(run['checkpoint']['storage_bandwidth'] / GIGA, 3)} GB/s of all nodes"
     stated = run["question"]["campaign"].get("checkpoints") or {}
@@ -99,7 +90,7 @@ def _save(run: Document) -> str:
     return f"{rate}; {_value(pause)} of the wait are of an asynchronous save, kept here (checkpoints.pause)"
 
 
-def _interval(run: Document) -> str:
+def _interval(run: Data) -> str:
     """Say how far apart checkpoints are, and why."""
     figures, chosen = run["figures"], run["checkpoint"]
     interval = figures["checkpoint_interval"]
@@ -125,68 +116,70 @@ def _interval(run: Document) -> str:
     )
 
 
-def money_section(money: Document, digits: Digits) -> Iterator[RenderableType]:
-    """Tell the dollars by what they are for, and where the price is from."""
+def money_section(money: Data, digits: Digits) -> Section:
+    """Return the dollars of a run by their use, and the source of the price."""
     price = money["price"]
     of = (price["kind"].replace("_", " "), price["source"], price["date"])
     told = ", ".join(one for one in of if one)
-    yield heading("Money", f"{price['usd']:,.2f} USD for an hour of a processor")
-    yield indented(Text(f"Price: {told}.", "dim"))
+    remark = f"{price['usd']:,.2f} USD for an hour of a processor"
     parts = {
         "processors, spares too": money["processors"],
         "checkpoints kept": money["storage"],
         "experiments, beside the run": money["experiments"],
     }
-    table = grid("left", "right", "text")
-    for label, value in parts.items():
-        if value:
-            table.add_row(label, f"{digits.rate(value)} USD", "")
+    rows = [(label, f"{digits.rate(value)} USD", "") for label, value in parts.items() if value]
     if not money["storage"]:
-        table.add_row("checkpoints kept", "-", "not counted: no price (fleet.storage)")
+        rows.append(("checkpoints kept", "-", "not counted: no price (fleet.storage)"))
     if money["experiments"]:
-        table.add_row("together", f"{digits.rate(money['total'])} USD", "")
+        rows.append(("together", f"{digits.rate(money['total'])} USD", ""))
     if (hours := money["reserved_from_hours"]) is not None:
-        table.add_row("reserved is cheaper", f"{hours:,.0f} h", "a year of use, and more")
-    yield indented(table)
+        rows.append(("reserved is cheaper", f"{hours:,.0f} h", "a year of use, and more"))
+    return _amounts("Money", remark, f"Price: {told}.", rows)
 
 
-def energy_section(energy: Document, digits: Digits) -> Iterator[RenderableType]:
-    """Tell the energy by what takes it, and the convention of model cards beside."""
+def _amounts(title: str, remark: str, basis: str, rows: Sequence[tuple[str, str, str]]) -> Section:
+    """Return amounts with remarks below a note on their basis."""
+    return Section(title, (dim(basis), Grid(("left", "right", "text"), tuple(rows))), remark)
+
+
+def energy_section(energy: Data, digits: Digits) -> Section:
+    """Return the energy of a run by consumer, and by the convention of model cards."""
     power = energy["power"]
     kind = "an estimate" if power["estimate"] else "by measured power"
-    yield heading("Energy", f"{kind}, TDP {power['tdp']:,.0f} W")
-    yield indented(Text(f"Power: {power['in_words']}.", "dim"))
-    table = grid("left", "right", "text")
-    for name, words in _ENERGY.items():
-        if energy[name]:
-            table.add_row(words, f"{digits.rate(energy[name])} MWh", "")
+    remark = f"{kind}, TDP {power['tdp']:,.0f} W"
+    rows = [
+        (words, f"{digits.rate(energy[name])} MWh", "")
+        for name, words in _ENERGY.items()
+        if energy[name]
+    ]
     pue, facility = energy["pue"], energy["facility"]
     said = "without a PUE: --pue 1.2" if pue is None else f"PUE {pue:g}"
-    table.add_row("data centre", f"{digits.rate(facility)} MWh" if facility else "-", said)
+    rows.append(("data centre", f"{digits.rate(facility)} MWh" if facility else "-", said))
     card = "TDP x hours, as model cards have it, beside"
-    table.add_row("model card", f"{digits.rate(energy['model_card'])} MWh", card)
+    rows.append(("model card", f"{digits.rate(energy['model_card'])} MWh", card))
     if (carbon := energy["carbon"]) is not None:
         of = ", ".join(carbon[key] for key in ("name", "source", "date") if carbon[key])
-        table.add_row("carbon", f"{carbon['g_co2_per_kwh']:g} g/kWh", of or "as given")
+        rows.append(("carbon", f"{carbon['g_co2_per_kwh']:g} g/kWh", of or "as given"))
     if (market := energy["t_co2_market"]) is not None:
-        table.add_row("by contracts", f"{digits.rate(market)} t CO2", "")
+        rows.append(("by contracts", f"{digits.rate(market)} t CO2", ""))
     if (litres := energy["water_litres"]) is not None:
-        table.add_row("water", f"{digits.rate(litres)} L", "")
-    yield indented(table)
+        rows.append(("water", f"{digits.rate(litres)} L", ""))
+    return _amounts("Energy", remark, f"Power: {power['in_words']}.", rows)
 
 
-def elasticities_section(found: Mapping[str, Sequence[Document]]) -> Iterator[RenderableType]:
-    """Tell the largest elasticities of figures of a run, by the name of the figure."""
-    said = "change with each percent of a figure; more: calculon sensitivity"
-    yield heading("Largest elasticities", said)
-    table = grid("left", "text")
-    for name, rows in found.items():
-        said = ", ".join(f"{one['path']} {one['elasticity']:+.2f} %" for one in rows)
-        table.add_row(Text(_DEPENDS.get(name, name), "dim"), said)
-    yield indented(table)
+def elasticities_section(largest: Mapping[str, Sequence[Data]]) -> Section:
+    """Return the largest elasticities of figures of a run, by the name of the figure."""
+    remark = "change with each percent of a figure; more: calculon sensitivity"
+    texts = {
+        _DEPENDS.get(name, name): ", ".join(
+            f"{row['path']} {row['elasticity']:+.2f} %" for row in rows
+        )
+        for name, rows in largest.items()
+    }
+    return Section("Largest elasticities", (labelled(texts),), remark)
 
 
-def assumed_section(rows: Sequence[Document], *, every: bool) -> Section:
+def assumed_section(rows: Sequence[Data], *, every: bool) -> Section:
     """List the defaults that nobody stated, with their sources; `every` also those without effect."""
     shown = [one for one in rows if every or one["counts"]]
     columns = (
@@ -203,7 +196,7 @@ def assumed_section(rows: Sequence[Document], *, every: bool) -> Section:
     return Section("Assumed", (Table(columns, cells), *more), remark)
 
 
-def _value(one: Document) -> str:
+def _value(one: Data) -> str:
     value = one["value"]
     text = value if isinstance(value, str) else f"{value:,.5g}" if value < 1e5 else f"{value:,.0f}"
     return f"{text} {one['unit']}".rstrip()

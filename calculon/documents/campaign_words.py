@@ -1,5 +1,8 @@
 """Amounts of whole runs in words: parts of their time, intervals, tokens, events."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from calculon.base.units import MEGA, duration, known, scaled
 
 DAY = 86400.0
@@ -60,3 +63,14 @@ def tokens_words(count: float) -> str:
     """
     number, _, prefix = scaled(count).partition(" ")
     return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip()
+
+
+def ramp_days(parts: Sequence[Mapping[str, Any]]) -> float:
+    """Return the days that the parts of a run take beyond the rate of its longest part.
+
+    >>> ramp_days([{"days": 1.0, "tokens": 1e9}, {"days": 8.0, "tokens": 16e9}])
+    0.5
+    """
+    longest = max(parts, key=lambda part: part["days"])
+    tokens, days = (sum(part[key] for part in parts) for key in ("tokens", "days"))
+    return float(days - tokens * longest["days"] / longest["tokens"])

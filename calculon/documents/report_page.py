@@ -23,7 +23,7 @@ from calculon.documents.page import estimate_page
 from calculon.documents.plans_table import plans_table
 from calculon.documents.result import Document, Result
 from calculon.documents.winners import LEGEND, winners_table
-from calculon.render import terminal
+from calculon.render import document, terminal
 from calculon.render.console import recording
 from calculon.render.text_tables import Column, Section, Table
 
@@ -51,7 +51,7 @@ class RunShown:
     ----------
     label : str
         The result that it is a run of.
-    page : renderable
+    page : Document
         Its page.
     svgs : tuple of str
         Its pictures; none without the library that draws them.
@@ -60,7 +60,7 @@ class RunShown:
     """
 
     label: str
-    page: RenderableType
+    page: document.Document
     svgs: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
 
@@ -220,7 +220,7 @@ def _run(one: RunShown, several: bool) -> str:
     """Return the page of a run with its pictures below."""
     title = [f"<h3>{escape(one.label)}</h3>"] if several else []
     pictures = (f'<div class="scroll">{svg}</div>' for svg in one.svgs)
-    return "\n".join([*title, drawn(one.page), *pictures])
+    return "\n".join([*title, drawn(terminal.Page(one.page)), *pictures])
 
 
 def _drawn(one: Drawn) -> str:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.frozen import dataclass
@@ -157,6 +157,14 @@ class Table:
     def json(self) -> str:
         """Return the raw values as JSON, a list with an object per row."""
         return json_text(self.records())
+
+
+def words_table(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], fold: Collection[str] = ()
+) -> Table:
+    """Return a table of texts; columns whose titles are in `fold` fold."""
+    columns = tuple(Column(title, title, fold=title in fold) for title in titles)
+    return Table(columns, [dict(zip(titles, row, strict=True)) for row in rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ RAMP = ({"days": 8.0, "tokens": 2e11}, {"days": 12.0, "tokens": 8e11})
 
 
 def told(*rows, parts=ONE, width=80):
-    text = drawn(*published_section(rows, parts, Digits(0.1)), width=width)
+    text = drawn(published_section(rows, parts, Digits(0.1)), width=width)
     assert max(map(len, text.splitlines())) <= width
     return flat(text)
 

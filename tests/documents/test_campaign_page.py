@@ -7,10 +7,10 @@ import pytest
 import calculon
 from calculon.base.records import columns
 from calculon.declarations.run_figures import DaysByUse
-from calculon.documents.campaign_page import CampaignPage
+from calculon.documents.campaign_page import campaign_page
 from calculon.documents.campaign_sections import USES
 from calculon.documents.campaign_words import span
-from calculon.documents.views.estimate_result import result_of
+from calculon.render.document import Document
 from calculon.render.texts import percent
 from tests.documents.drawing import drawn, flat
 from tests.store import cache_by_repr
@@ -24,10 +24,8 @@ def run(**options):
     return calculon.campaign(*LLAMA, {"tokens": "1T"}, **options)
 
 
-def page(*, every=False, **options) -> CampaignPage:
-    found = run(**options)
-    main = result_of(found.main.estimate)
-    return CampaignPage(found.to_dict(), main, found.preset.usual, every=every)
+def page(**options) -> Document:
+    return campaign_page(run(**options))
 
 
 def test_no_line_is_wider_than_the_page():

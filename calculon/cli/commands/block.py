@@ -15,7 +15,6 @@ from calculon.cli.options import (
     log_note,
     naming,
 )
-from calculon.declarations.files import document_suffix, json_text, replacing, write_json
 from calculon.declarations.model import PARTS
 
 
@@ -74,18 +73,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             preset=arguments.preset,
         )
     document = found.to_dict()
-    if output == STDOUT:
-        log(json_text(document))
-    elif output:
-        if document_suffix(output) == ".csv":
-            from calculon.render.text_tables import Column, Table
+    if output:
+        from calculon.render.text_tables import Column, Table
 
-            table = Table(tuple(map(Column, found.rows[0])), found.rows)
-            with replacing(output) as stream:
-                stream.write(f"{table.csv()}\n".encode())
-        else:
-            write_json(output, document)
-        log(f"Output: {output}")
+        log.write(document, output, Table(tuple(map(Column, found.rows[0])), found.rows))
     else:
         from calculon.documents.operator_page import block_page
 

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.cli.calibrate_kernels import check_fits, percent
+from calculon.cli.calibrate_kernels import check_fits, percent, write_fit
 from calculon.cli.calibrate_kernels import run as kernels
 from calculon.cli.calibrate_options import HOLD_OUT, declare
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.cli.pictures import PICTURES, check_library
 from calculon.cli.streams import tell
 from calculon.declarations import catalog
-from calculon.declarations.files import STDIN, SUFFIXES, document_suffix, indented, write_json
+from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
 from calculon.declarations.overlay import BASE, difference
 from calculon.render.text_tables import EARLY, Column, Table
 
 if TYPE_CHECKING:
-    from calculon.calibrate.fit_result import Calibration, Measurements
+    from calculon.calibrate.fit_result import Measurements
     from calculon.calibrate.training import Training
 
 _EXAMPLE = "examples/measurements/h100_sxm_all_reduce.csv"
@@ -107,17 +107,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
         save(found, arguments.plot)
     document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
-    if arguments.output == STDOUT:
-        log(indented(document))  # which can go into a file
-        if not log.quiet:
-            tell(Table(RESIDUALS, found.residuals()).written("markdown"))
-        return 0
-    write_json(arguments.output, document, for_people=True)
-    log.table(Table(RESIDUALS, found.residuals(), "--format csv"), arguments.format)
-    if arguments.format == "text":
-        _show_steps(found, log)
-        for output in filter(None, (arguments.plot, arguments.output)):
-            log(f"Output: {output}")
+    parts = [part for part in found.parts if not part.unit and len(part.rows) <= MOST_STEPS]
+    steps = [Table(STEPS, part.each()) for part in parts]
+    residuals = Table(RESIDUALS, found.residuals(), "--format csv")
+    write_fit(document, residuals, arguments, log, steps)
     return 0
 
 
@@ -203,11 +196,3 @@ def _training(
 
     files = {one: Path(one).name for one in arguments.training}
     return Training(read_training(files, quietly_decoded(base, file, name)), arguments.fit)
-
-
-def _show_steps(found: "Calibration", log: Log) -> None:
-    """Print every training step, where they are not too many."""
-    for part in found.parts:
-        if not part.unit and len(part.rows) <= MOST_STEPS:
-            log("")
-            log.table(Table(STEPS, part.each()), "text")

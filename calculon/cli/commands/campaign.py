@@ -8,12 +8,11 @@ from calculon.cli.options import (
     STDOUT,
     Log,
     Parser,
+    add_format,
     check_inputs,
     check_outputs,
 )
 from calculon.declarations.result_selection import split
-
-FORMATS = ("text", "json")
 
 
 def configure(parser: Parser) -> None:
@@ -37,13 +36,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also list the defaults without effect here"
     )
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="what is printed: a page (text, default), or everything (json)",
-    )
+    add_format(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -64,16 +57,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         _largest(arguments, log, output)
         return 0
     found = asked_run(arguments)
-    document = found.to_dict() | {"elasticities": found.largest_elasticities}
     if output is None:
-        from calculon.documents.campaign_page import CampaignPage
-        from calculon.documents.views.estimate_result import result_of
+        from calculon.documents.campaign_page import campaign_page
 
-        main = result_of(found.main.estimate)
-        usual = found.preset.usual
-        log.show(CampaignPage(document, main, usual, every=arguments.verbose))
+        log.show(campaign_page(found, elasticities=True, every=arguments.verbose))
     else:
-        log.write(document, output)
+        log.write(found.to_dict() | {"elasticities": found.largest_elasticities}, output)
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)
         raise Infeasible("limits", f"the run misses {told}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.cli.catalog_pages import show_document
 from calculon.cli.catalog_show import show
-from calculon.cli.options import Log, Parser, Suggested
+from calculon.cli.options import Log, Parser, Suggested, add_format
 from calculon.declarations import catalog
 from calculon.declarations.files import json_text
 from calculon.documents.views.catalog_rows import chosen, filtered
@@ -57,7 +57,7 @@ def configure(parser: Parser) -> None:
         help="only rows that meet a condition on the columns of --format csv, such as 'memory >= 100' (GiB), "
         "'tflops > 900 and network_GBps >= 50' or 'parameters < 10e9'",
     )
-    parser.add_argument("-f", "--format", choices=FORMATS, default="text", help="default: text")
+    add_format(parser, FORMATS, "default: text")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

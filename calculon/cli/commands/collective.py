@@ -4,10 +4,18 @@ import argparse
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.cli.changes import add_changes, with_changes
-from calculon.cli.options import Log, Parser, check_outputs, log_machine, one_of, positive
+from calculon.cli.options import (
+    Log,
+    Parser,
+    add_format,
+    check_outputs,
+    log_machine,
+    one_of,
+    positive,
+)
 from calculon.cli.pictures import PICTURES, check_library
 from calculon.cli.sizes import size
-from calculon.declarations.files import document_suffix, replacing
+from calculon.declarations.files import document_suffix
 from calculon.hardware.collectives.algorithms import ALGORITHMS, CAN, OPERATIONS, obstacle
 from calculon.hardware.collectives.placement import place
 from calculon.render.text_tables import FORMATS
@@ -92,9 +100,7 @@ def _add_options(parser: Parser) -> None:
         help="NAME.csv, or a picture of a range: NAME.png, .svg or .pdf",
     )
     add_changes(parser, "system")
-    parser.add_argument(
-        "-f", "--format", choices=FORMATS, help="of what is printed (default: text)"
-    )
+    add_format(parser, FORMATS, "of what is printed (default: text)", None)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -115,16 +121,14 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         from calculon.render import canvas
 
         canvas.save(draw(curves(asked, sizes[0], sizes[-1])), output)
+        log(f"Output: {output}")
     elif output:
-        with replacing(output) as stream:
-            stream.write(f"{sizes_table(asked, sizes).csv()}\n".encode())
+        log.write(None, output, sizes_table(asked, sizes))
     elif arguments.format not in (None, "text") or len(sizes) > 1:
         log.table(sizes_table(asked, sizes), arguments.format or "text")
     else:
         log_machine(log, machine)
-        page(asked, log)
-    if output:
-        log(f"Output: {output}")
+        log.parts(*page(asked))
     return 0
 
 

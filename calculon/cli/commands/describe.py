@@ -6,7 +6,7 @@ from typing import Any, get_args, get_origin
 
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.records import columns
-from calculon.cli.options import Log, Parser, Suggested
+from calculon.cli.options import Log, Parser, Suggested, add_format
 from calculon.declarations.fields import JSON_TYPES, Declaration, SpecField, shown, spec_fields
 from calculon.declarations.files import json_text
 from calculon.declarations.lists_of_counts import ListsOfCounts
@@ -53,9 +53,7 @@ def configure(parser: Parser) -> None:
         + ", ".join(SPECS)
         + "), or the name of one field",
     )
-    parser.add_argument(
-        "-f", "--format", choices=(*FORMATS, "schema"), default="text", help="default: text"
-    )
+    add_format(parser, (*FORMATS, "schema"), "default: text")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

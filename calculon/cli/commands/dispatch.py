@@ -10,7 +10,7 @@ import numpy as np
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import duration, scaled
 from calculon.cli.changes import add_changes, with_changes
-from calculon.cli.options import Log, Parser, log_machine, one_of, positive
+from calculon.cli.options import Log, Parser, add_format, log_machine, one_of, positive
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.hardware.collectives.dispatch import (
@@ -82,9 +82,7 @@ def configure(parser: Parser) -> None:
         help="ranks in each node (default: as many as fit)",
     )
     add_changes(parser, "model", "system")
-    parser.add_argument(
-        "-f", "--format", choices=FORMATS, help="of what is printed (default: text)"
-    )
+    add_format(parser, FORMATS, "of what is printed (default: text)")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -105,13 +103,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     group = place(system, arguments.ranks, arguments.per_node)
     tokens = arguments.tokens or model.seq_size
     table = _table(model, system, group, tokens, arguments)
-    if arguments.format in (None, "text"):
+    if arguments.format == "text":
         log_machine(log, system)
-        among = f"{counted(arguments.ranks, 'rank')} of {system.name}"
-        log(f"{counted(tokens, 'token')} of each of {among}, {arguments.datatype},")
-        log(f"to {_routed(model)}\n")
-        table = replace(table, rows=_joined(table.rows))
-    log.table(table, arguments.format or "text")
+        sent = f"{counted(tokens, 'token')} of each of {counted(arguments.ranks, 'rank')} of {system.name}"
+        title = f"{sent}, {arguments.datatype},\nto {_routed(model)}"
+        log.parts(title, replace(table, rows=_joined(table.rows)))
+    else:
+        log(table.written(arguments.format))
     return 0
 
 

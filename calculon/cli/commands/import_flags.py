@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from calculon.base.errors import Problem, SpecError
-from calculon.cli.options import STDOUT, Log, Parser, check_outputs, positive
+from calculon.cli.options import STDOUT, Log, Parser, add_format, check_outputs, positive
 from calculon.declarations.files import STDIN, json_text, write_json
 
 if TYPE_CHECKING:
@@ -64,13 +64,8 @@ def configure(parser: Parser) -> None:
             metavar="NAME|FILE",
             help=f"{kind} of an engine: both make its share of all memory a share of what is free",
         )
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=("text", "json"),
-        default="text",
-        help="what is printed: a page (text, default) or all of it (json)",
-    )
+    meaning = "what is printed: a page (text, default) or all of it (json)"
+    add_format(parser, meaning=meaning)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

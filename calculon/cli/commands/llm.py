@@ -10,6 +10,7 @@ from calculon.cli.options import (
     Log,
     Parser,
     add_edition,
+    add_format,
     add_preset,
     add_specs,
     check_inputs,
@@ -44,13 +45,8 @@ def configure(parser: Parser) -> None:
         "the interval of the time, the measured runs that it rests on, and the groups of ranks with their bytes by "
         "network",
     )
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=("text", "json"),
-        default="text",
-        help="what STATS - prints: a page (text, default) or all statistics (json)",
-    )
+    meaning = "what STATS - prints: a page (text, default) or all statistics (json)"
+    add_format(parser, meaning=meaning)
     parser.add_argument(
         "-p",
         "--peers",

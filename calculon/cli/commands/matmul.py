@@ -1,6 +1,7 @@
 """``calculon matmul``: how long a matrix product takes, alone and beside a copy from the host."""
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
@@ -10,14 +11,15 @@ from calculon.cli.options import (
     STDOUT,
     Log,
     Parser,
+    add_format,
     check_outputs,
     log_machine,
     one_of,
     positive,
 )
 from calculon.cli.sizes import size, size_text
-from calculon.declarations.files import document_suffix, replacing, write_json
 from calculon.declarations.named_values import MATMUL_BYTES
+from calculon.render.document import Block, Section, labelled
 from calculon.render.text_tables import FORMATS, Column, Table
 from calculon.render.texts import bandwidth, percent
 
@@ -68,9 +70,7 @@ def configure(parser: Parser) -> None:
         "-o", "--output", metavar="FILE", help="NAME.csv or NAME.json: one row with everything"
     )
     add_changes(parser, "system")
-    parser.add_argument(
-        "-f", "--format", choices=FORMATS, help="of what is printed (default: text)"
-    )
+    add_format(parser, FORMATS, "of what is printed (default: text)", None)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -93,18 +93,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     beside = None if arguments.copy is None else beside_copy(product, arguments.copy)
     row = _row(product, beside)
     table = Table(tuple(Column(key, key, right=True) for key in row), [row])
-    if output is not None and document_suffix(output) == ".csv":
-        with replacing(output) as stream:
-            stream.write(f"{table.csv()}\n".encode())
-    elif output is not None:
-        write_json(output, row)
+    if output is not None:
+        log.write(row, output, table)
     elif arguments.format not in (None, "text"):
         log.table(table, arguments.format)
     else:
         log_machine(log, machine)
-        _page(product, beside, log)
-    if output is not None:
-        log(f"Output: {output}")
+        log.parts(*_page(product, beside))
     return 0
 
 
@@ -137,29 +132,30 @@ def _row(product: "MatrixProduct", beside: "BesideCopy | None") -> dict[str, Any
     }
 
 
-def _page(product: "MatrixProduct", beside: "BesideCopy | None", log: Log) -> None:
-    """Print the product, and what a copy beside it costs."""
+def _page(product: "MatrixProduct", beside: "BesideCopy | None") -> Iterator[Block]:
+    """Yield the product, and the cost of a copy at the same time."""
     rate = scaled(product.flops / product.time, "FLOP/s", digits=1)
-    log(f"{product.m:,} x {product.k:,} times {product.k:,} x {product.n:,} in {product.datatype} "
-        f"on {product.system.name}\n")  # fmt: skip
-    log(f"  arithmetic    {scaled(product.flops, 'FLOP')}, {duration(product.arithmetic)}")
     traffic = scaled(product.accessed, "B", binary=True)
-    log(f"  tier-1 memory {traffic}, {duration(product.memory)}")
-    log(
-        f"  time          {duration(product.time)}: {rate}, {percent(product.share_of_peak)} of the peak"
+    yield (
+        f"{product.m:,} x {product.k:,} times {product.k:,} x {product.n:,} in {product.datatype} "
+        f"on {product.system.name}"
     )
+    figures = {
+        "arithmetic": f"{scaled(product.flops, 'FLOP')}, {duration(product.arithmetic)}",
+        "tier-1 memory": f"{traffic}, {duration(product.memory)}",
+        "time": f"{duration(product.time)}: {rate}, {percent(product.share_of_peak)} of the peak",
+    }
+    yield Section("", (labelled(figures),))
     if beside is None:
         return
-    alone = product.time + beside.copy
-    shorter = min(product.time, beside.copy)
-    log(
-        f"\nBeside a copy of {size_text(beside.size)} between host and processor, on a second stream\n"
-    )
-    rates = bandwidth(beside.size / beside.copy)
-    log(f"  copy alone    {duration(beside.copy)}: {rates}, "
-        f"{percent(beside.share)} of tier-1 bandwidth")  # fmt: skip
-    log(f"  product ends  after {duration(beside.product)}")
-    log(f"  together      {duration(beside.together)}; one after the other {duration(alone)}")
-    log(
-        f"  hidden        {duration(beside.hidden)}, {percent(beside.hidden / shorter)} of the shorter one"
-    )
+    alone, shorter = product.time + beside.copy, min(product.time, beside.copy)
+    size, rates = size_text(beside.size), bandwidth(beside.size / beside.copy)
+    yield f"Beside a copy of {size} between host and processor, on a second stream"
+    hidden = percent(beside.hidden / shorter)
+    figures = {
+        "copy alone": f"{duration(beside.copy)}: {rates}, {percent(beside.share)} of tier-1 bandwidth",
+        "product ends": f"after {duration(beside.product)}",
+        "together": f"{duration(beside.together)}; one after the other {duration(alone)}",
+        "hidden": f"{duration(beside.hidden)}, {hidden} of the shorter one",
+    }
+    yield Section("", (labelled(figures),))

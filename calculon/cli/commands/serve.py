@@ -3,10 +3,8 @@
 import argparse
 
 from calculon.base.errors import Infeasible
-from calculon.cli.options import STDOUT, Log, Parser, check_outputs, log_note
+from calculon.cli.options import STDOUT, Log, Parser, add_format, check_outputs, log_note
 from calculon.cli.serving_options import add_deployment, asked_served, specs_of
-
-FORMATS = ("text", "json")
 
 
 def configure(parser: Parser) -> None:
@@ -23,13 +21,7 @@ def configure(parser: Parser) -> None:
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
     )
     add_deployment(parser)
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="what is printed: a page (text, default), or everything (json)",
-    )
+    add_format(parser)
     parser.add_argument(
         "-o",
         dest="file",

@@ -23,7 +23,7 @@ from calculon.declarations.plan_words import choices_words, degrees_words, plan_
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.batch_page import BatchPage
-from calculon.documents.campaign_page import CampaignPage
+from calculon.documents.campaign_page import campaign_page
 from calculon.documents.comparison import Comparison
 from calculon.documents.comparison_tables import sections
 from calculon.documents.deployments_page import deployments_page
@@ -316,11 +316,6 @@ def _sensitivity(one: Sensitivity) -> str:
     return page(shown, ("The run", "Hardware", "How", "Searched"))
 
 
-def _training_run(one: TrainingRun) -> str:
-    shown = CampaignPage(one.to_dict(), result_of(one.main.estimate), one.preset.usual)
-    return page(shown, ("Where", "Failures", "Parts", "Published"))
-
-
 def _why(one: Why) -> str:
     result = None if one.estimate is None else result_of(one.estimate)
     shown = WhyPage(one.to_dict(), result, one.preset.usual)
@@ -343,7 +338,7 @@ PAGES: dict[type, Shower] = {
     Sensitivity: _sensitivity,
     Waterfall: _waterfall,
     Launch: _launch,
-    TrainingRun: _training_run,
+    TrainingRun: lambda one: page(campaign_page(one)),
     LargestModel: lambda one: page(largest_model_page(one.to_dict())),
     Served: _served,
     DeploymentSearch: _deployments,

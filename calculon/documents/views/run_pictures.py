@@ -68,12 +68,11 @@ def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[Run
 def _shown(label: str, run: "TrainingRun") -> "RunShown":
     """Return the page of a run, with its pictures."""
     from calculon.advise.runs.goodput_by_size import goodput_by_size
-    from calculon.documents.campaign_page import CampaignPage
+    from calculon.documents.campaign_page import campaign_page
     from calculon.documents.report_page import RunShown
     from calculon.render.canvas import require_library, svg
 
-    main = result_of(run.main.estimate)
-    page = CampaignPage(run.to_dict(), main, run.preset.usual)
+    page = campaign_page(run)
     missed = tuple(limit.in_words for limit in run.limits if not limit.met)
     try:
         require_library()

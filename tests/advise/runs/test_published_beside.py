@@ -1,10 +1,8 @@
 """Published figures beside those of a run: its model, and jobs of its size."""
 
 import math
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
 import calculon
 from calculon.advise.runs.published_beside import NEAR, published_beside
@@ -13,6 +11,7 @@ from calculon.campaign.published_hours import published_trainings
 from calculon.campaign.record import HOUR
 from calculon.documents.campaign_beside import published_section
 from calculon.render.digits import Digits
+from tests.documents.drawing import drawn
 
 BLOOM = ("bloom-176B", "bloom-176B_a100x384", "a100_80g_sxm")
 
@@ -80,9 +79,8 @@ def test_hours_name_both_processors(run):
         if one["figure"] == "processor_hours"
     )
     assert (row["processor"], row["own_processor"]) == ("h100_80g_sxm_24k", "a100_80g_sxm")
-    console = Console(width=300, file=StringIO())
-    console.print(*published_section([row], run.to_dict()["parts"], Digits(0.1)))
-    assert "(H100 in the published run, A100 in ours)" in console.file.getvalue()
+    section = published_section([row], run.to_dict()["parts"], Digits(0.1))
+    assert "(H100 in the published run, A100 in ours)" in drawn(section, width=300)
 
 
 def test_hours_of_another_kind_of_processor_are_left_out(run):

@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.base.errors import in_words
 from calculon.base.units import scaled
 from calculon.documents.batch_page import BatchPage
-from calculon.documents.campaign_page import CampaignPage
+from calculon.documents.campaign_page import campaign_page
 from calculon.documents.deployments_page import deployments_page
 from calculon.documents.fleet_page import fleet_page
 from calculon.documents.notebook.pages import PAGES
@@ -63,8 +63,7 @@ def test_answers_say_all_of_their_pages():
 
 def test_a_whole_run_says_all_of_its_page():
     run = calculon.campaign("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", tokens="1T")
-    page = CampaignPage(run.to_dict(), result_of(run.main.estimate), run.preset.usual)
-    assert unsaid(run, page) == []
+    assert unsaid(run, campaign_page(run)) == []
 
 
 def test_deployments_say_all_of_their_pages():
