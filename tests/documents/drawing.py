@@ -9,7 +9,7 @@ from calculon.render import terminal as in_terminal
 
 
 def drawn(*parts, width=80, terminal=None):
-    """Return the text of parts of a page."""
+    """Return the text of documents, their blocks, and parts of other pages."""
     stream = io.StringIO()
     look = {"color_system": None, "highlight": False, "legacy_windows": False}
     console = Console(file=stream, width=width, force_terminal=terminal, **look)

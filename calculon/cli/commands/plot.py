@@ -138,7 +138,7 @@ class Kind:
     data, picture : str
         The function that makes its content of the arguments, and the module that draws that content.
     page : str
-        What shows the content in a terminal where no file is asked for: ``module:class``; empty where nothing does.
+        What shows the content in a terminal where no file is asked for: ``module:function``; empty where nothing does.
     """
 
     name: str
@@ -293,7 +293,7 @@ KINDS = (
         "batch_curves",
         "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
-        "batch_page:BatchPage",
+        "batch_page:batch_page",
     ),
     Kind(
         "frontier",

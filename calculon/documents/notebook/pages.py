@@ -22,7 +22,7 @@ from calculon.declarations.packing import Packing
 from calculon.declarations.plan_words import choices_words, degrees_words, plan_words
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import CorrectedStats
-from calculon.documents.batch_page import BatchPage
+from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
 from calculon.documents.comparison import Comparison
 from calculon.documents.comparison_tables import sections
@@ -73,10 +73,6 @@ def _deployments(one: DeploymentSearch) -> str:
     """Return the best deployments, and of none which limit the nearest misses."""
     shown = deployments_page(one.to_dict(), [figure.statistic for figure in one.objectives])
     return page(shown) + ("" if len(one) else paragraph(str(one.why)))
-
-
-def _by_batch(one: ByBatch) -> str:
-    return page(BatchPage(one.to_dict()), ())
 
 
 def _search(one: SearchResult) -> str:
@@ -342,7 +338,7 @@ PAGES: dict[type, Shower] = {
     LargestModel: lambda one: page(largest_model_page(one.to_dict())),
     Served: _served,
     DeploymentSearch: _deployments,
-    ByBatch: _by_batch,
+    ByBatch: lambda one: page(batch_page(one.to_dict())),
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

@@ -9,7 +9,7 @@ import calculon
 from calculon import inputs
 from calculon.base.errors import in_words
 from calculon.base.units import scaled
-from calculon.documents.batch_page import BatchPage
+from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
 from calculon.documents.deployments_page import deployments_page
 from calculon.documents.fleet_page import fleet_page
@@ -74,9 +74,9 @@ def test_deployments_say_all_of_their_pages():
     best = calculon.search_deployments("llama3-8B", 1, "h100", lengths, fix=few)
     curve = calculon.by_batch(one)
     assert unsaid(one, serving_page(one.to_dict())) == []
-    assert unsaid(curve, BatchPage(curve.to_dict())) == []
     objectives = [one.statistic for one in best.objectives]
     assert unsaid(best, deployments_page(best.to_dict(), objectives)) == []
+    assert unsaid(curve, batch_page(curve.to_dict())) == []
     text = checked(both._repr_html_()).text
     assert "h100_80g_sxm" in text
     assert " differ, " in text
