@@ -49,6 +49,13 @@ class Swatches:
     entries: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names in lines, separated by commas; lines break between names only."""
+
+    names: tuple[str, ...]
+
+
 Line = str | Styled | tuple[str | Styled, ...]
 """A text; several pieces follow each other in one line."""
 
@@ -159,7 +166,7 @@ class Rich:
     parts: tuple[Any, ...]
 
 
-Block = Line | Swatches | Grid | Table | Section | Beside | ByWidth | Document | Any
+Block = Line | Swatches | Names | Grid | Table | Section | Beside | ByWidth | Document | Any
 """A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph."""
 
 

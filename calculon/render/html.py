@@ -24,6 +24,7 @@ from calculon.render.document import (
     Document,
     Grid,
     Legend,
+    Names,
     Rich,
     Section,
     Styled,
@@ -202,6 +203,8 @@ def _words(cell: Cell) -> str:
             for color, words in cell.entries
         )
         return "  ".join(entries)
+    if isinstance(cell, Names):
+        return escape(", ".join(cell.names))
     pieces = cell if isinstance(cell, tuple) else (cell,)
     return "".join(map(_piece, pieces))
 

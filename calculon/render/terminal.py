@@ -1,5 +1,6 @@
 """Documents in a terminal, by rich: see :mod:`calculon.render.console` for where they are drawn."""
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -19,6 +20,7 @@ from calculon.render.document import (
     Grid,
     Legend,
     Line,
+    Names,
     Rich,
     Section,
     Styled,
@@ -36,6 +38,20 @@ class Page:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from _Drawn(console, options).document(self.document)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Names in lines of the width at hand; a name breaks only if it is wider."""
+
+    names: tuple[str, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = ", ".join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in self.names)
+        lines = textwrap.wrap(
+            whole, options.max_width, break_long_words=False, break_on_hyphens=False
+        )
+        yield Text("\n".join(lines).replace("\N{NO-BREAK SPACE}", " "))
 
 
 class _Drawn:
@@ -114,6 +130,8 @@ class _Drawn:
             return Text(cell.text.format(*self.marks), "dim")
         if isinstance(cell, Swatches):
             return self._swatches(cell)
+        if isinstance(cell, Names):
+            return _Joined(cell.names)
         if isinstance(cell, (str, Styled, tuple)):
             text = _text(cell)
             indent = cell.indent if isinstance(cell, Styled) else 0

@@ -5,7 +5,7 @@ import io
 import numpy as np
 from rich.console import Console
 
-from calculon.render import terminal as in_terminal
+from calculon.render.terminal import drawn as as_rich
 
 
 def drawn(*parts, width=80, terminal=None):
@@ -14,7 +14,7 @@ def drawn(*parts, width=80, terminal=None):
     look = {"color_system": None, "highlight": False, "legacy_windows": False}
     console = Console(file=stream, width=width, force_terminal=terminal, **look)
     for part in parts:
-        console.print(in_terminal.drawn(part))
+        console.print(as_rich(part))
     return stream.getvalue()
 
 

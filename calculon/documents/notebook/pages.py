@@ -36,7 +36,7 @@ from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.launch_results import launch_page
+from calculon.documents.views.launch_page import launch_page
 from calculon.documents.views.waterfalls import fall_alone
 from calculon.documents.waterfall_section import waterfall_section
 from calculon.documents.why_page import WhyPage
@@ -318,10 +318,6 @@ def _why(one: Why) -> str:
     return page(shown, ("What", "Memory", "Tier-"))
 
 
-def _launch(one: Launch) -> str:
-    return page(launch_page(one), ("Not modelled", "Unknown", "Open"))
-
-
 Shower = Callable[[Any], str]
 """What makes the HTML of one kind of result."""
 
@@ -333,8 +329,8 @@ PAGES: dict[type, Shower] = {
     Evaluation: _evaluation,
     Sensitivity: _sensitivity,
     Waterfall: _waterfall,
-    Launch: _launch,
     TrainingRun: lambda one: page(campaign_page(one)),
+    Launch: lambda one: page(launch_page(one)),
     LargestModel: lambda one: page(largest_model_page(one.to_dict())),
     Served: _served,
     DeploymentSearch: _deployments,

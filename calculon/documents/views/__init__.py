@@ -1,1 +1,1 @@
-"""Results of the model as the plain data that pages and pictures are made of; commands and notebooks share them."""
+"""Results of the model as pages, and as the plain data of other pages and of pictures."""

@@ -1,27 +1,77 @@
-"""The page of a launch file: what it says in words, and what became of each of its settings."""
+"""The page of a launch file: its content in words, and the effect of each setting."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon import inputs
 from calculon.architecture.parameters import parameter_count
-from calculon.base.errors import SpecError
+from calculon.base.errors import SpecError, printable
 from calculon.base.units import scaled
 from calculon.declarations.plan_words import plan_words
-from calculon.documents.launch_page import LaunchPage
-from calculon.launch.dialect import Launch
+from calculon.launch.dialect import Launch, Setting
 from calculon.launch.engines.engine_files import CHECKPOINT
+from calculon.render.document import Block, Document, Grid, Names, Section, dim, labelled
 from calculon.render.texts import counted
 
+_LONGEST = 200  # characters of a text of the file
+_MOST = 1_000  # settings of a kind
 
-def launch_page(launch: Launch, file: str = "") -> LaunchPage:
+
+def launch_page(launch: Launch, file: str = "") -> Document:
     """Return the page of a launch file; errors as :func:`_summary`."""
     fields = launch.deployment or launch.execution
     processors = fields.get("num_procs")
     told = f", {counted(processors, 'processor')}" if isinstance(processors, int) else ""
     title = f"{launch.dialect.title}{told}"
     summary = _served(launch) if launch.deployment else _summary(launch, file or title)
-    return LaunchPage(launch.to_dict(), f"{file}: {title}" if file else title, summary)
+    lead = labelled({label: _cut(text) for label, text in summary.items()})
+    notes = (_cut(f"Note: {note}") for note in launch.notes)
+    lost = [(_words(setting), effect) for setting, effect in launch.not_modelled]
+    unknown, unresolved = (
+        [(_words(setting), setting.place) for setting in settings]
+        for settings in (launch.unknown, launch.unresolved)
+    )
+    parts = (
+        *_listed("Not modelled, though it changes the result", lost),
+        *_listed("Unknown, and may change the result", unknown),
+        *_listed("Open: the file alone does not say the value", unresolved),
+        *_joined("Read", [_words(setting) for setting in launch.used]),
+        *_joined("Ignored, no effect on time or memory", [one.name for one in launch.ignored]),
+    )
+    return Document(_cut(f"{file}: {title}" if file else title), "", (lead, *notes), parts)
+
+
+def _cut(text: str) -> str:
+    """Return an untrusted text of a file: cut, and with an escape for characters that a terminal would act on."""
+    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+
+
+def _words(setting: Setting) -> str:
+    value = setting.value
+    if value is True:
+        return setting.name
+    text = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return f"{setting.name} {text}"
+
+
+def _listed(title: str, rows: Sequence[tuple[str, str]]) -> Iterator[Section]:
+    """Yield settings, one in a line, each with a word."""
+    if rows:
+        cells = tuple((_cut(setting), dim(_cut(word))) for setting, word in rows[:_MOST])
+        yield _section(title, Grid(("text", "text"), cells), len(rows), opened=True)
+
+
+def _joined(title: str, names: Sequence[str]) -> Iterator[Section]:
+    """Yield settings one after the other in lines."""
+    if names:
+        yield _section(title, Names(tuple(map(_cut, names[:_MOST]))), len(names))
+
+
+def _section(title: str, shown: Block, count: int, *, opened: bool = False) -> Section:
+    """Return settings below a title, and how many are not shown."""
+    settings = counted(count - _MOST, "setting")
+    more = [dim(f"and {settings} more, which --format json lists")] * (count > _MOST)
+    return Section(title, (shown, *more), counted(count, "setting"), opened)
 
 
 def _summary(launch: Launch, file: str) -> dict[str, str]:
