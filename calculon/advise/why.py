@@ -98,15 +98,15 @@ class Why(Displayed):
         )
         return " and ".join(parts)
 
+    @property
+    def question(self) -> dict[str, Any]:
+        """The question as plain data."""
+        fields = {"fields": self.execution.to_dict()}
+        edition = self.execution.edition
+        return question(self.model, self.system, edition, self.preset, execution=fields)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        asked = question(
-            self.model,
-            self.system,
-            self.execution.edition,
-            self.preset,
-            execution={"fields": self.execution.to_dict()},
-        )
         return {
             "runs": self.runs,
             "problem": self.problem,
@@ -118,7 +118,7 @@ class Why(Displayed):
             "stats": None if self.estimate is None else dict(self.estimate.stats),
             "better": [one.to_dict() for one in self.better],
             "contributions": [one.to_dict() for one in self.contributions],
-            QUESTION: asked,
+            QUESTION: self.question,
         }
 
     def to_frame(self) -> "pd.DataFrame":

@@ -7,7 +7,7 @@ from calculon.base.units import scaled
 from calculon.declarations.axes import AXIS
 from calculon.documents.result import Result, seq_length
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Cell, Grid, Section, dim, labelled
+from calculon.render.document import Block, Grid, Section, dim, headed, labelled
 from calculon.render.texts import counted
 
 Exchange = Mapping[str, Any]
@@ -143,7 +143,7 @@ def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> Grid:
     """Return what is sent for a block, and its time, pass by pass."""
     several = len({row["blocks"] for row in sent}) > 1
     titles = ("", "", "sent", "on link", "exposed", *["blocks"] * several)
-    rows: list[tuple[Cell, ...]] = [(*map(dim, titles),)]
+    rows = []
     longest = max(row["time"] for row in sent)
     before = ""
     for row in sent:
@@ -154,8 +154,7 @@ def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> Grid:
         count = [f"{row['blocks']:,}"] * several
         rows.append((what, _PASSES[row["pass"]], moved, *times, *count))
         before = words
-    kinds = ("left", "left", *["right"] * (len(titles) - 2))
-    return Grid(kinds, tuple(rows), heads=1)
+    return headed(("left", "left", *["right"] * (len(titles) - 2)), titles, rows)
 
 
 def _words(row: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from calculon.declarations.plan_words import expert_replicas, expert_width
 from calculon.documents.result import Result
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Cell, Grid, Legend, Section, bold, dim, labelled
+from calculon.render.document import Block, Cell, Grid, Legend, Section, bold, dim, headed, labelled
 from calculon.render.texts import counted
 
 FEW_ROWS = 256
@@ -85,8 +85,8 @@ def experts_table(parts: Parts, digits: Digits) -> Grid:
     """Return the time of the parts of a block with experts: computing and sending."""
     whole = sum(map(_together, parts))
     longest = max(map(_together, parts))
-    heads = ("", *map(dim, ("computing", "sending", "share")), Legend("{} computing {} sending"))
-    rows: list[tuple[Cell, ...]] = [heads]
+    titles = ("", "computing", "sending", "share", Legend("{} computing {} sending"))
+    rows: list[tuple[Cell, ...]] = []
     for one in parts:
         pieces = (
             Share(one["computing"] / longest, "blue"),
@@ -96,7 +96,7 @@ def experts_table(parts: Parts, digits: Digits) -> Grid:
     sums = {name: sum(one[name] for one in parts) for name in ("computing", "sending")}
     rows.append((*map(bold, ("together", *_texts(sums, whole, digits))),))
     kinds = ("left", "right", "right", "right", "wide")
-    return Grid(kinds, tuple(rows), heads=1, least=(16,))
+    return headed(kinds, titles, rows, least=(16,))
 
 
 def _texts(one: Mapping[str, float], whole: float, digits: Digits) -> Iterator[str]:

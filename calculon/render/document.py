@@ -177,6 +177,17 @@ def labelled(texts: Mapping[str, Line]) -> Grid:
     )
 
 
+def headed(
+    kinds: Iterable[str],
+    titles: Iterable[str | Legend],
+    rows: Iterable[tuple[Cell, ...]],
+    least: tuple[int, ...] = (),
+) -> Grid:
+    """Return rows below the dim titles of their columns."""
+    heads = tuple(dim(title) if isinstance(title, str) else title for title in titles)
+    return Grid(tuple(kinds), (heads, *rows), heads=1, least=least)
+
+
 def figures(rows: Iterable[tuple[str, str, str]]) -> Grid:
     """Return a line for each figure: what it is, its value, and a remark."""
     cells = tuple((label, bold(value), dim(remark)) for label, value, remark in rows)

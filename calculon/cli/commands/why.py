@@ -55,11 +55,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     with naming(arguments.execution):
         found = why(**changed, edition=arguments.edition, preset=arguments.preset)
     if output is None:
-        from calculon.documents.views.estimate_result import result_of
-        from calculon.documents.why_page import WhyPage
+        from calculon.documents.views.why_page import why_page
 
-        result = None if found.estimate is None else result_of(found.estimate)
-        log.show(WhyPage(found.to_dict(), result, found.preset.usual))
+        log.show(why_page(found))
     else:
         log.write(found.to_dict(), output)
     if not found.runs:

@@ -38,8 +38,8 @@ from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.launch_page import launch_page
 from calculon.documents.views.waterfalls import fall_alone
+from calculon.documents.views.why_page import why_page
 from calculon.documents.waterfall_section import waterfall_section
-from calculon.documents.why_page import WhyPage
 from calculon.documents.winners import reasons_table, winners_table
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
@@ -312,12 +312,6 @@ def _sensitivity(one: Sensitivity) -> str:
     return page(shown, ("The run", "Hardware", "How", "Searched"))
 
 
-def _why(one: Why) -> str:
-    result = None if one.estimate is None else result_of(one.estimate)
-    shown = WhyPage(one.to_dict(), result, one.preset.usual)
-    return page(shown, ("What", "Memory", "Tier-"))
-
-
 Shower = Callable[[Any], str]
 """What makes the HTML of one kind of result."""
 
@@ -335,7 +329,7 @@ PAGES: dict[type, Shower] = {
     Served: _served,
     DeploymentSearch: _deployments,
     ByBatch: lambda one: page(batch_page(one.to_dict())),
-    Why: _why,
+    Why: lambda one: page(why_page(one)),
     Sweep: _sweep,
     Comparison: _comparison,
     ServedComparison: _served_comparison,

@@ -17,7 +17,7 @@ from calculon.declarations.short_names import short_of
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.how_sure import WHY_TIED, ties_in_words
 from calculon.documents.plans_table import figure
-from calculon.documents.why_page import percent_more
+from calculon.documents.views.why_page import percent_more
 from calculon.documents.winners import reasons_table
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers

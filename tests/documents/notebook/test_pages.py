@@ -19,7 +19,7 @@ from calculon.documents.plan_page import plan_page
 from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
-from calculon.documents.why_page import WhyPage
+from calculon.documents.views.why_page import why_page
 from calculon.render.html import ROWS
 from calculon.render.terminal import drawn
 from tests.documents.notebook import results
@@ -182,7 +182,7 @@ def test_every_public_result_is_shown():
 
 def test_advice_says_all_of_its_page():
     why = calculon.why(*PUBLISHED)
-    assert unsaid(why, WhyPage(why.to_dict(), result_of(why.estimate), why.preset.usual)) == []
+    assert unsaid(why, why_page(why)) == []
     plan = document("examples", PUBLISHED[1]) | {"activation_recompute": "none"}
     text = checked(calculon.why(PUBLISHED[0], plan, PUBLISHED[2])._repr_html_()).text
     assert "cannot run" in text

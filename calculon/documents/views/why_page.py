@@ -1,0 +1,270 @@
+"""The page of ``calculon why``: the broken rules and the fewest changes that mend them, or the parts of the time."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from calculon.advise.proposals import Proposal
+from calculon.advise.stage_needs import StageNeed
+from calculon.advise.why import Why
+from calculon.base.errors import in_words
+from calculon.base.units import GIB
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import optional_defaults
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.origin import stated_name
+from calculon.declarations.plan_words import plan_words
+from calculon.declarations.presets import plain
+from calculon.documents.page import GROUP_COLORS, PARTS
+from calculon.documents.page_title import titled
+from calculon.documents.result import Result
+from calculon.documents.views.estimate_result import result_of
+from calculon.render.bars import Bar, Share
+from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.document import Block, Cell, Document, Grid, Section, bold, dim, headed
+from calculon.render.texts import edition_and_preset
+
+_MOST_PARTS = 6
+"""Parts of time or of memory that the page names."""
+
+_MOST_STAGES = 4
+"""Groups of stages up to which each has a line; of more, the fullest alone."""
+
+_LEAST_SHARE = 0.001
+"""Share of the time from which on the page names a part, and a change of it."""
+
+_ANOTHER = {
+    "batch_size": "another batch: compared by the time of a sample",
+    "num_procs": "other processors",
+}
+
+_DEFAULTS = optional_defaults(Execution)
+
+
+def why_page(found: Why) -> Document:
+    """Return the page of an answer."""
+    result = None if found.estimate is None else result_of(found.estimate)
+    page = _WhyPage(found, result)
+    lead: list[Block] = [plan_words(page.fields, found.preset.usual(page.fields))]
+    if found.unread:
+        values = ", ".join(f"{name}={plain(value)}" for name, value in found.unread.items())
+        lead.append(dim(f"read as with {values}"))
+    asked = found.question
+    terms = f"edition {edition_and_preset(asked)}"
+    parts = page.broken() if result is None else page.running(result)
+    return titled(page.title(), terms, asked["system"], lead=tuple(lead), parts=parts)
+
+
+class _WhyPage:
+    """The sections of an answer."""
+
+    def __init__(self, found: Why, result: Result | None):
+        self.found, self.result = found, result
+        self.fields = found.execution.to_dict()
+        published = found.execution.edition == PUBLISHED
+        self.digits = result.digits if result else Digits(0.0 if published else WITHOUT_INTERVAL)
+
+    def title(self) -> str:
+        """Return the question with the answer in short."""
+        asked = self.found.question
+        does = "cannot run"
+        if self.result is not None:
+            does = f"takes {self.digits.duration(self.result.value('total_time'))} a step"
+        procs = f"{self.fields['num_procs']:,} x {stated_name(asked['system'])}"
+        return f"Why {stated_name(asked['model'])} {does} on {procs}"
+
+    def running(self, result: Result) -> Iterator[Section]:
+        """Yield the sections of an execution that runs."""
+        yield from (self._time(result), self._free_memory(), self._better(), self._options())
+
+    def broken(self) -> Iterator[Section]:
+        """Yield the sections of an execution that cannot run."""
+        if self.found.failures:
+            yield self._failures()
+        yield from map(self._short, self.found.short)
+        yield self._proposals()
+
+    def _failures(self) -> Section:
+        found = self.found.failures
+        rows = []
+        for one in found:
+            place = bold(one.field or next(iter(one.fields), "system"))
+            rows.append((place, (one.message, dim(f" ({one.hint})" if one.hint else ""))))
+        remark = "every rule that it breaks" if len(found) > 1 else ""
+        return _section("What is wrong", remark, Grid(("left", "text"), tuple(rows)))
+
+    def _short(self, tier: int) -> Section:
+        """Return the memory that stages lack, and what fills it."""
+        gib, short = self.digits.gib, self.found.short[tier]
+        worst, least = short[0], gib(short[-1].over(tier))
+
+        def excess(one: StageNeed) -> str:
+            return "fits" if one.over(tier) <= 0 else gib(one.over(tier))
+
+        needed, there = worst.needed[tier - 1], worst.available[tier - 1]
+        remark = f"{gib(needed)} needed, {gib(there)} usable: {gib(worst.over(tier))} too much"
+        rest = f"{len(short)} of {len(self.found.stages)} stages need too much"
+        rest += f": {least} at least" if len(short) > 1 else ""
+        columns = {"needed": lambda one: gib(one.needed[tier - 1]), "too much": excess}
+        return self._memory(tier, f"Tier-{tier} memory", remark, columns, rest)
+
+    def _free_memory(self) -> Section:
+        """Return the memory that every stage leaves."""
+        gib, stages = self.digits.gib, self.found.stages
+        fullest = max(stages, key=lambda one: one.over(1))
+        emptiest = min(stages, key=lambda one: one.over(1))
+        where = f" on stage {fullest.stage}" if len(stages) > 1 else ""
+        needed, there = gib(fullest.needed[0]), gib(fullest.available[0])
+        remark = f"{needed} of {there} usable, {gib(-fullest.over(1))} free{where}"
+        rest = f"up to {gib(-emptiest.over(1))} free, on stage {emptiest.stage}"
+        return self._memory(1, "Memory", remark, {"free": lambda one: gib(-one.over(1))}, rest)
+
+    def _memory(
+        self,
+        tier: int,
+        title: str,
+        remark: str,
+        columns: Mapping[str, Callable[[StageNeed], str]],
+        rest: str,
+    ) -> Section:
+        """Return the memory of stages: some figures, and what fills it; the rest where there are many stages."""
+        stages = self.found.stages
+        if len(stages) == 1:
+            return _section(title, remark, self._parts(stages[0], tier))
+        groups = _alike(stages, tier)
+        rows = []
+        for group in groups if len(groups) <= _MOST_STAGES else groups[:1]:
+            figures = (text(group[0]) for text in columns.values())
+            rows.append((_numbers(group), *figures, self._parts(group[0], tier)))
+        kinds = ("left", *["right"] * len(columns), "text")
+        grid = headed(kinds, ("", *columns, "what fills it"), rows)
+        return _section(title, remark, grid, *[rest] * (len(groups) > _MOST_STAGES))
+
+    def _parts(self, stage: StageNeed, tier: int) -> str:
+        """Return what fills a memory of a stage."""
+        items = list(stage.parts[tier - 1].items())
+        shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MOST_PARTS]]
+        if rest := sum(size for _, size in items[_MOST_PARTS:]):
+            shown.append(f"the rest {self.digits.gib(rest)}")
+        return ", ".join(shown)
+
+    def _proposals(self) -> Section:
+        found = self.found.proposals
+        if not found:
+            words = "No three changes of it, no other batch, and no more processors up to 64 times as many."
+            return _section("What would do", "nothing that was tried", words)
+        last = "; another batch last" if any("batch_size" in one.changes for one in found) else ""
+        remark = f"the fewest changes first, then the nearest{last}"
+        return _section("What would do", remark, self._changes(found, "slower"))
+
+    def _changes(self, several: Sequence[Proposal], title: str) -> Grid:
+        """Return a table of changes with their memory and time, and what follows from each below."""
+        rows: list[tuple[Cell, ...]] = []
+        for one in several:
+            changes = "\n".join(self._change(name, value) for name, value in one.changes.items())
+            memory, time = self.digits.gib(one.memory[0]), self.digits.duration(one.total_time)
+            longer = percent_more(one.longer) if one.longer else "fastest of these"
+            rows.append((changes, memory, time, longer))
+            follows = [f"{name}={plain(value)}" for name, value in one.follows.items()]
+            notes = [f"with {', '.join(follows)}"] if follows else []
+            notes += [f"unlike practice: {text}" for text in one.unusual]
+            if one.asks_for_another:
+                notes.append(_ANOTHER[one.asks_for_another])
+            if notes:
+                rows.append((dim("; ".join(notes), indent=2),))
+        kinds = ("text", "right", "right", "right")
+        return headed(kinds, ("change", "memory", "time", title), rows)
+
+    def _change(self, name: str, value: Any) -> str:
+        if name in self.found.unread:
+            return f"{name}={plain(value)}"
+        before = self.fields.get(name, _DEFAULTS.get(name))  # edition sc23 leaves defaults out
+        return f"{name} {plain(before)} -> {plain(value)}"
+
+    def _time(self, result: Result) -> Section:
+        """Return the largest parts of the time."""
+        total = result.value("total_time")
+        parts = sorted(result.times().items(), key=lambda one: -one[1])
+        shown = [(name, time) for name, time in parts if time > _LEAST_SHARE * total][:_MOST_PARTS]
+        seconds = self.digits.seconds([time for _, time in shown], total)
+        rows = []
+        for (name, time), text in zip(shown, seconds, strict=True):
+            words, group = PARTS[name]
+            bar = Bar((Share(time / total, GROUP_COLORS[group]),))
+            rows.append((words, text, self.digits.share(time / total), bar))
+        grid = Grid(("left", "right", "right", "wide"), tuple(rows))
+        return _section("What takes the time", self.digits.duration(total), grid)
+
+    def _better(self) -> Section:
+        found = self.found.better
+        if not found:
+            return _section("What would be faster", "no change of one or two fields")
+        words = ", and the best two" if len(found) > 1 else "; no two save more"
+        table = self._changes(found, "against now")
+        return _section("What would be faster", f"the best change{words}", table)
+
+    def _options(self) -> Section:
+        """Return what each option saves: its time against the time without it."""
+        title, several = "What the options save", self.found.contributions
+        if not several:
+            return _section(title, "none differs from its default")
+        rows = []
+        for one in several:
+            time = "-" if one.gain is None else percent_more(one.gain)
+            memory = "-" if math.isnan(one.memory) else gib_more(one.memory)
+            option = f"{one.field}={plain(one.value)}"
+            rows.append((option, plain(one.without), time, memory, dim(_needed(one.reason))))
+        titles = ("option", "set back to", "time", "memory", "")
+        grid = headed(("left", "left", "right", "right", "text"), titles, rows)
+        return _section(title, "each set back by itself", grid)
+
+
+def _section(title: str, remark: str, *blocks: Block) -> Section:
+    """Return a section that no page folds away."""
+    return Section(title, blocks, remark, opened=True)
+
+
+def _alike(stages: Sequence[StageNeed], tier: int) -> list[list[StageNeed]]:
+    """Return groups of neighbours that need as much; the groups that need most first."""
+    groups = [list(group) for _, group in groupby(stages, lambda one: one.needed[tier - 1])]
+    return sorted(groups, key=lambda group: -group[0].needed[tier - 1])
+
+
+def _numbers(group: Sequence[StageNeed]) -> str:
+    """Return the numbers of the stages of a group."""
+    first, last = group[0].stage, group[-1].stage
+    return f"stage {first}" if first == last else f"stage {first} to {last}"
+
+
+def _needed(reason: str) -> str:
+    """Say why nothing runs without an option.
+
+    >>> _needed("mem1_capacity"), _needed("offload_blocks"), _needed("")
+    ('it does not fit', 'not without: offloading with fewer than 3 blocks per stage', '')
+    """
+    if reason.endswith("_capacity"):
+        return "it does not fit"
+    if reason.startswith("framework"):
+        return "the framework needs it"
+    return f"not without: {in_words(reason)}" if reason else ""
+
+
+def percent_more(longer: float) -> str:
+    """Write a relative difference of times with its sign.
+
+    >>> percent_more(0.0693), percent_more(-0.031), percent_more(0.00004), percent_more(1.524)
+    ('+6.9 %', '-3.1 %', '0.0 %', '+152 %')
+    """
+    if abs(longer) < _LEAST_SHARE / 2:
+        return "0.0 %"
+    return f"{longer * 100:+.0f} %" if abs(longer) >= 1 else f"{longer * 100:+.1f} %"
+
+
+def gib_more(size: float) -> str:
+    """Write a difference of memory with its sign.
+
+    >>> gib_more(-12.34 * GIB), gib_more(0.0)
+    ('-12.3 GiB', '0')
+    """
+    return f"{size / GIB:+.1f} GiB" if abs(size) >= 0.05 * GIB else "0"
