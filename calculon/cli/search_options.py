@@ -1,7 +1,9 @@
 """What the commands that search share: the arguments of a space, and the lines that report it."""
 
 import argparse
+import math
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
@@ -262,26 +264,33 @@ MOST_OBJECTIVES = 4
 
 
 def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the objectives of a Pareto front; none without one.
+    """Return the objectives of a Pareto front; none without one: errors as of :func:`front_names`."""
+    if (text := getattr(arguments, "pareto", None)) is None:
+        return ()
+    others = {"-t": arguments.top_n, "--objective": arguments.objective}
+    why = "a front has all its executions and needs no single objective"
+    wanted = f"2 to {MOST_OBJECTIVES} different statistics"
+    return front_names(text, others, why, wanted, MOST_OBJECTIVES)
+
+
+def front_names(
+    text: str, others: Mapping[str, object], why: str, wanted: str, most: float = math.inf
+) -> tuple[str, ...]:
+    """Return the names in the value of ``--pareto``.
 
     Raises
     ------
     SpecError
-        For options that mean nothing beside it, and for too few, too many or equal statistics.
+        For one of the `others` (options with their values, which a front contradicts; `why` says the reason), and
+        unless two to `most` different names are given; `wanted` describes them.
     """
-    text = getattr(arguments, "pareto", None)
-    if text is None:
-        return ()
-    for option, value in (("-t", arguments.top_n), ("--objective", arguments.objective)):
+    for option, value in others.items():
         if value is not None:
-            hint = (
-                f"leave out {option}: a front has all its executions and needs no single objective"
-            )
+            hint = f"leave out {option}: {why}"
             raise SpecError("--pareto", Problem("", "no other choice of winners", option, hint))
     names = tuple(name.strip() for name in text.split(","))
-    different = {name.partition(":")[0] for name in names}
-    if not 2 <= len(different) == len(names) <= MOST_OBJECTIVES:
-        wanted = f"2 to {MOST_OBJECTIVES} different statistics"
+    different = {name.partition(":")[0].strip() for name in names} - {""}
+    if not 2 <= len(different) == len(names) <= most:
         raise SpecError("--pareto", Problem("", wanted, repr(text)))
     return names
 

@@ -93,6 +93,15 @@ def write_tables(path: str, tables: Iterable[Columns], empty: Columns) -> int:
     return rows
 
 
+def write_table(path: str, table: Columns) -> int:
+    """Write one table: arguments, result and errors as of :func:`write_tables`."""
+    empty = {
+        name: Labels(column.codes[:0], column.names) if isinstance(column, Labels) else column[:0]
+        for name, column in table.items()
+    }
+    return write_tables(path, [table], empty)
+
+
 def check_format(path: str) -> None:
     """Check before any work that tables can be written to a file of this name.
 

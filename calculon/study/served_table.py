@@ -12,7 +12,7 @@ from calculon.declarations.expression import Expression
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import document_suffix, write_json
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.render.writers import Labels, write_tables
+from calculon.render.writers import write_table
 from calculon.serving.records.deployment import Deployment
 from calculon.study.served_questions import Answer, PlannedQuestion, varied
 from calculon.study.study_file import Study, Summary
@@ -116,12 +116,7 @@ def write_served(path: str, rows: ServedRows) -> int:
         return len(rows.planned)
     if document_suffix(path) == ".csv":
         table = {name: spelled(column) for name, column in table.items()}
-    return write_tables(path, [table], {name: _no_rows(column) for name, column in table.items()})
-
-
-def _no_rows(column: "Array | Labels") -> "Array | Labels":
-    """Return a column without its rows."""
-    return Labels(column.codes[:0], column.names) if isinstance(column, Labels) else column[:0]
+    return write_table(path, table)
 
 
 def _study_names(rows: ServedRows) -> list[str]:

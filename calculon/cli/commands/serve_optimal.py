@@ -15,7 +15,7 @@ from calculon.cli.options import (
     log_note,
     positive,
 )
-from calculon.cli.search_options import And
+from calculon.cli.search_options import And, front_names
 from calculon.cli.serving_options import FRONTIER_KINDS as KINDS
 from calculon.cli.serving_options import OPTIONS, add_fields, add_workload
 from calculon.declarations.files import csv_text, document_suffix
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "csv", "json")
 SUFFIXES = (".json", ".csv", ".parquet")
-LEAST_FIGURES = 2
-"""Of a front."""
 
 
 def configure(parser: Parser) -> None:
@@ -167,25 +165,12 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
 
 
 def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the figures of a front; none without one.
-
-    Raises
-    ------
-    SpecError
-        For options that mean nothing beside it.
-    """
+    """Return the figures of a front; none without one: errors as of :func:`front_names`."""
     if arguments.pareto is None:
         return ()
-    for option, value in (("-t", arguments.top), ("--objective", arguments.objective)):
-        if value is not None:
-            hint = f"leave out {option}: a front has all its deployments"
-            raise SpecError("--pareto", Problem("", "no other choice of winners", option, hint))
-    names = tuple(name.strip() for name in arguments.pareto.split(","))
-    different = {name.partition(":")[0].strip() for name in names}
-    if "" in different or not LEAST_FIGURES <= len(different) == len(names):
-        wanted = "two different figures or more, such as output_rate_per_proc,interactivity"
-        raise SpecError("--pareto", Problem("", wanted, repr(arguments.pareto)))
-    return names
+    others = {"-t": arguments.top, "--objective": arguments.objective}
+    wanted = "two different figures or more, such as output_rate_per_proc,interactivity"
+    return front_names(arguments.pareto, others, "a front has all its deployments", wanted)
 
 
 def _csv(found: "DeploymentSearch") -> str:
@@ -206,7 +191,7 @@ def _write(found: "DeploymentSearch", file: str) -> None:
         return
     import numpy as np
 
-    from calculon.render.writers import Labels, write_tables
+    from calculon.render.writers import Labels, write_table
 
     columns: dict[str, Any] = {}
     for name, column in found.to_frame().items():
@@ -216,8 +201,4 @@ def _write(found: "DeploymentSearch", file: str) -> None:
             columns[str(name)] = Labels(codes, tuple(names.tolist()))
         else:
             columns[str(name)] = values
-    empty = {
-        name: Labels(one.codes[:0], one.names) if isinstance(one, Labels) else one[:0]
-        for name, one in columns.items()
-    }
-    write_tables(file, [columns], empty)
+    write_table(file, columns)
