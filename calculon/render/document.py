@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calculon.base.frozen import dataclass
-from calculon.render.bars import Bar
+from calculon.render.bars import Bar, TwoSided
 from calculon.render.text_tables import Table
 
 
@@ -49,8 +49,14 @@ class Swatches:
 Line = str | Styled | tuple[str | Styled, ...]
 """A text; several pieces follow each other in one line."""
 
-Cell = Line | Legend | Bar | Any
+Cell = Line | Legend | Bar | TwoSided | Any
 """A cell of a grid: a text, or a bar."""
+
+
+def words(line: Line) -> str:
+    """Return a text without its styles."""
+    pieces = line if isinstance(line, tuple) else (line,)
+    return "".join(one if isinstance(one, str) else one.text for one in pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +66,8 @@ class Grid:
     Attributes
     ----------
     kinds : tuple of str
-        One per column: ``left`` and ``right`` keep their lines, ``text`` folds, and ``wide`` takes the space that is
-        left (bars).
+        One per column: ``left`` and ``right`` keep their lines, ``text`` folds, ``path`` folds at dots, and ``wide``
+        takes the space that is left (bars).
     rows : tuple of tuple of Cell
         The cells; a row may end early.
     heads : int
@@ -70,6 +76,8 @@ class Grid:
         Blanks between columns.
     least : tuple of int
         Least widths of the first columns.
+    optional : tuple of int
+        Columns that a narrow page leaves out: as few as possible, the first of these rather than the last.
     """
 
     kinds: tuple[str, ...]
@@ -77,6 +85,7 @@ class Grid:
     heads: int = 0
     gap: int = 2
     least: tuple[int, ...] = ()
+    optional: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from calculon.render.bars import COLORS, DRAWN, Bar
+from calculon.render.bars import COLORS, DRAWN, Bar, TwoSided
 from calculon.render.console import recording
 from calculon.render.document import (
     Beside,
@@ -30,6 +30,7 @@ from calculon.render.document import (
     Swatches,
     dim,
 )
+from calculon.render.fitted_grid import fitted
 from calculon.render.text_tables import Column, Table
 
 ROWS = 10
@@ -177,6 +178,8 @@ class _Blocks:
 
     def _grid(self, grid: Grid) -> str:
         """Return a grid as a table; of a long one the first rows."""
+        if grid.optional:
+            grid = fitted(grid, WIDTH - 2)  # as in a section
         cells = [[_words(cell) for cell in row] for row in grid.rows]
         cells = [[*row, *[""] * (len(grid.kinds) - len(row))] for row in cells]
         heads, rows = cells[: grid.heads], [row for row in cells[grid.heads :] if any(row)]
@@ -190,6 +193,8 @@ def _words(cell: Cell) -> str:
     """Return a text, or a bar, in HTML."""
     if isinstance(cell, Bar):
         return _bar(cell)
+    if isinstance(cell, TwoSided):
+        return _two_sided(cell)
     if isinstance(cell, Legend):
         return _piece(dim(cell.text.format(*DRAWN)))
     if isinstance(cell, Swatches):
@@ -360,3 +365,11 @@ def _bar(bar: Bar) -> str:
             f'<span style="display:inline-block;height:0.8em;width:{width:.2f}em;background:{color}{faint}"></span>'
         )
     return f'<span aria-hidden="true" style="white-space:nowrap">{"".join(pieces)}</span>'
+
+
+def _two_sided(bar: TwoSided) -> str:
+    """Return a two-sided bar in characters; the numbers next to it say the same."""
+    left, right = bar.pieces(_DRAWING // 2, DRAWN)
+    blank = " " * (_DRAWING // 2 - len(left[0]))
+    pieces = (f'<span style="color:{COLORS[color]}">{text}</span>' for text, color in (left, right))
+    return f'<span aria-hidden="true" style="white-space:pre;font-family:monospace">{blank}{"".join(pieces)}</span>'

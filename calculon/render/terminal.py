@@ -24,6 +24,7 @@ from calculon.render.document import (
     Styled,
     Swatches,
 )
+from calculon.render.fitted_grid import fitted
 from calculon.render.texts import heading
 
 
@@ -70,7 +71,7 @@ class _Drawn:
             elif isinstance(one, Document):
                 yield from self.document(one)
             elif isinstance(one, Grid):
-                yield self._grid(one)
+                yield _Fitted(self, one) if one.optional else self.grid(one)
             elif isinstance(one, Rich):
                 yield from one.parts
             else:
@@ -97,7 +98,8 @@ class _Drawn:
         """Return the blocks of a column with blank lines between them."""
         return [*self.document(Document("", parts=tuple(blocks)))]
 
-    def _grid(self, one: Grid) -> RichTable:
+    def grid(self, one: Grid) -> RichTable:
+        """Return a grid as rich draws it."""
         table = grids.grid(*one.kinds, gap=one.gap, least=one.least)
         for row in one.rows:
             table.add_row(*map(self._cell, row))
@@ -125,6 +127,17 @@ class _Drawn:
                 words = words.replace(" ", "\N{NO-BREAK SPACE}")  # noqa: PLW2901
             text.append(words)
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """A grid with the optional columns for which its place on a page is wide enough."""
+
+    page: _Drawn
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.page.grid(fitted(self.grid, options.max_width))
 
 
 def _text(line: Line) -> Text:

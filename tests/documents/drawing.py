@@ -5,6 +5,8 @@ import io
 import numpy as np
 from rich.console import Console
 
+from calculon.render import terminal as in_terminal
+
 
 def drawn(*parts, width=80, terminal=None):
     """Return the text of parts of a page."""
@@ -12,7 +14,7 @@ def drawn(*parts, width=80, terminal=None):
     look = {"color_system": None, "highlight": False, "legacy_windows": False}
     console = Console(file=stream, width=width, force_terminal=terminal, **look)
     for part in parts:
-        console.print(part)
+        console.print(in_terminal.drawn(part))
     return stream.getvalue()
 
 

@@ -32,7 +32,7 @@ from calculon.documents.largest_model_page import largest_model_page
 from calculon.documents.page import Page
 from calculon.documents.plan_page import PlanPage
 from calculon.documents.plans_table import plans_table
-from calculon.documents.sensitivity_page import SensitivityPage
+from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import ServingPage
 from calculon.documents.views.estimate_result import result_of
@@ -323,11 +323,6 @@ def _waterfall(one: Waterfall) -> str:
     return framed(heading(fall.title, f"edition {fall.terms}"), shown, *notes)
 
 
-def _sensitivity(one: Sensitivity) -> str:
-    shown = SensitivityPage(one.to_dict(), one.preset.usual)
-    return page(shown, ("The run", "Hardware", "How", "Searched"))
-
-
 def _training_run(one: TrainingRun) -> str:
     shown = CampaignPage(one.to_dict(), result_of(one.main.estimate), one.preset.usual)
     return page(shown, ("Where", "Failures", "Parts", "Published"))
@@ -352,7 +347,7 @@ PAGES: dict[type, Shower] = {
     FleetAnswer: _fleets,
     SearchResult: _search,
     Evaluation: _evaluation,
-    Sensitivity: _sensitivity,
+    Sensitivity: lambda one: page(sensitivity_page(one.to_dict(), one.preset.usual)),
     Waterfall: _waterfall,
     Launch: _launch,
     TrainingRun: _training_run,

@@ -16,11 +16,12 @@ from calculon.documents.fleet_page import FleetPage
 from calculon.documents.notebook.pages import PAGES
 from calculon.documents.page import Page
 from calculon.documents.plan_page import PlanPage
-from calculon.documents.sensitivity_page import SensitivityPage
+from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.serving_page import ServingPage
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.why_page import WhyPage
 from calculon.render.html import ROWS
+from calculon.render.terminal import drawn
 from tests.documents.notebook import results
 from tests.documents.notebook.test_markup import HOSTILE, checked
 from tests.helpers import ROOT, document
@@ -39,7 +40,7 @@ def words(text):
 def words_of(renderable):
     """Return the words of a page in a terminal."""
     console = Console(width=ROOM, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(renderable)
+    console.print(drawn(renderable))
     return words(re.sub(r"[█▏▎▍▌▋▊▉░]+", " ", console.export_text()))
 
 
@@ -196,7 +197,7 @@ def test_advice_says_all_of_its_page():
     assert "What would do" in text
     told = calculon.sensitivity(*LLAMA)
     bars = re.compile(r"[^\w.,%/+<-]+")
-    missing = unsaid(told, SensitivityPage(told.to_dict(), told.preset.usual))
+    missing = unsaid(told, sensitivity_page(told.to_dict(), told.preset.usual))
     assert [word for word in missing if not bars.fullmatch(word)] == []
 
 

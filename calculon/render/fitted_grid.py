@@ -1,0 +1,91 @@
+"""Grids on pages that may be too narrow for them: common widths, fewer columns, and folded paths."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations, takewhile, zip_longest
+from typing import Any
+
+from calculon.render.bars import NARROW_BAR
+from calculon.render.document import Cell, Grid, Styled, words
+
+
+def aligned(grids: Sequence[Grid]) -> list[Grid]:
+    """Return grids whose first columns line up, as many as are of the same kinds in all grids."""
+    kinds = takewhile(
+        lambda some: len(set(some)) == 1, zip(*(one.kinds for one in grids), strict=False)
+    )
+    shared = len(list(kinds))
+    least = tuple(map(max, zip(*(_widths(one)[:shared] for one in grids), strict=True)))
+    return [replace(one, least=least) for one in grids]
+
+
+def fitted(grid: Grid, width: int) -> Grid:
+    """Return a grid for a page of some width.
+
+    It lines up with others only where all its texts fit; it has the optional columns that fit, and if none of them
+    does and rows are still too long, folded paths.
+    """
+    widths = _widths(grid)
+    wider = [max(pair) for pair in zip_longest(widths, grid.least, fillvalue=0)]
+    texts = [i for i, kind in enumerate(grid.kinds) if kind != "wide"]
+    lines_up = _length(grid, wider, texts) <= width
+    if lines_up:
+        widths = wider
+    shown, over = _shown(grid, widths, width)
+    rows: list[list[Any]] = [[row[i] for i in shown if i < len(row)] for row in grid.rows]
+    kinds = tuple(grid.kinds[i] for i in shown)
+    if over > 0 and "path" in kinds:
+        place = kinds.index("path")
+        longest = widths[shown[place]] - over
+        for row in rows:
+            if len(path := words(row[place])) > longest:
+                row[place] = "\n  ".join(folded(path, longest - 2))
+    return replace(
+        grid,
+        kinds=kinds,
+        rows=tuple(map(tuple, rows)),
+        least=tuple(widths[i] for i in shown) if lines_up else (),
+        optional=(),
+    )
+
+
+def _shown(grid: Grid, widths: Sequence[int], width: int) -> tuple[list[int], int]:
+    """Return the columns that fit, and by how much even the fewest are too wide."""
+    shown, over = [*range(len(grid.kinds))], 0
+    for count in range(len(grid.optional) + 1):
+        for left_out in combinations(grid.optional, count):
+            shown = [i for i in range(len(grid.kinds)) if i not in left_out]
+            over = _length(grid, widths, shown) - width
+            if over <= 0:
+                return shown, over
+    return shown, over
+
+
+def _length(grid: Grid, widths: Sequence[int], columns: Sequence[int]) -> int:
+    """Return the characters of a row of some columns."""
+    return sum(widths[i] for i in columns) + grid.gap * (len(columns) - 1)
+
+
+def _widths(grid: Grid) -> list[int]:
+    """Return the characters that each column needs."""
+    columns = zip_longest(*grid.rows, fillvalue="")
+    return [max(map(_characters, column), default=0) for column in columns]
+
+
+def _characters(cell: Cell) -> int:
+    return len(words(cell)) if isinstance(cell, (str, Styled, tuple)) else NARROW_BAR
+
+
+def folded(path: str, width: int) -> list[str]:
+    """Cut a path into lines that end at dots; a part that is longer than a line keeps its own.
+
+    >>> folded("ext.kernels.product.bfloat16.sustained", 30), folded("mem1.GBps", 30)
+    (['ext.kernels.product.bfloat16.', 'sustained'], ['mem1.GBps'])
+    """
+    lines = [""]
+    for part in re.findall(r"[^.]+\.?", path):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return lines
