@@ -192,6 +192,17 @@ class Log:
             write_json(output, document)
             self(f"Output: {output}")
 
+    def document(self, document: "Document", form: str) -> None:
+        """Print a document as ``text`` or ``markdown``; in a pipe a row of a table takes one line, as of a table."""
+        from calculon.render.console import is_terminal, stated_width
+
+        if form == "text" and (is_terminal(self.stream) or stated_width()):
+            self.show(document)
+            return
+        from calculon.render.plain_text import written
+
+        self(written(document, form))
+
     def table(self, table: "Table", form: str, *, published: bool = False) -> None:
         """Print a table in one of :data:`calculon.render.text_tables.FORMATS`.
 

@@ -33,6 +33,7 @@ from calculon.documents.stage_table import stages_group
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.grids import grid, indented
+from calculon.render.terminal import drawn
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, heading, token_count
 
@@ -282,9 +283,7 @@ class PlanPage:
             return
         ends = (self.answer["mine"], self.plans["0"])
         digits = digits_of_differences(_digits(one["stats"]) for one in ends if "stats" in one)
-        section = waterfall_section(waterfall, digits)
-        yield from (Text(), heading(section.title, ""), indented(section.table))
-        yield from (indented(Text(note, "dim")) for note in section.notes)
+        yield from (Text(), drawn(waterfall_section(waterfall, digits)))
         if untried := [f"{name}={plain(one)}" for name, one in self.answer["untried"].items()]:
             said = f"Not tried by the search: {', '.join(untried)}"
             options = " ".join(f"--add {one}" for one in untried)
@@ -296,9 +295,8 @@ class PlanPage:
         margin, longer = mine.get("order", {}).get("margin"), None
         if "stats" in mine and _processors(mine) == _processors(best):
             longer = best["stats"]["total_time"] / mine["stats"]["total_time"] - 1
-        section = settings_section(settings, ("mine", "the best"), longer, margin)
-        yield from (Text(), heading(section.title, ""), indented(section.table))
-        yield from (indented(Text(note, "dim")) for note in section.notes)
+        yield Text()
+        yield drawn(settings_section(settings, ("mine", "the best"), longer, margin))
 
 
 _ITEM = "  - "

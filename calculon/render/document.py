@@ -53,10 +53,11 @@ Cell = Line | Legend | Bar | TwoSided | Any
 """A cell of a grid: a text, or a bar."""
 
 
-def words(line: Line) -> str:
-    """Return a text without its styles."""
-    pieces = line if isinstance(line, tuple) else (line,)
-    return "".join(one if isinstance(one, str) else one.text for one in pieces)
+def words(text: Any) -> str:
+    """Return a text without its styles; nothing for bars and other blocks."""
+    if isinstance(text, tuple):
+        return "".join(map(words, text))
+    return text.text if isinstance(text, Styled) else text if isinstance(text, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,20 @@ class Section:
         What it says.
     opened : bool
         Whether a page that folds sections away shows this one.
+    flush : bool
+        Whether its blocks begin at the margin: a table that needs every character of a narrow page.
     """
 
     title: str
     blocks: "tuple[Block, ...]"
     remark: Line = ""
     opened: bool = False
+    flush: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title and the remark in plain words."""
+        return f"{self.title}: {words(self.remark)}" if self.remark else self.title
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,15 +74,15 @@ def _folded(summary: str, body: str, *, opened: bool) -> str:
     return f"<details{' open' if opened else ''}><summary>{summary}</summary>{body}</details>"
 
 
-def table(one: Table, most: int = ROWS, total: int | None = None, caption: str = "") -> str:
+def table(one: Table, most: int | None = ROWS, total: int | None = None, caption: str = "") -> str:
     """Return the first rows of a table, and how many more there are.
 
     Parameters
     ----------
     one : Table
         Its first column names the rows.
-    most : int
-        Rows that are shown.
+    most : int or None
+        Rows that are shown; None for all.
     total : int, optional
         Rows of the whole, where the table has only the first of them.
     caption : str
@@ -130,15 +130,23 @@ def _table(
     return f"<table>{''.join(parts)}<tbody>{''.join(lines)}</tbody></table>"
 
 
-def page(one: Document | RenderableType, opened: Sequence[str] = ()) -> str:
-    """Return a document as HTML; sections are folded away but those that are `opened`."""
+def page(
+    one: Document | RenderableType, opened: Sequence[str] = (), rows: int | None = ROWS
+) -> str:
+    """Return a document as HTML; sections are folded away but those that are `opened`.
+
+    Of each table the first rows are shown; all if `rows` is None.
+    """
     if isinstance(one, Document):
-        return framed(*_Blocks().document(one))
+        return framed(*_Blocks(rows).document(one))
     return rich_page(one, opened)
 
 
 class _Blocks:
     """Draws the blocks of a document, as a terminal of :data:`WIDTH` characters lays them out."""
+
+    def __init__(self, rows: int | None):
+        self.rows = rows
 
     def document(self, one: Document) -> Iterator[str]:
         """Yield the title and all parts of a document."""
@@ -161,7 +169,7 @@ class _Blocks:
             elif isinstance(one, Grid):
                 yield self._grid(one)
             elif isinstance(one, Table):
-                yield table(one)
+                yield table(one, self.rows)
             elif isinstance(one, Rich):
                 yield from (rich_page(part, ()) for part in one.parts)
             else:

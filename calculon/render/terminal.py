@@ -81,7 +81,8 @@ class _Drawn:
         if section.title:
             remark = _text(section.remark) if section.remark else ""
             yield heading(section.title, remark)
-        yield from map(grids.indented, self.blocks(section.blocks))
+        blocks = self.blocks(section.blocks)
+        yield from blocks if section.flush else map(grids.indented, blocks)
 
     def _beside(self, one: Beside) -> Iterator[RenderableType]:
         columns = [self._column(blocks) for blocks in one.columns]

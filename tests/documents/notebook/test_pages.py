@@ -166,7 +166,7 @@ def test_a_comparison_has_the_differences():
     one, other = results.estimate_of(), results.estimate_of(results.ONE)
     both = calculon.compare(mine=one, best=other)
     text = checked(both._repr_html_()).text
-    assert "A: mine (edition corrected), B: best (edition corrected)" in text
+    assert re.search(r"A\s+mine \(edition corrected\)\s+B\s+best \(edition corrected\)", text)
     assert all(line.name in text for line in both.time)
     assert "Statistics:" not in text
 
