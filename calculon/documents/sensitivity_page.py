@@ -41,6 +41,7 @@ _AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
 _MOST_IDLE = 4
+_SHARED = 5  # columns that figures of every kind have
 _LEAST_SHARE = 1e-4
 _ROUNDING = 1e-9
 
@@ -194,7 +195,7 @@ class _SensitivityPage:
         shown = {KINDS[kind]: some for kind, some in kinds.items() if some}
         again = ", and with the plan searched again" if self.again else ""
         remark = f"elasticity, the change at both ends of a range{again}"
-        grids = aligned([self._tornado(some) for some in shown.values()])
+        grids = aligned([self._tornado(some) for some in shown.values()], _SHARED)
         for title, grid in zip(shown, grids, strict=True):
             yield Section(title, (grid,), remark, opened=True)
             remark = ""

@@ -105,21 +105,15 @@ def parts_in_words(parts: Mapping[str, float]) -> str:
 
 
 def waterfall_notes(waterfall: Plain) -> list[str]:
-    """Say what has no effect, and which plans on the way do not fit."""
+    """Name the changes without effect, and say how many of the plans need more memory than there is."""
     found = []
-    if nothing := without_effect(waterfall):
-        found.append(nothing)
+    if names := [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]:
+        found.append(f"Without effect on time and memory: {'; '.join(names)}")
     beyond = sum(not step["fits"] for step in waterfall["steps"])
     if beyond or not waterfall["mine"]["fits"]:
-        told = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
-        found.append(f"! needs more memory than there is: {told}")
+        plans = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
+        found.append(f"! needs more memory than there is: {plans}")
     return found
-
-
-def without_effect(waterfall: Plain) -> str:
-    """Name the changes without effect; nothing where there are none."""
-    names = [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]
-    return f"Without effect on time and memory: {'; '.join(names)}" if names else ""
 
 
 def _is_nothing(step: Plain, waterfall: Plain) -> bool:

@@ -3,20 +3,16 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations, takewhile, zip_longest
+from itertools import combinations, zip_longest
 from typing import Any
 
 from calculon.render.bars import NARROW_BAR
 from calculon.render.document import Cell, Grid, Styled, words
 
 
-def aligned(grids: Sequence[Grid]) -> list[Grid]:
-    """Return grids whose first columns line up, as many as are of the same kinds in all grids."""
-    kinds = takewhile(
-        lambda some: len(set(some)) == 1, zip(*(one.kinds for one in grids), strict=False)
-    )
-    shared = len(list(kinds))
-    least = tuple(map(max, zip(*(_widths(one)[:shared] for one in grids), strict=True)))
+def aligned(grids: Sequence[Grid], columns: int) -> list[Grid]:
+    """Return grids whose first columns line up on pages that are wide enough."""
+    least = tuple(map(max, zip(*(_widths(one)[:columns] for one in grids), strict=True)))
     return [replace(one, least=least) for one in grids]
 
 
@@ -32,7 +28,13 @@ def fitted(grid: Grid, width: int) -> Grid:
     lines_up = _length(grid, wider, texts) <= width
     if lines_up:
         widths = wider
-    shown, over = _shown(grid, widths, width)
+    choices = [
+        [i for i in range(len(widths)) if i not in left_out]
+        for count in range(len(grid.optional) + 1)
+        for left_out in combinations(grid.optional, count)
+    ]
+    shown = next((one for one in choices if _length(grid, widths, one) <= width), choices[-1])
+    over = _length(grid, widths, shown) - width
     rows: list[list[Any]] = [[row[i] for i in shown if i < len(row)] for row in grid.rows]
     kinds = tuple(grid.kinds[i] for i in shown)
     if over > 0 and "path" in kinds:
@@ -48,18 +50,6 @@ def fitted(grid: Grid, width: int) -> Grid:
         least=tuple(widths[i] for i in shown) if lines_up else (),
         optional=(),
     )
-
-
-def _shown(grid: Grid, widths: Sequence[int], width: int) -> tuple[list[int], int]:
-    """Return the columns that fit, and by how much even the fewest are too wide."""
-    shown, over = [*range(len(grid.kinds))], 0
-    for count in range(len(grid.optional) + 1):
-        for left_out in combinations(grid.optional, count):
-            shown = [i for i in range(len(grid.kinds)) if i not in left_out]
-            over = _length(grid, widths, shown) - width
-            if over <= 0:
-                return shown, over
-    return shown, over
 
 
 def _length(grid: Grid, widths: Sequence[int], columns: Sequence[int]) -> int:
