@@ -18,7 +18,7 @@ from calculon.declarations.named_values import EDITION_NAMES, PRESETS
 if TYPE_CHECKING:
     from calculon.declarations.model import Model
     from calculon.hardware.system import System
-    from calculon.render.document import Block
+    from calculon.render.document import Block, Document
     from calculon.render.text_tables import Table
 
 LEVELS = {
@@ -211,6 +211,17 @@ class Log:
         else:
             write_json(output, document)
         self(f"Output: {output}")
+
+    def document(self, document: "Document", form: str) -> None:
+        """Print a document as ``text`` or ``markdown``; in a pipe a row of a table takes one line, as of a table."""
+        from calculon.render.console import is_terminal, stated_width
+
+        if form == "text" and (is_terminal(self.stream) or stated_width()):
+            self.show(document)
+            return
+        from calculon.render.plain_text import written
+
+        self(written(document, form))
 
     def table(self, table: "Table", form: str, *, published: bool = False) -> None:
         """Print a table in one of :data:`calculon.render.text_tables.FORMATS`.

@@ -1,6 +1,7 @@
 """The page of a plan: the best one in words and figures, alternatives, other counts, and a plan of one's own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calculon.advise.answer import Answer
@@ -29,7 +30,6 @@ from calculon.documents.setup import Row, interval_heads, speed_rows
 from calculon.documents.stage_table import stages_section
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
-from calculon.render import text_tables
 from calculon.render.digits import Digits
 from calculon.render.document import Block, Document, Grid, Line, Section, bold, dim, labelled
 from calculon.render.text_tables import Column, Table
@@ -280,7 +280,8 @@ class _PlanPage:
         untried = [f"{name}={plain(one)}" for name, one in self.answer["untried"].items()]
         options = " ".join(f"--add {one}" for one in untried)
         note = f"Not tried by the search: {', '.join(untried)} ({options})"
-        return _tabled(waterfall_section(waterfall, digits), *[note] * bool(untried), opened=True)
+        section = waterfall_section(waterfall, digits)
+        return replace(section, blocks=(*section.blocks, *[dim(note)] * bool(untried)))
 
     def _settings(self) -> Section | None:
         """Return what to change in one's own launch file."""
@@ -292,7 +293,7 @@ class _PlanPage:
         if "stats" in mine and _processors(mine) == _processors(best):
             longer = best["stats"]["total_time"] / mine["stats"]["total_time"] - 1
         margin = mine.get("order", {}).get("margin")
-        return _tabled(settings_section(settings, ("mine", "the best"), longer, margin))
+        return settings_section(settings, ("mine", "the best"), longer, margin)
 
     def _words(self, plan: Found) -> str:
         return plan_words(plan["execution"], self.preset.usual(plan["execution"]))
@@ -361,8 +362,3 @@ def _training_rows(training: Found, digits: Digits, *, money: bool) -> Iterator[
     yield "  goodput", goodput, f"{steps} d of steps, {days} with failures"
     paid = {"processor-hours": "processor_hours", **({"USD": "usd"} if money else {})}
     yield from run_rows(whole, paid, digits)
-
-
-def _tabled(one: text_tables.Section, *notes: str, opened: bool = False) -> Section:
-    """Return a table with its notes below, and further ones."""
-    return Section(one.title, (one.table, *map(dim, (*one.notes, *notes))), opened=opened)

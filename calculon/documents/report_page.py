@@ -17,15 +17,17 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.assumptions import assumptions
 from calculon.documents.comparison import MOST, Comparison
-from calculon.documents.comparison_tables import sections
+from calculon.documents.comparison_page import comparison_page
 from calculon.documents.how_sure import Order
 from calculon.documents.page import estimate_page
 from calculon.documents.plans_table import plans_table
-from calculon.documents.result import Document, Result
+from calculon.documents.result import Document as Source
+from calculon.documents.result import Result
 from calculon.documents.winners import LEGEND, winners_table
 from calculon.render import document, terminal
 from calculon.render.console import recording
-from calculon.render.text_tables import Column, Section, Table
+from calculon.render.document import Block, Document, Grid, Section, words
+from calculon.render.text_tables import Column, Table
 
 MOST_WINNERS = 50
 WIDTH = 120
@@ -37,7 +39,7 @@ _NAMED = 3  # results that the title names
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A table, and a picture of it as an element of a page; empty where there is none."""
+    """A section with a table, and a picture of the table as an element of a page; empty if there is none."""
 
     section: Section
     svg: str = ""
@@ -105,7 +107,8 @@ def report_page(
     if runs:
         parts.append(("run", "The whole run", "\n".join(_run(one, several) for one in runs)))
     if several:
-        parts.append(("comparison", "Side by side", _comparison(results[:MOST], orders)))
+        compared = comparison_page(Comparison(results[:MOST], orders), statistics=False)
+        parts.append(("comparison", "Side by side", block_html(compared)))
     if waterfalls:
         parts.append(("waterfall", "One change at a time", "\n".join(map(_drawn, waterfalls))))
     if validation:
@@ -170,7 +173,8 @@ def _result(result: Result) -> str:
         count = (
             f"{len(shown)} of {len(result.winners)} " if len(shown) < len(result.winners) else ""
         )
-        parts += _winners(f"The {count}best executions of the search", shown)
+        blocks = _winners(shown)
+        parts.append(block_html(Section(f"The {count}best executions of the search", blocks)))
     parts.append(_folded("statistics", _statistics(result)))
     if result.layers:
         shared = [name for name in result.layers[0] if all(name in one for one in result.layers)]
@@ -179,14 +183,14 @@ def _result(result: Result) -> str:
     return "\n".join(parts)
 
 
-def _winners(title: str, shown: Sequence[Result]) -> list[str]:
-    """Return the best executions of a search: in words, those of edition ``sc23`` as published."""
+def _winners(shown: Sequence[Result]) -> tuple[Block, ...]:
+    """Return the best executions of a search: in words, executions of edition ``sc23`` as published."""
     executions = [one.execution or {} for one in shown]
     stats = [one.bounded_stats for one in shown]
     if all(one.edition == PUBLISHED for one in shown):
-        return [titled(title, winners_table(executions, stats)), quiet(LEGEND)]
+        return winners_table(executions, stats), LEGEND
     plans = plans_table(executions, stats, usual=[one.usual for one in shown])
-    return [titled(title, plans.table, plans.shared), quiet(plans.meaning)]
+    return plans.shared, plans.table, plans.meaning
 
 
 def _statistics(result: Result) -> Table:
@@ -203,19 +207,6 @@ def _digits(value: float | str | None) -> str:
     return value if isinstance(value, str) else "-" if value is None else f"{value:,.6g}"
 
 
-def _comparison(results: Sequence[Result], orders: Mapping[int, Order]) -> str:
-    """Return all differences but those of single statistics."""
-    comparison = Comparison(results, orders)
-    named = zip(comparison.letters, comparison.names, strict=True)
-    parts = [text_list([f"{letter}: {name}" for letter, name in named])]
-    parts += [
-        titled(section.title.partition("\n")[0], section.table, *section.notes)
-        for section in sections(comparison)
-        if not section.title.startswith("Statistics")
-    ]
-    return "\n".join(parts)
-
-
 def _run(one: RunShown, several: bool) -> str:
     """Return the page of a run with its pictures below."""
     title = [f"<h3>{escape(one.label)}</h3>"] if several else []
@@ -226,13 +217,13 @@ def _run(one: RunShown, several: bool) -> str:
 def _drawn(one: Drawn) -> str:
     """Return a picture with its table below."""
     picture = f'<div class="scroll">{one.svg}</div>\n' if one.svg else ""
-    return picture + titled(one.section.title, one.section.table, *one.section.notes)
+    return picture + block_html(one.section)
 
 
 def validation_section(validation: Mapping[str, Table]) -> str:
     """Return the errors of the model against the measurements of each system."""
     parts = [
-        titled(f"{system}: published measurements and the model", table)
+        block_html(Section(f"{system}: published measurements and the model", (table,)))
         if table.rows
         else quiet(f"No measurements of {system} are among the published studies of calculon.")
         for system, table in validation.items()
@@ -241,7 +232,7 @@ def validation_section(validation: Mapping[str, Table]) -> str:
     return "\n".join([*parts, quiet(f"{text}too little memory.")])
 
 
-def inputs_section(documents: Iterable[Document], versions: Mapping[str, str]) -> str:
+def inputs_section(documents: Iterable[Source], versions: Mapping[str, str]) -> str:
     """Return the documents with their hashes, and the versions of the programs."""
     titles = {"role": "input", "name": "name", "digest": "SHA-256"}
     rows = [{key: getattr(one, key) for key in titles} for one in documents]
@@ -250,9 +241,17 @@ def inputs_section(documents: Iterable[Document], versions: Mapping[str, str]) -
     return f"{table.html()}\n{quiet(f'Made by {made}.')}"
 
 
-def titled(title: str, table: Table, *notes: str) -> str:
-    """Return a table below its title and some sentences."""
-    return "\n".join([f"<h3>{escape(title)}</h3>", *map(quiet, notes), table.html()])
+def block_html(block: Block) -> str:
+    """Return a part of a document: below its heading, tables to sort, grids as lists, and sentences."""
+    if isinstance(block, Document):
+        return "\n".join(map(block_html, (*block.lead, *block.parts)))
+    if isinstance(block, Section):
+        return "\n".join([f"<h3>{escape(block.heading)}</h3>", *map(block_html, block.blocks)])
+    if isinstance(block, Table):
+        return block.html()
+    if isinstance(block, Grid):
+        return text_list([": ".join(map(words, row)) for row in block.rows])
+    return quiet(words(block))
 
 
 def _folded(noun: str, table: Table) -> str:

@@ -1,35 +1,28 @@
-"""The page of a sensitivity: a tornado of the figures of a machine, what more memory is worth, and break-even."""
+"""The page of a sensitivity: a tornado of the figures of a machine, the value of more memory, and break-even."""
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.measure import Measurement
-from rich.segment import Segment
-from rich.style import Style
-from rich.table import Table as Grid
-from rich.text import Text
-
-from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, duration, scaled, significant
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.campaign_sections import assumed_section
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.page_title import page_title
-from calculon.render.bars import COLORS, marks
+from calculon.documents.page_title import titled
+from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.grids import grid, indented
-from calculon.render.terminal import drawn
+from calculon.render.document import Block, Document, Grid, Line, Section, dim, labelled
+from calculon.render.fitted_grid import aligned
 from calculon.render.text_tables import Column, Table
-from calculon.render.texts import counted, edition_and_preset, heading
+from calculon.render.texts import counted, edition_and_preset
 
-Document = Mapping[str, Any]
-Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""What a preset says of the fields of an execution (:meth:`calculon.declarations.presets.Preset.usual`)."""
+Plain = Mapping[str, Any]
+"""A sensitivity as plain data (:meth:`calculon.advise.dependence.Sensitivity.to_dict`), or a part of it."""
+
+Usual = Callable[[Plain], Plain]
+"""The fields of an execution as a preset has them (:meth:`calculon.declarations.presets.Preset.usual`)."""
 
 SHOWN = 0.005
 """Relative change over the range from which on a figure has a row; of a share near 1, of what it lacks."""
@@ -48,8 +41,7 @@ _AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
 _MOST_IDLE = 4
-_NARROW_BAR, _WIDEST_BAR, _GAP = 10, 40, 2
-_NOW = 1  # column that is left out first
+_SHARED = 5  # columns that figures of every kind have
 _LEAST_SHARE = 1e-4
 _ROUNDING = 1e-9
 
@@ -71,7 +63,7 @@ _REPLANNED = (
 )
 
 
-def figures_table(document: Document) -> Table:
+def figures_table(document: Plain) -> Table:
     """Return every figure with an effect as a table of plain values, for files and other programs."""
     more = _REPLANNED if "replanned" in document else ()
     return Table((*_COLUMNS, *more), document["figures"])
@@ -119,7 +111,7 @@ def stated(value: float, unit: str) -> str:
     return f"{text} {unit}".rstrip()
 
 
-def capped(row: Document, share: float) -> bool:
+def capped(row: Plain, share: float) -> bool:
     """Whether a figure ends at its limit before the end of the range, as shares do at 1.
 
     >>> capped({"value": 0.84, "unit": "", "high": 1.0}, 0.25)
@@ -133,110 +125,61 @@ def capped(row: Document, share: float) -> bool:
     return bool(high < value * (1 + share) * (1 - _ROUNDING))
 
 
-def folded(path: str, width: int) -> list[str]:
-    """Cut a path into lines that end at dots; a part that is longer than a line keeps its own.
-
-    >>> folded("ext.kernels.product.bfloat16.sustained", 30), folded("mem1.GBps", 30)
-    (['ext.kernels.product.bfloat16.', 'sustained'], ['mem1.GBps'])
-    """
-    lines = [""]
-    for part in re.findall(r"[^.]+\.?", path):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append("")
-        lines[-1] += part
-    return lines
+def sensitivity_page(found: Plain, usual: Usual) -> Document:
+    """Return the page of a sensitivity; `usual` says which fields of an execution need no words."""
+    return _SensitivityPage(found, usual).document()
 
 
-@dataclass(frozen=True, slots=True)
-class Tornado:
-    """Two bars from a middle: to the left what makes a statistic smaller, to the right what makes it larger.
+class _SensitivityPage:
+    """The sections of the page of a sensitivity."""
 
-    Attributes
-    ----------
-    low, high : float
-        Relative changes at both ends of the range of a figure.
-    largest : float
-        The change that fills a half.
-    """
+    def __init__(self, found: Plain, usual: Usual):
+        self.found, self.usual = found, usual
+        self.now: float = found["value"]
+        self.least = whole(self.now, found["unit"]) / abs(self.now) if self.now else 1.0
+        self.again: Plain | None = found.get("replanned")
 
-    low: float
-    high: float
-    largest: float
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(_NARROW_BAR, min(_WIDEST_BAR, options.max_width))
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        half = min(options.max_width, _WIDEST_BAR) // 2
-        solid, light = marks(console, options)
-        pieces = {"left": (0, light, "blue"), "right": (0, light, "vermilion")}
-        for value, mark in ((self.low, light), (self.high, solid)):
-            side, color = ("left", "blue") if value < 0 else ("right", "vermilion")
-            length = round(abs(value) / self.largest * half) if self.largest else 0
-            if length > pieces[side][0]:
-                pieces[side] = length, mark, color
-        (left, mark, color), (right, other, its_color) = pieces["left"], pieces["right"]
-        yield Segment(" " * (half - left))
-        yield Segment(mark * left, Style.parse(COLORS[color]))
-        yield Segment(other * right, Style.parse(COLORS[its_color]))
-
-
-class SensitivityPage:
-    """The page of a sensitivity; it lays itself out for the width at hand.
-
-    Parameters
-    ----------
-    document : mapping
-        The sensitivity as plain data (:meth:`calculon.advise.dependence.Sensitivity.to_dict`).
-    usual : callable
-        What needs no word of an execution.
-    """
-
-    def __init__(self, document: Document, usual: Usual):
-        self.document, self.usual = document, usual
-        self.now: float = document["value"]
-        self.least = whole(self.now, document["unit"]) / abs(self.now) if self.now else 1.0
-        self.again: Document | None = document.get("replanned")
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self._question()
-        yield Text()
-        yield from self._figures(options.max_width)
-        yield from self._notes()
-        if self.again is not None:
-            yield from (Text(), *self._plans(self.again))
-            yield from (Text(), *self._memory(self.again["capacity"]))
-            yield from self._sizes(self.again["sizes"])
-        if "break_even" in self.document:
-            yield from (Text(), *self._break_even(self.document["break_even"]))
-        felt = {row["path"] for row in self.document["figures"]}
-        if used := [one for one in self.document.get("assumed", ()) if one["field"] in felt]:
-            yield from (Text(), drawn(assumed_section(used, every=True)))
-
-    def _question(self) -> Iterator[RenderableType]:
-        asked = self.document["question"]
+    def document(self) -> Document:
+        """Return the whole page."""
+        asked = self.found["question"]
         fields = asked["execution"]["fields"]
         procs = f"{fields['num_procs']:,} x {stated_name(asked['system'])}"
-        title = f"Sensitivity of {stated_name(asked['model'])} on {procs}"
-        yield from page_title(title, f"edition {edition_and_preset(asked)}", asked["system"])
-        table = grid("text", "text")
-        table.add_row(Text("plan", "dim"), Text(self._words(fields)))
-        if (run := asked.get("campaign")) is not None:
-            table.add_row(Text("run", "dim"), Text(_length(run)))
-        name = self.document["statistic"]
-        table.add_row(Text(name, "dim"), Text(f"{self._value(self.now)}, {self.document['help']}"))
-        yield indented(table)
+        said = {
+            "plan": self._words(fields),
+            "run": _length(asked["campaign"]) if asked.get("campaign") is not None else "",
+            self.found["statistic"]: f"{self._value(self.now)}, {self.found['help']}",
+        }
+        return titled(
+            f"Sensitivity of {stated_name(asked['model'])} on {procs}",
+            f"edition {edition_and_preset(asked)}",
+            asked["system"],
+            lead=(labelled(said),),
+            parts=self._sections(),
+        )
 
-    def _words(self, execution: Document) -> str:
+    def _sections(self) -> Iterator[Section]:
+        yield from self._figures()
+        if notes := tuple(map(dim, self._notes())):
+            yield Section("", notes)
+        if self.again is not None:
+            yield self._plans(self.again)
+            yield self._memory(self.again["capacity"])
+            if sizes := self.again["sizes"]:
+                yield self._sizes(sizes)
+        if "break_even" in self.found:
+            yield _break_even(self.found["break_even"])
+        felt = {row["path"] for row in self.found["figures"]}
+        if used := [one for one in self.found.get("assumed", ()) if one["field"] in felt]:
+            yield assumed_section(used, every=True)
+
+    def _words(self, execution: Plain) -> str:
         return plan_words(execution, self.usual(execution))
 
     def _value(self, value: float) -> str:
-        unit = self.document["unit"]
+        unit = self.found["unit"]
         if unit == "s":
-            digits = Digits(
-                WITHOUT_INTERVAL if self.document["question"]["edition"] != PUBLISHED else 0.0
-            )
-            return digits.duration(value)
+            exact = self.found["question"]["edition"] == PUBLISHED
+            return Digits(0.0 if exact else WITHOUT_INTERVAL).duration(value)
         if unit == "B":
             return f"{value / GIB:,.2f} GiB"
         if unit == "fraction":
@@ -245,30 +188,19 @@ class SensitivityPage:
             return f"{Digits(WITHOUT_INTERVAL).rate(value)} {unit}"
         return scaled(value, unit) if abs(value) >= 10_000 else f"{significant(value)} {unit}"
 
-    def _figures(self, width: int) -> Iterator[RenderableType]:
-        """Draw the tornado: the figures of each kind, in the same columns where there is room."""
-        rows = [row for row in self.document["figures"] if self._large(row)]
+    def _figures(self) -> Iterator[Section]:
+        """Yield the tornado: the figures of each kind, the longest bar fills a half."""
+        rows = [row for row in self.found["figures"] if self._large(row)]
         kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
-        widths = {kind: self._widths(some, kind) for kind, some in kinds.items() if some}
-        shortest = min(map(len, widths.values()), default=0)
-        same = [
-            max(some) for some in zip(*(one[:shortest] for one in widths.values()), strict=True)
-        ]
-        fits = all(_room([*same, *own[shortest:]], width) >= 0 for own in widths.values())
+        shown = {KINDS[kind]: some for kind, some in kinds.items() if some}
         again = ", and with the plan searched again" if self.again else ""
         remark = f"elasticity, the change at both ends of a range{again}"
-        for kind, own in widths.items():
-            yield heading(KINDS[kind], remark)
-            shown = [*same, *own[shortest:]] if fits else own
-            yield indented(self._tornado(kinds[kind], shown, width))
+        grids = aligned([self._tornado(some) for some in shown.values()], _SHARED)
+        for title, grid in zip(shown, grids, strict=True):
+            yield Section(title, (grid,), remark, opened=True)
             remark = ""
 
-    def _widths(self, rows: Sequence[Document], kind: str) -> list[int]:
-        """Return the widths of the columns that rows of a kind need."""
-        texts = [self._titles(hardware=kind == HARDWARE), *(self._cells(row) for row in rows)]
-        return [max(map(len, cells)) for cells in zip(*texts, strict=True)]
-
-    def _large(self, row: Document) -> bool:
+    def _large(self, row: Plain) -> bool:
         changes = self._changes(row)
         if self.again is not None:
             best = self.again["now"]["value"]
@@ -277,50 +209,32 @@ class SensitivityPage:
         least = SHOWN * self.least
         return self._stuck(row) or max(map(abs, changes), default=0.0) >= least
 
-    def _stuck(self, row: Document) -> bool:
+    def _stuck(self, row: Plain) -> bool:
         """Whether the plan does not run at an end of the range."""
         return any(row[end] is not None and row[f"at_{end}"] is None for end in ("low", "high"))
 
-    def _changes(self, row: Document) -> list[float]:
+    def _changes(self, row: Plain) -> list[float]:
         ends = (row["at_low"], row["at_high"])
         return [one / self.now - 1 for one in ends if one is not None] if self.now else []
 
-    def _tornado(self, rows: Sequence[Document], widths: Sequence[int], width: int) -> Grid:
-        """Lay rows out in the columns that there is room for: values of now and bars are the first to go."""
-        room = _room(widths, width)
-        shown = [*range(len(widths))]
-        if room < 0:
-            shown.remove(_NOW)
-            room += widths[_NOW] + _GAP
-        bars = room >= _NARROW_BAR + _GAP
-        kinds = ["text", *["right"] * (len(shown) - 1), *(["wide"] if bars else [])]
-        least = () if room < 0 else (widths[i] for i in shown)
-        longest = widths[0] + min(0, room)
-        table = grid(*kinds, gap=_GAP, least=least)
-        largest = max(
-            (abs(c) for row in self.document["figures"] for c in self._changes(row)), default=0.0
+    def _tornado(self, rows: Sequence[Plain]) -> Grid:
+        """Return a row for each figure; a narrow page leaves out the bars, or the values of now."""
+        share = 100 * self.found["range"]["share"]
+        again = ("again", "again") if self.again and rows[0]["hardware"] else ()
+        titles = ("", "now", "elast.", f"-{share:g} %", f"+{share:g} %", *again)
+        changes = (abs(one) for row in self.found["figures"] for one in self._changes(row))
+        largest = max(changes, default=0.0)
+        return Grid(
+            ("path", *["right"] * (len(titles) - 1), "wide"),
+            (
+                (*map(dim, titles), ""),
+                *((*self._cells(row), self._bar(row, largest)) for row in rows),
+            ),
+            heads=1,
+            optional=(len(titles), titles.index("now")),
         )
-        for row in (None, *rows):
-            titles = self._titles(hardware=rows[0]["hardware"])
-            cells = titles if row is None else self._cells(row)
-            cells[0] = "\n  ".join(
-                folded(cells[0], longest - 2 if len(cells[0]) > longest else longest)
-            )
-            line: list[RenderableType] = [
-                Text(cells[i], "dim" if row is None else "") for i in shown
-            ]
-            if bars:
-                line.append("" if row is None else Tornado(*self._ends(row), largest))
-            table.add_row(*line)
-        return table
 
-    def _titles(self, *, hardware: bool) -> list[str]:
-        within = self.document["range"]["share"]
-        low, high = f"-{100 * within:g} %", f"+{100 * within:g} %"
-        more = ("again", "again") if self.again and hardware else ()
-        return ["", "now", "elast.", low, high, *more]
-
-    def _cells(self, row: Document) -> list[str]:
+    def _cells(self, row: Plain) -> list[str]:
         elasticity = row["elasticity"]
         cells = [row["path"], stated(row["value"], row["unit"])]
         mark = "*" if row["kink"] else ""
@@ -330,60 +244,46 @@ class SensitivityPage:
             cells += [self._end(row, end, f"replanned_at_{end}") for end in ("low", "high")]
         return cells
 
-    def _end(self, row: Document, end: str, name: str) -> str:
+    def _end(self, row: Plain, end: str, name: str) -> str:
         """Write the change at an end of a range; counts, and shares that end at 1, say their value there."""
         if row[end] is None:
             return "-"
         text = change(row[name], self.now)
-        if end == "high" and self._capped(row):
+        if end == "high" and capped(row, self.found["range"]["share"]):
             return f"to {stated(row[end], row['unit'])}: {text}"
         count = row["hardware"] and isinstance(row["value"], int)
         return f"{row[end]:,}: {text}" if count else text
 
-    def _capped(self, row: Document) -> bool:
-        return capped(row, self.document["range"]["share"])
-
-    def _ends(self, row: Document) -> tuple[float, float]:
-        """Return the relative changes at both ends; 0 where the plan does not run."""
+    def _bar(self, row: Plain, largest: float) -> TwoSided:
+        """Return the bar of the changes at both ends; none where the plan does not run."""
         low, high = (
-            0.0 if one is None or not self.now else one / self.now - 1
+            0.0 if one is None or not self.now or not largest else (one / self.now - 1) / largest
             for one in (row["at_low"], row["at_high"])
         )
-        return low, high
+        return TwoSided(low, high)
 
-    def _notes(self) -> Iterator[RenderableType]:
-        """Say what has no row, and what the elasticities add up to."""
-        small = [row for row in self.document["figures"] if not self._large(row)]
-        lines = []
-        if small:
-            lines.append(
-                f"{counted(len(small), 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
-            )
-        idle = self.document["without_effect"]
-        if idle:
+    def _notes(self) -> Iterator[str]:
+        """Say how many figures have no row, and the sum of the elasticities."""
+        if small := sum(not self._large(row) for row in self.found["figures"]):
+            yield f"{counted(small, 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
+        if idle := self.found["without_effect"]:
             named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MOST_IDLE])
             more = f", among them {named}" if named else ""
-            lines.append(f"{counted(len(idle), 'figure')} without effect{more}.")
-        if any(row["kink"] for row in self.document["figures"] if self._large(row)):
-            lines.append(
-                "* At a threshold: the elasticity is another one below and above, and this is their mean."
-            )
-        if total := self.document.get("sum_of_elasticities"):
-            lines.append(_sum(total))
-        if self.document["range"]["calibrated"]:
-            lines.append("Rates of calibrated parts go to the ends of their intervals.")
-        yield from (indented(Text(line, "dim")) for line in lines)
+            yield f"{counted(len(idle), 'figure')} without effect{more}."
+        if any(row["kink"] for row in self.found["figures"] if self._large(row)):
+            yield "* At a threshold: the elasticity is another one below and above, and this is their mean."
+        if total := self.found.get("sum_of_elasticities"):
+            yield _sum(total)
+        if self.found["range"]["calibrated"]:
+            yield "Rates of calibrated parts go to the ends of their intervals."
 
-    def _plans(self, again: Document) -> Iterator[RenderableType]:
+    def _plans(self, again: Plain) -> Section:
         """Name the best plan now, and the other plans that changes make better."""
-        best, told = again["now"], grid("text", "right", "text")
-        yield heading("Searched again", "the best plan on each changed machine")
+        best, rows = again["now"], []
         if not best["kept"]:
-            told.add_row(
-                "nothing changed", change(best["value"], self.now), self._words(best["execution"])
-            )
+            rows.append(("nothing changed", *self._step(best)))
         gains = []
-        for row in self.document["figures"]:
+        for row in self.found["figures"]:
             if not row["hardware"]:
                 continue
             for end, found in zip(
@@ -397,65 +297,64 @@ class SensitivityPage:
                 )
         gains = [one for one in gains if one[0] > _LEAST_GAIN]
         for _, words, found in sorted(gains, key=lambda one: -one[0])[:_MOST_PLANS]:
-            told.add_row(words, change(found["value"], self.now), self._words(found["execution"]))
-        if told.row_count:
-            yield indented(told)
-        else:
-            yield indented(Text("No change makes another plan better by more than 0.1 %."))
-
-    def _memory(self, stairs: Document) -> Iterator[RenderableType]:
-        """Say what more memory is worth, and what less costs."""
-        now, steps, here = stairs["now"], stairs["steps"], stairs["capacity"]
-        yield heading(
-            "Memory",
-            f"{here / GIB:,.4g} GiB, of which plans get {(here - stairs['withheld']) / GIB:,.4g}",
+            rows.append((words, *self._step(found)))
+        none = "No change makes another plan better by more than 0.1 %."
+        block = Grid(("text", "right", "text"), tuple(rows)) if rows else none
+        return Section(
+            "Searched again", (block,), "the best plan on each changed machine", opened=True
         )
+
+    def _memory(self, stairs: Plain) -> Section:
+        """Say how much more memory gains, and how much less memory costs."""
+        now, steps, here = stairs["now"], stairs["steps"], stairs["capacity"]
         price = stairs["shadow_price_of_1_GiB"]
-        told = grid("left", "right", "text")
+        same = change(steps[now]["value"] - (price or 0.0), self.now)
+        above = [
+            (here + GIB, (same, "" if price else "no other plan")),
+            *((step["capacity"], self._step(step)) for step in _steps(stairs)),
+        ]
+        rows = [
+            (_capacity(size, here), *words) for size, words in sorted(above, key=lambda row: row[0])
+        ]
         if now > 0:
             below = f"{steps[now - 1]['capacity'] / GIB:,.4g} to "
             below += _capacity(steps[now]["capacity"], here)
-            told.add_row(below, *self._step(steps[now - 1]))
-        more = here + GIB
-        same = (
-            change(steps[now]["value"] - (price or 0.0), self.now),
-            "" if price else "no other plan",
+            rows.insert(0, (below, *self._step(steps[now - 1])))
+        usable = (here - stairs["withheld"]) / GIB
+        return Section(
+            "Memory",
+            (Grid(("left", "right", "text"), tuple(rows)),),
+            f"{here / GIB:,.4g} GiB, of which plans get {usable:,.4g}",
         )
-        rows = [(step["capacity"], self._step(step)) for step in _steps(stairs)]
-        for size, words in sorted([(more, same), *rows], key=lambda row: row[0]):
-            told.add_row(_capacity(size, here), *words)
-        yield indented(told)
 
-    def _step(self, step: Document) -> tuple[str, str]:
+    def _step(self, step: Plain) -> tuple[str, str]:
         return change(step["value"], self.now), self._words(step["execution"])
 
-    def _sizes(self, sizes: Mapping[str, Document]) -> Iterator[RenderableType]:
-        if not sizes:
-            return
-        yield from (Text(), heading("Domain", "processors of the innermost network"))
-        told = grid("left", "right", "right", "text")
-        told.add_row(*(Text(title, "dim") for title in ("", "same plan", "again", "")))
+    def _sizes(self, sizes: Mapping[str, Plain]) -> Section:
+        rows: list[tuple[Line, ...]] = [("", dim("same plan"), dim("again"), "")]
         for size, found in sizes.items():
             best = found["best"]
             words = "" if best is None or best["kept"] else self._words(best["execution"])
             value = change(None if best is None else best["value"], self.now)
-            told.add_row(f"{int(size):,}", change(found["same_plan"], self.now), value, words)
-        yield indented(told)
-
-    def _break_even(self, even: Document) -> Iterator[RenderableType]:
-        yield heading(f"As good as {even['with']}", "with one figure alone at")
-        yield indented(Text(f"Compared: {even['compared']}.", "dim"))
-        units = {row["path"]: row for row in even["figures"]}
-        known = [row for row in units.values() if row["value"] is not None]
-        told = grid("left", "right", "right")
-        for row in known:
-            told.add_row(row["path"], stated(row["value"], row["unit"]), f"{row['factor']:,.3g} x")
-        yield indented(told) if known else indented(Text("None of them."))
-        if never := [path for path, row in units.items() if row["value"] is None]:
-            yield indented(Text(f"Never within 1/16 to 16 times: {', '.join(never)}.", "dim"))
+            rows.append((f"{int(size):,}", change(found["same_plan"], self.now), value, words))
+        grid = Grid(("left", "right", "right", "text"), tuple(rows), heads=1)
+        return Section("Domain", (grid,), "processors of the innermost network")
 
 
-def _length(run: Document) -> str:
+def _break_even(even: Plain) -> Section:
+    blocks: list[Block] = [dim(f"Compared: {even['compared']}.")]
+    rows = tuple(
+        (row["path"], stated(row["value"], row["unit"]), f"{row['factor']:,.3g} x")
+        for row in even["figures"]
+        if row["value"] is not None
+    )
+    blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
+    if never := [row["path"] for row in even["figures"] if row["value"] is None]:
+        blocks.append(dim(f"Never within 1/16 to 16 times: {', '.join(never)}."))
+    return Section(f"As good as {even['with']}", tuple(blocks), "with one figure alone at")
+
+
+def _length(run: Plain) -> str:
     """Say what a campaign is about, or how long it is, as it states that itself."""
     known = ((name, run[name]) for name in ("tokens", "steps") if name in run)
     stated = (f"{one if isinstance(one, str) else tokens_words(one)} {name}" for name, one in known)
@@ -468,14 +367,9 @@ def _capacity(size: float, now: float) -> str:
     return f"{size / GIB:,.4g} GiB ({(size - now) / GIB:+,.3g})"
 
 
-def _room(widths: Sequence[int], width: int) -> int:
-    """Return the room that columns leave in an indented line; below 0 where they do not fit."""
-    return width - 2 - sum(widths) - _GAP * (len(widths) - 1)
-
-
-def _steps(stairs: Document) -> list[Document]:
+def _steps(stairs: Plain) -> list[Plain]:
     """Return the steps up that are worth telling: the next one, and those that gain a little more."""
-    shown: list[Document] = []
+    shown: list[Plain] = []
     last = stairs["steps"][stairs["now"]]["value"]
     for step in stairs["steps"][stairs["now"] + 1 :]:
         if not shown or abs(step["value"] / last - 1) > SHOWN:
@@ -484,7 +378,7 @@ def _steps(stairs: Document) -> list[Document]:
     return shown[:_MOST_STEPS]
 
 
-def _sum(total: Document) -> str:
+def _sum(total: Plain) -> str:
     """Say what the elasticities of rates and times add up to."""
     text = f"Elasticities of all rates, less those of all times: {total['sum']:.4f}"
     left = total["unstated"]

@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.base.display import Displayed
 from calculon.base.frozen import dataclass
-from calculon.base.units import GIB, Unit, duration
+from calculon.base.units import Unit
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.documents.comparison import SECONDS, Line, ranked
-from calculon.documents.comparison_tables import (
-    figures_table,
-    input_word,
-    parts_table,
-    value_columns,
-)
-from calculon.documents.page_title import lettered_notes
 from calculon.documents.result import Document
 from calculon.documents.serving_page import CAUSES, PASSES
-from calculon.render.text_tables import Column, Section, Table
-from calculon.render.texts import counted
+from calculon.render.text_tables import Column, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,38 +114,6 @@ class ServedComparison(Displayed):
             Line(name, name, _BYTES, tuple(one[f"mem_{name}"] for one in found)) for name in _MEMORY
         )
 
-    def sections(self, *, everything: bool = False) -> list[Section]:
-        """Return the comparison as tables for users; `everything` also lists figures that are equal."""
-        rows = [
-            {"field": name} | dict(zip(self.letters, map(input_word, values), strict=True))
-            for name, values in self.inputs
-        ]
-        found = []
-        if rows:
-            found.append(
-                Section("Asked differently", Table((Column("field"), *value_columns(self)), rows))
-            )
-        shown = [line for line in self.figures if everything or line.differs]
-        equal = len(self.figures) - sum(line.differs for line in self.figures)
-        title = f"Figures: {len(self.figures) - equal} differ, {equal} {'is' if equal == 1 else 'are'} equal"
-        missed = tuple(
-            f"{letter} misses {' and '.join(one.missed)}."
-            for letter, one in zip(self.letters, self.results, strict=True)
-            if one.missed
-        )
-        if shown:
-            machines = (one.document.get("provenance", {}) for one in self.results)
-            notes = (*missed, *lettered_notes(self.letters, machines))
-            found.append(Section(title, figures_table(self, shown), notes))
-        for name, words in PASSES.items():
-            texts = zip(self.letters, (_pass(one, name) for one in self.results), strict=True)
-            told = ", ".join(f"{letter} {text}" for letter, text in texts)
-            found.append(Section(f"{words}: {told}", parts_table(self, self.causes(name))))
-        used = (one.document["figures"]["mem_used"] / GIB for one in self.results)
-        told = ", ".join(f"{a} {b:.1f} GiB" for a, b in zip(self.letters, used, strict=True))
-        found.append(Section(f"Memory of a rank: {told}", parts_table(self, self.memory)))
-        return found
-
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         return {
@@ -203,12 +163,6 @@ class ServedComparison(Displayed):
 
     def __repr__(self) -> str:
         return f"<ServedComparison of {', '.join(self.names)}>"
-
-
-def _pass(one: ServedResult, name: str) -> str:
-    """Return the time of a pass, and of which batch it is where it decodes."""
-    time = duration(one.document["passes"][name]["time"])
-    return f"{time} of {counted(one.document['batch'], 'sequence')}" if name == "decode" else time
 
 
 def _finite(value: float | None) -> float | None:

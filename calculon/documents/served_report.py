@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from calculon.documents.comparison_page import comparison_page
 from calculon.documents.report_page import (
     assembled,
+    block_html,
     drawn,
     inputs_section,
     text_list,
-    titled,
     validation_section,
 )
 from calculon.documents.served_comparison import ServedComparison, ServedResult
@@ -37,7 +38,8 @@ def served_report(
         for i, one in enumerate(results)
     ]
     if several:
-        parts.append(("comparison", "Side by side", _comparison(ServedComparison(results))))
+        compared = comparison_page(ServedComparison(results))
+        parts.append(("comparison", "Side by side", block_html(compared)))
     if validation:
         parts.append(("validation", "Validation", validation_section(validation)))
     parts.append(("assumptions", "Assumptions", text_list(ASSUMPTIONS)))
@@ -50,13 +52,3 @@ def _result(one: ServedResult) -> str:
     """Return the page of a deployment with its pictures below."""
     pictures = (f'<div class="scroll">{svg}</div>' for svg in one.svgs)
     return "\n".join([drawn(Page(serving_page(one.document))), *pictures])
-
-
-def _comparison(comparison: ServedComparison) -> str:
-    """Return all differences."""
-    named = zip(comparison.letters, comparison.names, strict=True)
-    parts = [text_list([f"{letter}: {name}" for letter, name in named])]
-    parts += [
-        titled(section.title, section.table, *section.notes) for section in comparison.sections()
-    ]
-    return "\n".join(parts)

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from calculon.base.errors import printable
-from calculon.render.text_tables import Column, Section, Table
+from calculon.render.document import Section, dim
+from calculon.render.text_tables import Column, Table
 
-Document = Mapping[str, Any]
+Plain = Mapping[str, Any]
 """A difference as plain data (:meth:`calculon.launch.difference.Difference.to_dict`)."""
 
 
 def settings_section(
-    difference: Document,
+    difference: Plain,
     names: tuple[str, str],
     longer: float | None = None,
     margin: float | None = None,
@@ -29,8 +30,6 @@ def settings_section(
     margin : float, optional
         By what share the longer time has to exceed the other for their order to be sure.
     """
-    title = f"Settings of {difference['title']}, from {names[0]} to {names[1]}"
-    title += "" if longer is None else f": {gained(longer, margin)}"
     rows = [_row(change) for change in difference["changes"]]
     columns = (
         Column("kind", "do"),
@@ -38,7 +37,11 @@ def settings_section(
         Column("value", "to", fold=True),
         Column("place", "where", drop=1),
     )
-    return Section(title, Table(columns, rows), tuple(_notes(difference)))
+    return Section(
+        f"Settings of {difference['title']}, from {names[0]} to {names[1]}",
+        (Table(columns, rows), *map(dim, _notes(difference))),
+        "" if longer is None else gained(longer, margin),
+    )
 
 
 def gained(longer: float, margin: float | None = None) -> str:
@@ -58,7 +61,7 @@ def gained(longer: float, margin: float | None = None) -> str:
     return f"{said}{'' if sure else ', not distinguishable'} (tie margin {margin * 100:.1f} %)"
 
 
-def _row(change: Document) -> dict[str, str]:
+def _row(change: Plain) -> dict[str, str]:
     """Return a change as a row."""
     words = printable(str(change["words"]).removeprefix(f"{change['kind']} "))
     setting, _, value = words.rpartition(" to ") if change["kind"] == "change" else (words, "", "")
@@ -70,7 +73,7 @@ def _row(change: Document) -> dict[str, str]:
     }
 
 
-def _notes(difference: Document) -> list[str]:
+def _notes(difference: Plain) -> list[str]:
     """Say which fields of the other plan cannot be said, and what is said in place of them."""
     return [
         f"{difference['title']} cannot say {one['field']} {one['found']}: expected {one['expected']}"

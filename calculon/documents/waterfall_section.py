@@ -7,11 +7,12 @@ from calculon.base.units import GIB
 from calculon.declarations.axes import AXES
 from calculon.documents.page import PARTS
 from calculon.render.digits import Digits
-from calculon.render.text_tables import EARLY, Column, Section, Table
+from calculon.render.document import Section, dim
+from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted
 
-Document = Mapping[str, Any]
-"""A waterfall as plain data (:meth:`calculon.Waterfall.to_dict`)."""
+Plain = Mapping[str, Any]
+"""A waterfall as plain data (:meth:`calculon.Waterfall.to_dict`), or a part of it."""
 
 NAMES = ("mine", "best")
 
@@ -32,9 +33,7 @@ _THE = {"best": "the best"}
 """What a plan is called within a sentence."""
 
 
-def waterfall_section(
-    waterfall: Document, digits: Digits, names: tuple[str, str] = NAMES
-) -> Section:
+def waterfall_section(waterfall: Plain, digits: Digits, names: tuple[str, str] = NAMES) -> Section:
     """Return a waterfall as a table for users, with what is remarkable in sentences.
 
     Parameters
@@ -46,13 +45,15 @@ def waterfall_section(
     names : tuple of str
         What to call the plans at both ends.
     """
-    title = f"From {names[0]} to {_THE.get(names[1], names[1])}, one change at a time"
-    if waterfall["per"] != "step":
-        title += f": times of a {waterfall['per']}"
-    return Section(title, waterfall_table(waterfall, digits, names), tuple(_notes(waterfall)))
+    return Section(
+        f"From {names[0]} to {_THE.get(names[1], names[1])}, one change at a time",
+        (waterfall_table(waterfall, digits, names), *map(dim, waterfall_notes(waterfall))),
+        "" if waterfall["per"] == "step" else f"times of a {waterfall['per']}",
+        opened=True,
+    )
 
 
-def waterfall_table(waterfall: Document, digits: Digits, names: tuple[str, str] = NAMES) -> Table:
+def waterfall_table(waterfall: Plain, digits: Digits, names: tuple[str, str] = NAMES) -> Table:
     """Return a row for each change between the rows of both plans; arguments as :func:`waterfall_section`."""
     columns = (
         Column("change", "change", fold=True),
@@ -70,12 +71,12 @@ def waterfall_table(waterfall: Document, digits: Digits, names: tuple[str, str] 
     return Table(columns, [mine, *steps, best])
 
 
-def steps_with_effect(waterfall: Document) -> list[Document]:
+def steps_with_effect(waterfall: Plain) -> list[Plain]:
     """Return the changes that add or save time or memory."""
     return [step for step in waterfall["steps"] if not _is_nothing(step, waterfall)]
 
 
-def _cells(step: Document, digits: Digits, largest: float) -> dict[str, str]:
+def _cells(step: Plain, digits: Digits, largest: float) -> dict[str, str]:
     added, then = digits.seconds([abs(step["seconds"]), step["time_after"]], largest)
     beyond = "" if step["fits"] else " !"
     return {
@@ -103,31 +104,25 @@ def parts_in_words(parts: Mapping[str, float]) -> str:
     return "; ".join(f"{way} {', '.join(words)}" for way, words in ways.items() if words)
 
 
-def _notes(waterfall: Document) -> list[str]:
-    """Say what has no effect, and which plans on the way do not fit."""
+def waterfall_notes(waterfall: Plain) -> list[str]:
+    """Name the changes without effect, and say how many of the plans need more memory than there is."""
     found = []
-    if nothing := without_effect(waterfall):
-        found.append(nothing)
+    if names := [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]:
+        found.append(f"Without effect on time and memory: {'; '.join(names)}")
     beyond = sum(not step["fits"] for step in waterfall["steps"])
     if beyond or not waterfall["mine"]["fits"]:
-        told = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
-        found.append(f"! needs more memory than there is: {told}")
+        plans = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
+        found.append(f"! needs more memory than there is: {plans}")
     return found
 
 
-def without_effect(waterfall: Document) -> str:
-    """Name the changes without effect; nothing where there are none."""
-    names = [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]
-    return f"Without effect on time and memory: {'; '.join(names)}" if names else ""
-
-
-def _is_nothing(step: Document, waterfall: Document) -> bool:
+def _is_nothing(step: Plain, waterfall: Plain) -> bool:
     least = NOTHING * waterfall["mine"]["seconds"]
     same = abs(step["seconds"]) <= least and abs(step["bytes"]) <= NOTHING * GIB
     return bool(same and step["fits"])
 
 
-def _end(name: str, one: Document, digits: Digits, largest: float) -> dict[str, str]:
+def _end(name: str, one: Plain, digits: Digits, largest: float) -> dict[str, str]:
     memory = f"{one['bytes'] / GIB:.1f}{'' if one['fits'] else ' !'}"
     found = {"change": name, "seconds": digits.seconds([one["seconds"]], largest)[0]}
     return {**found, "bytes": memory, "time_after": "", "bytes_after": "", "parts": ""}

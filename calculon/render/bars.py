@@ -22,6 +22,9 @@ COLORS = {
 DRAWN, ASCII = ("█", "░"), ("#", ".")
 """Characters of solid and of light pieces of bars: block characters, and where there are none."""
 
+NARROW_BAR, _WIDEST_BAR = 10, 40
+"""Characters of two-sided bars, at least and at most."""
+
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -72,6 +75,47 @@ class Bar:
                 text = _fine(share.fraction * width)
             yield Segment(text, Style.parse(COLORS[share.color]))
             drawn += len(text)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSided:
+    """Two bars from a middle: decreases to the left, increases to the right.
+
+    Attributes
+    ----------
+    low, high : float
+        Changes at the low end (light) and at the high end (solid) of a range; 1 and -1 fill a half.
+    """
+
+    low: float
+    high: float
+
+    def pieces(self, half: int, marks: tuple[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Return texts of `half` characters at most and their colours, of the left bar and of the right one."""
+        solid, light = marks
+        left, right = ("", "blue"), ("", "vermilion")
+        for value, mark in ((self.low, light), (self.high, solid)):
+            bar = mark * round(abs(value) * half)
+            if value < 0 and len(bar) > len(left[0]):
+                left = bar, left[1]
+            elif value > 0 and len(bar) > len(right[0]):
+                right = bar, right[1]
+        return left, right
+
+    def __rich_measure__(self, console: "Console", options: "ConsoleOptions") -> "Measurement":
+        from rich.measure import Measurement
+
+        return Measurement(NARROW_BAR, min(_WIDEST_BAR, options.max_width))
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.segment import Segment
+        from rich.style import Style
+
+        half = min(options.max_width, _WIDEST_BAR) // 2
+        left, right = self.pieces(half, marks(console, options))
+        yield Segment(" " * (half - len(left[0])))
+        for text, color in (left, right):
+            yield Segment(text, Style.parse(COLORS[color]))
 
 
 def _fine(length: float) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calculon.base.frozen import dataclass
-from calculon.render.bars import Bar
+from calculon.render.bars import Bar, TwoSided
 from calculon.render.text_tables import Table
 
 
@@ -59,8 +59,15 @@ class Names:
 Line = str | Styled | tuple[str | Styled, ...]
 """A text; several pieces follow each other in one line."""
 
-Cell = Line | Legend | Bar | Any
+Cell = Line | Legend | Bar | TwoSided | Any
 """A cell of a grid: a text, or a bar."""
+
+
+def words(text: Any) -> str:
+    """Return a text without its styles; nothing for bars and other blocks."""
+    if isinstance(text, tuple):
+        return "".join(map(words, text))
+    return text.text if isinstance(text, Styled) else text if isinstance(text, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +77,8 @@ class Grid:
     Attributes
     ----------
     kinds : tuple of str
-        One per column: ``left`` and ``right`` keep their lines, ``text`` folds, and ``wide`` takes the space that is
-        left (bars).
+        One per column: ``left`` and ``right`` keep their lines, ``text`` folds, ``path`` folds at dots, and ``wide``
+        takes the space that is left (bars).
     rows : tuple of tuple of Cell
         The cells; a row may end early.
     heads : int
@@ -80,6 +87,8 @@ class Grid:
         Blanks between columns.
     least : tuple of int
         Least widths of the first columns.
+    optional : tuple of int
+        Columns that a narrow page leaves out: as few as possible, the first of these rather than the last.
     """
 
     kinds: tuple[str, ...]
@@ -87,6 +96,7 @@ class Grid:
     heads: int = 0
     gap: int = 2
     least: tuple[int, ...] = ()
+    optional: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +111,20 @@ class Section:
         What it says.
     opened : bool
         Whether a page that folds sections away shows this one.
+    flush : bool
+        Whether its blocks begin at the margin: a table that needs every character of a narrow page.
     """
 
     title: str
     blocks: "tuple[Block, ...]"
     remark: Line = ""
     opened: bool = False
+    flush: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title and the remark in plain words."""
+        return f"{self.title}: {words(self.remark)}" if self.remark else self.title
 
 
 @dataclass(frozen=True, slots=True)

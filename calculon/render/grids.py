@@ -12,9 +12,10 @@ _COLUMNS: dict[str, dict[str, Any]] = {
     "left": {"no_wrap": True},
     "right": {"no_wrap": True, "justify": "right"},
     "text": {},
+    "path": {},
     "wide": {"ratio": 1},
 }
-"""Kinds of columns: two that keep their lines, one that folds, and one that takes the room that is left."""
+"""Kinds of columns: two that keep their lines, two that fold, and one that takes the room that is left."""
 
 
 def grid(*kinds: str, gap: int = 2, least: Iterable[int] = ()) -> Table:

@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from calculon.render.bars import COLORS, DRAWN, Bar
+from calculon.render.bars import COLORS, DRAWN, Bar, TwoSided
 from calculon.render.console import recording
 from calculon.render.document import (
     Beside,
@@ -31,6 +31,7 @@ from calculon.render.document import (
     Swatches,
     dim,
 )
+from calculon.render.fitted_grid import fitted
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import Column, Table
 
@@ -75,15 +76,15 @@ def _folded(summary: str, body: str, *, opened: bool) -> str:
     return f"<details{' open' if opened else ''}><summary>{summary}</summary>{body}</details>"
 
 
-def table(one: Table, most: int = ROWS, total: int | None = None, caption: str = "") -> str:
+def table(one: Table, most: int | None = ROWS, total: int | None = None, caption: str = "") -> str:
     """Return the first rows of a table, and how many more there are.
 
     Parameters
     ----------
     one : Table
         Its first column names the rows.
-    most : int
-        Rows that are shown.
+    most : int or None
+        Rows that are shown; None for all.
     total : int, optional
         Rows of the whole, where the table has only the first of them.
     caption : str
@@ -131,15 +132,23 @@ def _table(
     return f"<table>{''.join(parts)}<tbody>{''.join(lines)}</tbody></table>"
 
 
-def page(one: Document | RenderableType, opened: Sequence[str] = ()) -> str:
-    """Return a document as HTML; sections are folded away but those that are `opened`."""
+def page(
+    one: Document | RenderableType, opened: Sequence[str] = (), rows: int | None = ROWS
+) -> str:
+    """Return a document as HTML; sections are folded away but those that are `opened`.
+
+    Of each table the first rows are shown; all if `rows` is None.
+    """
     if isinstance(one, Document):
-        return framed(*_Blocks().document(one))
+        return framed(*_Blocks(rows).document(one))
     return rich_page(one, opened)
 
 
 class _Blocks:
     """Draws the blocks of a document, as a terminal of :data:`WIDTH` characters lays them out."""
+
+    def __init__(self, rows: int | None):
+        self.rows = rows
 
     def document(self, one: Document) -> Iterator[str]:
         """Yield the title and all parts of a document."""
@@ -162,7 +171,7 @@ class _Blocks:
             elif isinstance(one, Grid):
                 yield self._grid(one)
             elif isinstance(one, Table):
-                yield table(one)
+                yield table(one, self.rows)
             elif isinstance(one, Frontier):
                 lines = "\n".join(map(_words, one.lines(WIDTH, blocks=True)))
                 yield f'<pre aria-hidden="true">{lines}</pre>'
@@ -182,6 +191,8 @@ class _Blocks:
 
     def _grid(self, grid: Grid) -> str:
         """Return a grid as a table; of a long one the first rows."""
+        if grid.optional:
+            grid = fitted(grid, WIDTH - 2)  # as in a section
         cells = [[_words(cell) for cell in row] for row in grid.rows]
         cells = [[*row, *[""] * (len(grid.kinds) - len(row))] for row in cells]
         heads, rows = cells[: grid.heads], [row for row in cells[grid.heads :] if any(row)]
@@ -195,6 +206,8 @@ def _words(cell: Cell) -> str:
     """Return a text, or a bar, in HTML."""
     if isinstance(cell, Bar):
         return _bar(cell)
+    if isinstance(cell, TwoSided):
+        return _two_sided(cell)
     if isinstance(cell, Legend):
         return _piece(dim(cell.text.format(*DRAWN)))
     if isinstance(cell, Swatches):
@@ -371,3 +384,11 @@ def _bar(bar: Bar) -> str:
 
 def _color(name: str) -> str:
     return _GREY if name == "grey" else COLORS[name]
+
+
+def _two_sided(bar: TwoSided) -> str:
+    """Return a two-sided bar in characters; the numbers next to it say the same."""
+    left, right = bar.pieces(_DRAWING // 2, DRAWN)
+    blank = " " * (_DRAWING // 2 - len(left[0]))
+    pieces = (f'<span style="color:{COLORS[color]}">{text}</span>' for text, color in (left, right))
+    return f'<span aria-hidden="true" style="white-space:pre;font-family:monospace">{blank}{"".join(pieces)}</span>'

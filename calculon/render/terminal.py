@@ -26,6 +26,7 @@ from calculon.render.document import (
     Styled,
     Swatches,
 )
+from calculon.render.fitted_grid import fitted
 from calculon.render.frontier import Frontier
 from calculon.render.texts import heading
 
@@ -87,7 +88,7 @@ class _Drawn:
             elif isinstance(one, Document):
                 yield from self.document(one)
             elif isinstance(one, Grid):
-                yield self._grid(one)
+                yield _Fitted(self, one) if one.optional else self.grid(one)
             elif isinstance(one, Frontier):
                 yield _Drawing(one)
             elif isinstance(one, Rich):
@@ -99,7 +100,8 @@ class _Drawn:
         if section.title:
             remark = _text(section.remark) if section.remark else ""
             yield heading(section.title, remark)
-        yield from map(grids.indented, self.blocks(section.blocks))
+        blocks = self.blocks(section.blocks)
+        yield from blocks if section.flush else map(grids.indented, blocks)
 
     def _beside(self, one: Beside) -> Iterator[RenderableType]:
         columns = [self._column(blocks) for blocks in one.columns]
@@ -118,7 +120,8 @@ class _Drawn:
         """Return the blocks of a column with blank lines between them."""
         return [*self.document(Document("", parts=tuple(blocks)))]
 
-    def _grid(self, one: Grid) -> RichTable:
+    def grid(self, one: Grid) -> RichTable:
+        """Return a grid as rich draws it."""
         table = grids.grid(*one.kinds, gap=one.gap, least=one.least)
         for row in one.rows:
             table.add_row(*map(self._cell, row))
@@ -159,6 +162,17 @@ class _Drawing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         blocks = has_blocks(console, options)
         yield from map(_text, self.frontier.lines(options.max_width, blocks=blocks))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """A grid with the optional columns for which its place on a page is wide enough."""
+
+    page: _Drawn
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.page.grid(fitted(self.grid, options.max_width))
 
 
 def _text(line: Line) -> Text:

@@ -167,15 +167,6 @@ def words_table(
     return Table(columns, [dict(zip(titles, row, strict=True)) for row in rows])
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled table, with sentences between title and table."""
-
-    title: str
-    table: Table
-    notes: tuple[str, ...] = ()
-
-
 def _cell(column: Column, value: Any) -> Any:
     """Return the cell of a CSV file: a number as it is, structures in words, texts that are no formulas."""
     if isinstance(value, (dict, list)):

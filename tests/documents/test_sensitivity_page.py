@@ -6,8 +6,10 @@ import re
 import pytest
 
 import calculon
-from calculon.documents.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
+from calculon.documents.sensitivity_page import SHOWN, sensitivity_page
+from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.fitted_grid import folded
 from tests.advise import test_sensitivity
 from tests.documents.drawing import drawn, legend
 from tests.store import cache
@@ -33,7 +35,7 @@ def searched():
 
 
 def page(width, content):
-    return drawn(SensitivityPage(content, lambda _: {}), width=width)
+    return drawn(sensitivity_page(content, lambda _: {}), width=width)
 
 
 def test_no_path_is_cut():
@@ -55,7 +57,7 @@ def test_no_path_is_cut():
 
 def test_bars_are_in_proportion():
     def bars(low, high, largest):
-        text = drawn(Tornado(low, high, largest), width=40).rstrip("\n")
+        text = drawn(TwoSided(low / largest, high / largest), width=40).rstrip("\n")
         return text[:20].count("#") + text[:20].count("."), len(text[20:].rstrip())
 
     assert bars(0.2, -0.1, 0.2) == (10, 20)

@@ -19,13 +19,13 @@ TOLD = Difference(DIALECTS["megatron-lm"], CHANGES, REFUSED).to_dict()
 
 def test_a_row_for_each_change_and_a_sentence_for_each_refusal():
     section = settings_section(TOLD, ("A", "B"), -0.079, 1 / (1 - 0.021) - 1)
-    assert section.title == "Settings of Megatron-LM, from A to B: -7.9 % (tie margin 2.1 %)"
-    assert [row["kind"] for row in section.table.rows] == ["change", "add", "drop", "add"]
-    first = section.table.rows[0]
+    assert section.heading == "Settings of Megatron-LM, from A to B: -7.9 % (tie margin 2.1 %)"
+    table, note = section.blocks
+    assert [row["kind"] for row in table.rows] == ["change", "add", "drop", "add"]
+    first = table.rows[0]
     assert first["setting"] == "--tensor-model-parallel-size 8"
     assert (first["value"], first["place"]) == ("4", "run.sh:6")
-    (note,) = section.notes
-    assert note.startswith("Megatron-LM cannot say tp_async false: expected true, the nearest")
+    assert note.text.startswith("Megatron-LM cannot say tp_async false: expected true, the nearest")
 
 
 @pytest.mark.parametrize("margin", [0.1, 0.25, 0.4])

@@ -8,7 +8,7 @@ from calculon.documents import expert_section, fleet_page, sensitivity_page
 from calculon.documents import serving_page as serving
 from calculon.documents.campaign_words import interval_words
 from calculon.documents.plans_table import digits_of
-from calculon.documents.sensitivity_page import SensitivityPage
+from calculon.documents.sensitivity_page import _SensitivityPage
 from calculon.documents.views.sweep_curves import _word
 from calculon.documents.views.why_page import gib_more, percent_more
 from calculon.documents.waterfall_section import _is_nothing
@@ -42,10 +42,10 @@ STAIRS = {"now": 0, "steps": [{"value": 10.0}], "capacity": 64 * GIB, "withheld"
         (lambda v: sensitivity_page.stated(v, ""), [9999.4, 9999.6, 10_000.0], ["9,999", "10,000", "10,000"]),
         (lambda steps: [one["value"] for one in sensitivity_page._steps({"now": 1, "steps": steps})],
          [[{"value": value} for value in (9, 1.0, 1.001, 1.005, 1.007)]], [[1.001, 1.007]]),
-        (lambda one: SensitivityPage(NOW | {"unit": one[1]}, dict)._value(one[0]),
+        (lambda one: _SensitivityPage(NOW | {"unit": one[1]}, dict)._value(one[0]),
          [(2 * GIB, "B"), (0.5, "fraction"), (12.5, "u"), (1e4, "u")], ["2.00 GiB", "50.00 %", "12.50 u", "10.000 ku"]),
         # a price is the time that a GiB saves
-        (lambda price: drawn(*SensitivityPage(NOW, dict)._memory(STAIRS | {PRICE: price})).split()[-2:],
+        (lambda price: drawn(_SensitivityPage(NOW, dict)._memory(STAIRS | {PRICE: price})).split()[-2:],
          [1.0, None], [["-10.0", "%"], ["other", "plan"]]),
         (sensitivity_page._length, [{"tokens": 1e9}, {"steps": "5 k"}, {}], ["1 G tokens", "5 k steps", "phases"]),
         (lambda low: fleet_page.digits_of({"days": 10, "days_low": low, "days_high": 12}).spread, [8, None],

@@ -1,7 +1,6 @@
 """``calculon compare``: results side by side."""
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calculon.cli.options import Log, Parser
@@ -14,7 +13,6 @@ from calculon.render.text_tables import FORMATS
 if TYPE_CHECKING:
     from calculon.documents.comparison import Comparison
     from calculon.documents.served_comparison import ServedComparison
-    from calculon.render.text_tables import Section
 
 
 def configure(parser: Parser) -> None:
@@ -64,41 +62,25 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results and print their differences."""
-    everything, form = arguments.all, arguments.format
-    if deployments := asked_served_results(arguments):
-        from calculon.documents.views.served_documents import compared_served
+    comparison = _comparison(arguments)
+    if arguments.format == "json":
+        log(json_text(comparison.to_dict()))
+    elif arguments.format == "csv":
+        log(comparison.values().csv())
+    else:
+        from calculon.documents.comparison_page import comparison_page
 
-        served = compared_served(deployments)
-        _print(served, served.sections(everything=everything), form, log)
-        return 0
-    results = asked_results(arguments)
-    from calculon.documents.comparison_tables import sections
-    from calculon.documents.views.compared import compared
-
-    comparison = compared(results, arguments.dialect)
-    _print(comparison, sections(comparison, everything=everything), form, log)
+        log.document(comparison_page(comparison, everything=arguments.all), arguments.format)
     return 0
 
 
-def _print(
-    comparison: "Comparison | ServedComparison", sections: "Sequence[Section]", form: str, log: Log
-) -> None:
-    """Print a comparison in a format."""
-    if form == "json":
-        log(json_text(comparison.to_dict()))
-        return
-    if form == "csv":
-        log(comparison.values().csv())
-        return
-    named = zip(comparison.letters, comparison.names, strict=True)
-    listing = [f"{letter}  {name}" for letter, name in named]
-    log("\n".join(f"- {line}" for line in listing) if form == "markdown" else "\n".join(listing))
-    for section in sections:
-        if form == "markdown":
-            log(f"\n**{section.title}**\n")
-        else:
-            for line in ("", *section.title.split("\n")):
-                log.show(line)
-        for note in section.notes:
-            log.show(f"{note}\n" if form == "markdown" else note)
-        log.table(section.table, form)
+def _comparison(arguments: argparse.Namespace) -> "Comparison | ServedComparison":
+    """Compare the results, or the deployments."""
+    if deployments := asked_served_results(arguments):
+        from calculon.documents.views.served_documents import compared_served
+
+        return compared_served(deployments)
+    results = asked_results(arguments)
+    from calculon.documents.views.compared import compared
+
+    return compared(results, arguments.dialect)

@@ -138,10 +138,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         check_library()
     found = _found(arguments, specs)
     document = found.to_dict()
-    from calculon.documents.sensitivity_page import SensitivityPage, figures_table
+    from calculon.documents.sensitivity_page import figures_table, sensitivity_page
 
     if arguments.format == "text":
-        log.show(SensitivityPage(document, found.preset.usual))
+        log.show(sensitivity_page(document, found.preset.usual))
     elif arguments.format == "json":
         log(json_text(document))
     else:

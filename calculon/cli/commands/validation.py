@@ -145,10 +145,10 @@ def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
         for result, lines in tables:
             for line in lines if result.edition == edition else ():
                 log(line)
-    for section in sections(results, brief=not detailed):
-        log(f"\n{section.title}")
-        log.table(section.table, "text")
-        for note in section.notes:
+    for title, table, note in sections(results, brief=not detailed):
+        log(f"\n{title}")
+        log.table(table, "text")
+        if note:
             log(note)
     if said := not_compared(results):
         log(f"\n{said}")

@@ -1,6 +1,6 @@
 """Every kind of result as a notebook shows it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from calculon.advise.answer import Answer
@@ -25,14 +25,14 @@ from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
 from calculon.documents.comparison import Comparison
-from calculon.documents.comparison_tables import sections
+from calculon.documents.comparison_page import comparison_page
 from calculon.documents.deployments_page import deployments_page
 from calculon.documents.fleet_page import fleet_page
 from calculon.documents.largest_model_page import largest_model_page
 from calculon.documents.page import estimate_page
 from calculon.documents.plan_page import plan_page
 from calculon.documents.plans_table import plans_table
-from calculon.documents.sensitivity_page import SensitivityPage
+from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
@@ -46,8 +46,9 @@ from calculon.estimate.evaluate import Evaluation
 from calculon.hardware.system import System
 from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
+from calculon.render.document import Document
 from calculon.render.html import ROWS, folded, framed, heading, page, paragraph, table
-from calculon.render.text_tables import Column, Section, Table
+from calculon.render.text_tables import Column, Table
 from calculon.render.texts import bandwidth, capacity, figure, quantity
 from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.search_result import SearchResult
@@ -269,47 +270,17 @@ def _packing(one: Packing) -> str:
     return framed(table(Table(heads, rows)))
 
 
-def _comparison(one: Comparison) -> str:
-    """Return the tables of differences but those of single statistics, each folded away but the first of time."""
-    named = zip(one.letters, one.names, strict=True)
-    return _sections(named, sections(one), ("Asked", "Time", "From"))
-
-
-def _served_comparison(one: ServedComparison) -> str:
-    """Return the tables of differences, folded away but what is asked and the figures."""
-    named = zip(one.letters, one.names, strict=True)
-    return _sections(named, one.sections(), ("Asked", "Figures"))
-
-
-def _sections(
-    named: Iterable[tuple[str, str]], several: Sequence[Section], opened: tuple[str, ...]
-) -> str:
-    """Return tables below the names of what is compared; those whose titles begin with some words are not folded."""
-    parts = [paragraph(", ".join(f"{letter}: {name}" for letter, name in named))]
-    for section in several:
-        if section.title.startswith("Statistics"):
-            continue
-        title, _, more = section.title.partition("\n")
-        notes = [
-            paragraph(note, quiet=True) for note in (*section.notes, *filter(None, [more.strip()]))
-        ]
-        inner = f"{''.join(notes)}{table(section.table, most=len(section.table.rows))}"
-        parts.append(folded(title, inner, opened=title.startswith(opened)))
-    return framed(*parts)
+def _comparison(one: Comparison | ServedComparison) -> str:
+    """Return the differences, except those of single statistics of training."""
+    return page(comparison_page(one, statistics=False), rows=None)
 
 
 def _waterfall(one: Waterfall) -> str:
     """Return a row for each change between both plans."""
     fall = fall_alone(one)
     section = waterfall_section(fall.waterfall, fall.digits)
-    notes = (paragraph(note, quiet=True) for note in section.notes)
-    shown = table(section.table, most=len(section.table.rows))
-    return framed(heading(fall.title, f"edition {fall.terms}"), shown, *notes)
-
-
-def _sensitivity(one: Sensitivity) -> str:
-    shown = SensitivityPage(one.to_dict(), one.preset.usual)
-    return page(shown, ("The run", "Hardware", "How", "Searched"))
+    alone = Document(fall.title, f"edition {fall.terms}", parts=section.blocks)
+    return page(alone, rows=None)
 
 
 Shower = Callable[[Any], str]
@@ -321,7 +292,7 @@ PAGES: dict[type, Shower] = {
     FleetAnswer: lambda one: page(fleet_page(one)),
     SearchResult: _search,
     Evaluation: _evaluation,
-    Sensitivity: _sensitivity,
+    Sensitivity: lambda one: page(sensitivity_page(one.to_dict(), one.preset.usual)),
     Waterfall: _waterfall,
     TrainingRun: lambda one: page(campaign_page(one)),
     Launch: lambda one: page(launch_page(one)),
@@ -332,7 +303,7 @@ PAGES: dict[type, Shower] = {
     Why: lambda one: page(why_page(one)),
     Sweep: _sweep,
     Comparison: _comparison,
-    ServedComparison: _served_comparison,
+    ServedComparison: _comparison,
     Plan: _plan,
     Execution: _execution,
     Model: _model,

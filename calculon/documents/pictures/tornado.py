@@ -12,7 +12,6 @@ from calculon.documents.sensitivity_page import (
     SHOWN,
     capped,
     change,
-    folded,
     stated,
     whole,
 )
@@ -24,6 +23,7 @@ from calculon.render.canvas import (
     figure,
     note_edition,
 )
+from calculon.render.fitted_grid import folded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import Any
 from calculon.base.units import KILO, MEGA
 from calculon.declarations.named_values import CORRECTED
 from calculon.estimate.run_table import Run
-from calculon.render.text_tables import Column, Section, Table
+from calculon.render.text_tables import Column, Table
 from calculon.validate import error_summary as summary
 from calculon.validate import published_runs
 from calculon.validate.measured_and_predicted import Result
@@ -386,8 +386,8 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
     )
 
 
-def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Section]:
-    """Yield the tables of some studies that have rows; each is made when it is asked for.
+def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[tuple[str, Table, str]]:
+    """Yield the titles, tables and notes of some studies that have rows; each table is made when it is asked for.
 
     A short list has errors by study, all together, and by source. Studies of other editions have tables of their own.
     """
@@ -396,8 +396,8 @@ def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Sect
         own = f" (edition {', '.join(editions)})" if len(alike) > 1 else ""
         for title, columns, rows in main_forms(editions) if brief else forms(editions):
             if found := rows(shown):
-                notes = (JUDGED,) if title == RUNS_BESIDE[0][0] else ()
-                yield Section(title + own, Table(columns, found, "--format markdown"), notes)
+                note = JUDGED if title == RUNS_BESIDE[0][0] else ""
+                yield title + own, Table(columns, found, "--format markdown"), note
 
 
 def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result]]:
@@ -449,14 +449,14 @@ def heading(results: Sequence[Result]) -> str:
 
 def markdown(results: Sequence[Result]) -> str:
     """Return the tables of some studies as Markdown."""
-    parts = (f"**{one.title}**\n\n{one.table.markdown()}" for one in sections(results))
+    parts = (f"**{title}**\n\n{table.markdown()}" for title, table, _ in sections(results))
     return "\n\n".join((heading(results), *parts))
 
 
 def page(results: Sequence[Result]) -> str:
     """Return the tables of some studies as a page."""
     body = "\n".join(
-        f"<h2>{html.escape(one.title)}</h2>\n{one.table.html()}" for one in sections(results)
+        f"<h2>{html.escape(title)}</h2>\n{table.html()}" for title, table, _ in sections(results)
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Validation</title>\n'

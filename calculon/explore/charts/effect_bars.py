@@ -5,8 +5,9 @@ from textwrap import wrap
 from typing import Any
 
 from calculon.documents.pictures.tornado import Panel, panels
-from calculon.documents.sensitivity_page import change, folded, stated
+from calculon.documents.sensitivity_page import change, stated
 from calculon.render.bars import COLORS
+from calculon.render.fitted_grid import folded
 
 Document = Mapping[str, Any]
 Link = Callable[[str, float], str]

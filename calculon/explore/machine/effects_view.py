@@ -8,7 +8,7 @@ from markupsafe import Markup
 from calculon.advise.dependence import CALIBRATED, Sensitivity
 from calculon.advise.replanned import Staircase
 from calculon.base.units import GIB
-from calculon.documents.sensitivity_page import SensitivityPage, change, stated
+from calculon.documents.sensitivity_page import change, sensitivity_page, stated
 from calculon.explore.answers import Answers
 from calculon.explore.charts.effect_bars import effect_bars
 from calculon.explore.machine.capacities import TIME
@@ -58,7 +58,7 @@ def effects(state: State, answers: Answers) -> Part | None:
         switch=state.with_options(replan="" if state.option("replan") else "on"),
         help=found.statistic.help,
         lines=_worth(found, answers.capacities(state)),
-        everything=Markup(page(SensitivityPage(document, found.preset.usual), ("Searched",))),
+        everything=Markup(page(sensitivity_page(document, found.preset.usual))),
     )
     figure = effect_bars(
         document,

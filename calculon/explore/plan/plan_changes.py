@@ -16,7 +16,8 @@ from calculon.documents.views.why_page import percent_more
 from calculon.documents.waterfall_section import (
     digits_of_differences,
     steps_with_effect,
-    waterfall_section,
+    waterfall_notes,
+    waterfall_table,
 )
 from calculon.explore.answers import Answers, Shown
 from calculon.explore.charts.change_waterfall import change_waterfall
@@ -143,14 +144,13 @@ def against(state: State, answers: Answers) -> Part | None:
     told = waterfall.to_dict()
     steps = steps_with_effect(told)
     digits = digits_of_differences(_digits(one) for one in (shown, best) if one.brief is not None)
-    section = waterfall_section(told, digits)
-    _, *cells, _ = section.table.rows
+    _, *cells, _ = waterfall_table(told, digits).rows
     alone = _alone(state, answers, [step["fields"] for step in steps])
     rows = [
         {**cell, "alone": words, "link": link}
         for cell, (words, link) in zip(cells, alone, strict=True)
     ]
-    notes = (*section.notes, *([f"{WHY_TIED}."] if answer.order_of_mine else []))
+    notes = (*waterfall_notes(told), *([f"{WHY_TIED}."] if answer.order_of_mine else []))
     faster = _changed_words(answer.untried)
     said = _said_against(shown, best, answer.order_of_mine)
     return Part(

@@ -45,7 +45,7 @@ def test_results_of_one_question_are_led_to_from_the_first(found):
     assert told == found.to_dict()
     (shown,) = drawn(results)
     assert shown.section.title == f"From {results[0].label} to {best.label}, one change at a time"
-    assert len(shown.section.table.rows) == len(found.steps) + 2
+    assert len(shown.section.blocks[0].rows) == len(found.steps) + 2
     assert shown.svg.startswith("<svg role=")
     assert "http" not in shown.svg
     assert comparable(results[:1] * 2) == []  # equal plans

@@ -1,0 +1,217 @@
+"""The page of a comparison: inputs that differ, sums and their parts, and statistics or figures of serving."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from calculon.base.units import GIB, Unit, duration, scaled
+from calculon.documents.comparison import SECONDS, Comparison, Line
+from calculon.documents.page_title import lettered_notes
+from calculon.documents.served_comparison import ServedComparison
+from calculon.documents.serving_page import PASSES
+from calculon.documents.settings_section import settings_section
+from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
+from calculon.render.digits import Digits
+from calculon.render.document import Document, Section, labelled
+from calculon.render.text_tables import EARLY, Column, Table
+from calculon.render.texts import counted, gib, seconds
+
+_DROPPED = {"-": EARLY + 1, "/": EARLY, "": 1}
+"""Priority with which a narrow screen leaves out columns: differences, then ratios, then values of later results."""
+
+_MORE = "--format csv"
+
+Compared = Comparison | ServedComparison
+
+
+def comparison_page(
+    comparison: Compared, *, statistics: bool = True, everything: bool = False
+) -> Document:
+    """Return the page of a comparison.
+
+    Parameters
+    ----------
+    comparison : Comparison or ServedComparison
+        Results of training or inference, or deployments.
+    statistics : bool
+        Whether statistics of training are listed after the sums and their parts.
+    everything : bool
+        Whether equal statistics, or equal figures of serving, are listed too.
+    """
+    if isinstance(comparison, ServedComparison):
+        parts = [*_inputs(comparison), *_served(comparison, everything=everything)]
+    else:
+        parts = [*_inputs(comparison), *_sums(comparison), *_ways(comparison)]
+        parts += [_statistics(comparison, everything=everything)] * statistics
+    named = dict(zip(comparison.letters, comparison.names, strict=True))
+    return Document("", lead=(labelled(named),), parts=tuple(parts))
+
+
+def _inputs(comparison: Compared) -> Iterator[Section]:
+    if rows := [
+        {"field": name} | dict(zip(comparison.letters, map(_input_word, values), strict=True))
+        for name, values in comparison.inputs
+    ]:
+        table = Table((Column("field"), *_value_columns(comparison)), rows, _MORE)
+        yield Section("Asked differently", (table,), opened=True)
+
+
+def _sums(comparison: Comparison) -> Iterator[Section]:
+    """Yield the time and the memory of each tier, with their parts."""
+    time = _parts_table(comparison, comparison.time)
+    said = _headline(comparison, "total_time")
+    yield Section("Time", (*comparison.sureness, time), said, opened=True)
+    for tier in (0, 1):
+        if lines := comparison.memory(tier):
+            said = _headline(comparison, f"proc_mem_tier{tier + 1}_cap_req")
+            yield Section(f"Memory, tier {tier + 1}", (_parts_table(comparison, lines),), said)
+
+
+def _ways(comparison: Comparison) -> Iterator[Section]:
+    """Yield the changes from one plan to another: of the execution, and of the settings of a launch file."""
+    letters, launched = comparison.letters, comparison.launched
+    for number, waterfall in comparison.waterfalls.items():
+        names = letters[0], letters[number]
+        yield waterfall_section(waterfall, _digits(comparison, number), names)
+    for number, difference in comparison.settings.items():
+        if difference["changes"] or difference["refused"]:
+            yield settings_section(
+                difference,
+                (letters[launched], letters[number]),
+                comparison.longer(launched, number),
+                comparison.margin(launched, number),
+            )
+
+
+def _statistics(comparison: Comparison, *, everything: bool) -> Section:
+    equal = comparison.equal
+    shown = [line for line in comparison.statistics if everything or line.differs]
+    zero = sum(not any(line.values) for line in equal)
+    said = f"{len(comparison.statistics) - len(equal)} differ, {len(equal)} are equal"
+    said += f" ({zero} of them 0)" if zero else ""
+    tables = (_figures_table(comparison, shown),) if shown else ()
+    return Section("Statistics", tables, said, flush=True)
+
+
+def _served(comparison: ServedComparison, *, everything: bool) -> Iterator[Section]:
+    """Yield the figures of deployments, the time of each pass and the memory of a rank, with their parts."""
+    letters, results = comparison.letters, comparison.results
+    shown = [line for line in comparison.figures if everything or line.differs]
+    differ = sum(line.differs for line in comparison.figures)
+    equal = len(comparison.figures) - differ
+    said = f"{differ} differ, {equal} {'is' if equal == 1 else 'are'} equal"
+    if shown:
+        missed = (
+            f"{letter} misses {' and '.join(one.missed)}."
+            for letter, one in zip(letters, results, strict=True)
+            if one.missed
+        )
+        machines = (one.document.get("provenance", {}) for one in results)
+        notes = (*missed, *lettered_notes(letters, machines))
+        table = _figures_table(comparison, shown)
+        yield Section("Figures", (*notes, table), said, opened=True, flush=True)
+    for name, title in PASSES.items():
+        times = [duration(one.document["passes"][name]["time"]) for one in results]
+        if name == "decode":
+            batches = (counted(one.document["batch"], "sequence") for one in results)
+            times = [f"{time} of {batch}" for time, batch in zip(times, batches, strict=True)]
+        table = _parts_table(comparison, comparison.causes(name))
+        yield Section(title, (table,), _lettered(comparison, times))
+    used = [f"{one.document['figures']['mem_used'] / GIB:.1f} GiB" for one in results]
+    table = _parts_table(comparison, comparison.memory)
+    yield Section("Memory of a rank", (table,), _lettered(comparison, used))
+
+
+def _lettered(comparison: Compared, texts: Iterable[str]) -> str:
+    """Return a text for each result after its letter."""
+    pairs = zip(comparison.letters, texts, strict=True)
+    return ", ".join(f"{letter} {text}" for letter, text in pairs)
+
+
+def _digits(comparison: Comparison, number: int) -> Digits:
+    """Return the digits of what differs between the first result and another."""
+    return digits_of_differences(comparison.results[i].digits for i in (0, number))
+
+
+def _value_columns(comparison: Compared) -> list[Column]:
+    """Return the columns of the values, under the letters of the results."""
+    return [
+        Column(letter, heading, right=True, drop=0 if letter == "A" else _DROPPED[""])
+        for letter, heading in zip(comparison.letters, comparison.headings, strict=True)
+    ]
+
+
+def _input_word(value: Any) -> str:
+    """Write an input: switches as files have them, a dash for an unknown one."""
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _headline(comparison: Comparison, name: str) -> str:
+    """Return a sum of each result, for all but the first with its change."""
+    line = next(line for line in comparison.statistics if line.name == name)
+    write = duration if line.unit == SECONDS else gib
+    texts = (write(value or 0.0) for value in line.values)
+    ratios = (None, *line.ratios)
+    changes = ("" if ratio is None else f" ({(ratio - 1) * 100:+.1f} %)" for ratio in ratios)
+    return _lettered(comparison, map(str.__add__, texts, changes))
+
+
+def _parts_table(comparison: Compared, lines: Sequence[Line]) -> Table:
+    """Return parts of a sum, each with its values and differences, and the sum."""
+    whole = tuple(
+        sum(v or 0.0 for v in values) for values in zip(*(x.values for x in lines), strict=True)
+    )
+    total = Line("total", "", lines[0].unit, whole)
+    letters = comparison.letters
+    names = [f"{letter} - A" for letter in letters[1:]]
+    largest = max(abs(value) for value in whole)
+    rows = []
+    for line in (*lines, total):
+        differences = [value or 0.0 for value in line.differences]
+        values = [value or 0.0 for value in line.values]
+        if line.unit == SECONDS:
+            texts = seconds(values, largest)
+            signed = [_signed(d, seconds([abs(d)], largest)[0]) for d in differences]
+        else:
+            texts = [gib(value) for value in values]
+            signed = [_signed(d, gib(abs(d))) for d in differences]
+        row = {"part": line.name} | dict(zip(letters, texts, strict=True))
+        rows.append(row | dict(zip(names, signed, strict=True)))
+    changes = (Column(name, name, right=True, drop=_DROPPED["-"]) for name in names)
+    return Table((Column("part"), *_value_columns(comparison), *changes), rows, _MORE)
+
+
+def _signed(value: float, text: str) -> str:
+    return f"{'-' if value < 0 else '+'}{text}" if value else "="
+
+
+def _figures_table(comparison: Compared, lines: Sequence[Line]) -> Table:
+    """Return statistics with values, differences and ratios."""
+    letters = comparison.letters
+    rows = []
+    for line in lines:
+        row = {"name": line.name}
+        for letter, value in zip(letters, line.values, strict=True):
+            row[letter] = _quantity(value, line.unit)
+        compared = zip(letters[1:], line.differences, line.ratios, strict=True)
+        for letter, difference, ratio in compared:
+            size = None if difference is None else _quantity(abs(difference), line.unit)
+            row[f"{letter} - A"] = "" if size is None else _signed(difference or 0.0, size)
+            row[f"{letter} / A"] = "" if ratio is None else f"{ratio:.4g}"
+        rows.append(row)
+    others = ((f"{letter} {sign} A", sign) for letter in letters[1:] for sign in "-/")
+    changes = (Column(name, name, right=True, drop=_DROPPED[sign]) for name, sign in others)
+    return Table((Column("name", "statistic"), *_value_columns(comparison), *changes), rows, _MORE)
+
+
+def _quantity(value: float | None, unit: Unit) -> str:
+    """Write a value in the prefix that suits it."""
+    if value is None:
+        return "-"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if unit == SECONDS:
+        return duration(value)
+    if unit.symbol in ("fraction", ""):
+        return f"{value:.4g}"
+    return scaled(value, unit.symbol, binary=unit.binary)
