@@ -137,12 +137,12 @@ def _listed(records: Mapping[str, Any], *columns: tuple[Column, Callable[[Any], 
 
 
 def _members(titles: Mapping[str, str], **look: Any) -> list[tuple[Column, Callable[[Any], Any]]]:
-    """Return columns of members of the records, with their titles; `look` is what else a column has."""
+    """Return columns of members of the records, with their titles and other properties."""
     return [(Column(key, title, **look), attrgetter(key)) for key, title in titles.items()]
 
 
 def _about(document: Any) -> str:
-    """Return what a document says of itself."""
+    """Return the description of a document."""
     return str(document.get("about", "")) if isinstance(document, Mapping) else ""
 
 
