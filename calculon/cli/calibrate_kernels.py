@@ -64,15 +64,21 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     _check(arguments, folder)
     from calculon.calibrate.kernels.system_file import fitted_system
 
-    name, base = catalog.load("system", arguments.base)
-    file = "<stdin>" if name == "stdin" else arguments.base
-    if not isinstance(base, Mapping):
-        raise SpecError(file, Problem("", "a system: an object", "something else"))
+    name, file, base = read_base(arguments)
     found = fitted_system(base, file, name, _tables(folder), arguments.processor)
     if arguments.plot:
         _save(found, arguments.plot)
     write_fit(found.document, Table(RESIDUALS, found.residuals()), arguments, log)
     return 0
+
+
+def read_base(arguments: argparse.Namespace) -> tuple[str, str, Mapping[str, Any]]:
+    """Return name, file and document of the system to start from."""
+    name, base = catalog.load("system", arguments.base)
+    file = "<stdin>" if name == "stdin" else arguments.base
+    if not isinstance(base, Mapping):
+        raise SpecError(file, Problem("", "a system: an object", "something else"))
+    return name, file, base
 
 
 def write_fit(

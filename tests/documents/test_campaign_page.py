@@ -92,6 +92,9 @@ def test_short_runs_are_told_in_hours():
     assert not re.search(r"^  days ", text, re.MULTILINE)
 
 
+SAVED_BY_OTHERS = "of an asynchronous save"
+
+
 @pytest.mark.parametrize(
     ("checkpoints", "said"),
     [
@@ -100,10 +103,16 @@ def test_short_runs_are_told_in_hours():
         ({"checkpoints__bandwidth": 0.01}, "storage of 0.01 GB/s limits it"),
         ({"checkpoints__levels": 2}, "to the memory of another node every"),
         ({"tokens": "1G"}, "the run ends before another"),
+        ({"checkpoints__mode": "sync"}, SAVED_BY_OTHERS),
+        ({"checkpoints__mode": "sync", "checkpoints__pause": 5.0}, "GB/s of all nodes"),
     ],
 )
-def test_the_interval_says_why(checkpoints, said):
-    assert said in flat(drawn(page(**checkpoints), width=140))
+def test_checkpoints_say_why_they_are_so_far_apart_and_what_a_wait_for_one_has_in_it(
+    checkpoints, said
+):
+    text = flat(drawn(page(**checkpoints), width=140))
+    assert said in text
+    assert (SAVED_BY_OTHERS in text) is (said == SAVED_BY_OTHERS)
 
 
 def test_defaults_are_told_with_their_sources_unless_they_are_stated():
@@ -116,11 +125,3 @@ def test_defaults_are_told_with_their_sources_unless_they_are_stated():
     stated = flat(drawn(page(reliability__mtbf_processor="50000h"), width=160))
     assert "reliability.mtbf_processor" not in stated
     assert stated.count("419 interruptions") == 0
-
-
-def test_a_save_that_stops_the_steps_says_what_it_takes_over_from_others():
-    said = "of an asynchronous save"
-    assert said in flat(drawn(page(checkpoints__mode="sync")))
-    assert "GB/s of all nodes" in flat(drawn(page(checkpoints__mode="sync")))
-    stated = page(checkpoints__mode="sync", checkpoints__pause=5.0)
-    assert said not in flat(drawn(stated))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.cli.calibrate_kernels import check_fits, percent, write_fit
+from calculon.cli.calibrate_kernels import check_fits, percent, read_base, write_fit
 from calculon.cli.calibrate_kernels import run as kernels
 from calculon.cli.calibrate_options import HOLD_OUT, declare
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
@@ -83,10 +83,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     _check(arguments)
     from calculon.calibrate.fit import calibrate
 
-    name, base = catalog.load("system", arguments.base)
-    file = "<stdin>" if name == "stdin" else arguments.base
-    if not isinstance(base, Mapping):
-        raise SpecError(file, Problem("", "a system: an object", "something else"))
+    name, file, base = read_base(arguments)
     found = calibrate(
         base,
         file,

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from calculon.architecture.parameters import parameter_count
 from calculon.base.units import GIB, GIGA, TERA, scaled
 from calculon.campaign.read import read_campaign
+from calculon.campaign.record import Campaign
 from calculon.declarations import catalog
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import read_document
@@ -19,6 +21,7 @@ from calculon.inputs import execution, model, system
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import bandwidth, capacity
 from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.load import Workload
 
 
 def _models() -> Table:
@@ -33,22 +36,17 @@ def _models() -> Table:
         "vocab": "vocab",
         "seq_size": "seq",
     }
-    others = [field.key for field in spec_fields(Model) if field.key not in shown]
-    return Table(
+    others = {field.key: "" for field in spec_fields(Model) if field.key not in shown}
+    return _listed(
+        shapes,
+        (Column("family", for_people=False), lambda one: model_family(one.name)),
+        (Column("parameters", "params", right=True, text=scaled), parameter_count),
+        *_members(shown, right=True, text=_stated),
+        *_members(others, for_people=False),
         (
-            Column("name", "name"),
-            Column("family", for_people=False),
-            Column("parameters", "params", right=True, text=scaled),
-            *(Column(key, title, right=True, text=_stated) for key, title in shown.items()),
-            *(Column(key, for_people=False) for key in others),
             Column("aliases", for_people=False, text=", ".join),
+            lambda one: aliases("model", one.name),
         ),
-        [
-            {"name": name, "family": model_family(name), "parameters": parameter_count(shape)}
-            | {key: getattr(shape, key) for key in (*shown, *others)}
-            | {"aliases": aliases("model", name)}
-            for name, shape in shapes.items()
-        ],
     )
 
 
@@ -129,144 +127,101 @@ def family_of(document: object) -> str:
     return str(about.get("family", "")) if isinstance(about, Mapping) else ""
 
 
+def _listed(records: Mapping[str, Any], *columns: tuple[Column, Callable[[Any], Any]]) -> Table:
+    """Return a row for each record: its name, and the value of each column."""
+    rows = [
+        {"name": name, **{column.key: value(one) for column, value in columns}}
+        for name, one in records.items()
+    ]
+    return Table((Column("name", "name"), *(column for column, _ in columns)), rows)
+
+
+def _members(titles: Mapping[str, str], **look: Any) -> list[tuple[Column, Callable[[Any], Any]]]:
+    """Return columns of members of the records, with their titles and other properties."""
+    return [(Column(key, title, **look), attrgetter(key)) for key, title in titles.items()]
+
+
+def _about(document: Any) -> str:
+    """Return the description of a document."""
+    return str(document.get("about", "")) if isinstance(document, Mapping) else ""
+
+
+ABOUT = (Column("about", "about", fold=True), lambda one: _about(one.document))
+
+
 def _executions() -> Table:
     """List the executions: split, batch and mode."""
-    plans = {name: execution(name) for name in catalog.names("execution")}
-    fields = {
+    numbers = {
         "num_procs": "procs",
         "tensor_par": "TP",
         "pipeline_par": "PP",
         "data_par": "DP",
         "batch_size": "batch",
         "microbatch_size": "micro",
-        "datatype": "datatype",
-        "activation_recompute": "recompute",
     }
-    words = ("datatype", "activation_recompute")
-    own = (Column(key, title, right=key not in words) for key, title in fields.items())
-    return Table(
-        (Column("name", "name"), *own),
-        [
-            {"name": name} | {key: getattr(plan, key) for key in fields}
-            for name, plan in plans.items()
-        ],
+    return _listed(
+        {name: execution(name) for name in catalog.names("execution")},
+        *_members(numbers, right=True),
+        *_members({"datatype": "datatype", "activation_recompute": "recompute"}),
     )
 
 
 def _presets() -> Table:
     """List the presets: framework, version, and what each describes."""
-    found = [find_preset(name) for name in PRESETS]
-    return Table(
-        (
-            Column("name", "name"),
-            Column("framework", "framework", fold=True),
-            Column("version", "version", fold=True),
-            Column("title", "what it is", fold=True),
-        ),
-        [
-            {"name": p.name, "framework": p.framework, "version": p.version, "title": p.title}
-            for p in found
-        ],
-    )
+    titles = {"framework": "framework", "version": "version", "title": "what it is"}
+    return _listed({name: find_preset(name) for name in PRESETS}, *_members(titles, fold=True))
 
 
 def _studies() -> Table:
     """List the studies: what each is about."""
     documents = {name: read_document(str(path)) for name, path in catalog.names("study").items()}
-    return Table(
-        (Column("name", "name"), Column("about", "about")),
-        [
-            {"name": name, "about": raw.get("about", "") if isinstance(raw, Mapping) else ""}
-            for name, raw in documents.items()
-        ],
-    )
+    return _listed(documents, (Column("about", "about"), _about))
 
 
 def _campaigns() -> Table:
     """List the campaigns: tokens, ramps, and what each is."""
-    rows = []
-    for name in catalog.names("campaign"):
-        asked = read_campaign(name)
-        stated = asked.document
-        about = stated.get("about", "")
-        length = next(
-            (f"{stated[key]}" for key in ("tokens", "loss", "steps") if key in stated), ""
-        )
-        rows.append(
-            {
-                "name": name,
-                "tokens": length,
-                "phases": len(asked.phases) or 1,
-                "ramps": ", ".join(key for key in ("batch_ramp", "seq_ramp") if key in stated),
-                "about": about,
-            }
-        )
-    return Table(
-        (
-            Column("name", "name"),
-            Column("tokens", "tokens", right=True),
-            Column("phases", "phases", right=True),
-            Column("ramps", "ramps"),
-            Column("about", "about", fold=True),
-        ),
-        rows,
+
+    def length(one: Campaign) -> str:
+        stated = (one.document[key] for key in ("tokens", "loss", "steps") if key in one.document)
+        return str(next(stated, ""))
+
+    def ramps(one: Campaign) -> str:
+        return ", ".join(key for key in ("batch_ramp", "seq_ramp") if key in one.document)
+
+    return _listed(
+        {name: read_campaign(name) for name in catalog.names("campaign")},
+        (Column("tokens", "tokens", right=True), length),
+        (Column("phases", "phases", right=True), lambda one: len(one.phases) or 1),
+        (Column("ramps", "ramps"), ramps),
+        ABOUT,
     )
 
 
 def _deployments() -> Table:
     """List the deployments: replicas, split, types, and what each is."""
-    rows = []
-    for name in catalog.names("deployment"):
-        asked = read_deployment(name)
-        rows.append(
-            {
-                "name": name,
-                "processors": asked.num_procs,
-                "replicas": asked.replicas,
-                "tensor_par": asked.tensor_par,
-                "pipeline_par": asked.pipeline_par,
-                "weights": asked.weights_dtype,
-                "cache": asked.kv_dtype,
-                "about": asked.document.get("about", ""),
-            }
-        )
-    keys = ("processors", "replicas", "tensor_par", "pipeline_par")
-    return Table(
-        (
-            Column("name", "name"),
-            *(Column(key, key, right=True) for key in keys),
-            Column("weights", "weights"),
-            Column("cache", "cache"),
-            Column("about", "about", fold=True),
-        ),
-        rows,
+    split = {key: key for key in ("replicas", "tensor_par", "pipeline_par")}
+    return _listed(
+        {name: read_deployment(name) for name in catalog.names("deployment")},
+        (Column("processors", "processors", right=True), attrgetter("num_procs")),
+        *_members(split, right=True),
+        (Column("weights", "weights"), attrgetter("weights_dtype")),
+        (Column("cache", "cache"), attrgetter("kv_dtype")),
+        ABOUT,
     )
 
 
 def _workloads() -> Table:
     """List the workloads: lengths, load, and what each is."""
-    rows = []
-    for name in catalog.names("workload"):
-        asked = read_workload(name)
-        load = {"rate": f"{asked.rate} requests/s", "users": f"{asked.users} users"}
-        rows.append(
-            {
-                "name": name,
-                "prompt": asked.prompt,
-                "output": asked.output,
-                "load": load.get(asked.kind, asked.kind),
-                "about": asked.document.get("about", ""),
-            }
-        )
-    return Table(
-        (
-            Column("name", "name"),
-            Column("prompt", "prompt", right=True),
-            Column("output", "output", right=True),
-            Column("load", "load"),
-            Column("about", "about", fold=True),
-        ),
-        rows,
+
+    def load(one: Workload) -> str:
+        known = {"rate": f"{one.rate} requests/s", "users": f"{one.users} users"}
+        return known.get(one.kind, one.kind)
+
+    return _listed(
+        {name: read_workload(name) for name in catalog.names("workload")},
+        *_members({"prompt": "prompt", "output": "output"}, right=True),
+        (Column("load", "load"), load),
+        ABOUT,
     )
 
 

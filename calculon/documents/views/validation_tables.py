@@ -21,29 +21,14 @@ Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
 """Title, columns and rows of a table."""
 
 
-def _two(value: float | None) -> str:
-    """Write a number with two decimals, with one from 100 on."""
-    return "" if value is None else f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
+def _written(form: str, value: float | None, large: str = "", limit: float = float("inf")) -> str:
+    """Write a number in a form of :func:`format`, from a limit on in that of `large` ones; nothing for None."""
+    return "" if value is None else format(value, form if abs(value) < limit else large)
 
 
-def _one(value: float | None) -> str:
-    """Write a number with one decimal."""
-    return "" if value is None else f"{value:.1f}"
-
-
-def _four(value: float | None) -> str:
-    """Write a number with four digits."""
-    return "" if value is None else f"{value:.4g}"
-
-
-def _three(value: float | None) -> str:
-    """Write a number with three digits."""
-    return "" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
-
-
-def _shortest(value: float | None) -> str:
-    """Write a number as it was given."""
-    return "" if value is None else f"{value:g}"
+_one, _four, _shortest = (partial(_written, form) for form in (".1f", ".4g", "g"))
+_two = partial(_written, ".2f", large=".1f", limit=100)
+_three = partial(_written, ".3g", large=",.0f", limit=1000)
 
 
 def _within(passes: bool | None) -> str:
