@@ -60,11 +60,20 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of plain values under declared columns; `more` says where those are that a narrow screen leaves out."""
+    """Rows of plain values under declared columns.
+
+    Attributes
+    ----------
+    more : str
+        Where the columns are that a narrow screen leaves out.
+    total : int
+        Number of rows of the whole table, if `rows` are only the first of them.
+    """
 
     columns: tuple[Column, ...]
     rows: Sequence[Mapping[str, Any]]
     more: str = "a wider screen"
+    total: int = 0
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         """Draw the table without lines, as wide as the space.

@@ -1,6 +1,7 @@
 """Every kind of result as a notebook shows it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from calculon.advise.answer import Answer
@@ -46,8 +47,8 @@ from calculon.estimate.evaluate import Evaluation
 from calculon.hardware.system import System
 from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
-from calculon.render.document import Document
-from calculon.render.html import ROWS, folded, framed, heading, page, paragraph, table
+from calculon.render.document import Document, Section
+from calculon.render.html import NOTEBOOK, page
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import bandwidth, capacity, figure, quantity
 from calculon.search.deployments.deployments_found import DeploymentSearch
@@ -58,34 +59,32 @@ from calculon.serving.serve import Served
 
 
 def page_of(result: Any) -> str:
-    """Return a result as HTML."""
-    return next(show for kind, show in PAGES.items() if isinstance(result, kind))(result)
+    """Return a result as HTML for a notebook."""
+    look = replace(NOTEBOOK, rows=None) if isinstance(result, _WHOLE) else NOTEBOOK
+    return page(document_of(result), look)
 
 
-def _estimate(one: Estimate) -> str:
-    return page(estimate_page(result_of(one)))
+def document_of(result: Any) -> Document:
+    """Return the document of a result of any kind."""
+    return next(make for kind, make in DOCUMENTS.items() if isinstance(result, kind))(result)
 
 
-def _served(one: Served) -> str:
-    return page(serving_page(one.to_dict()))
-
-
-def _deployments(one: DeploymentSearch) -> str:
+def _deployments(one: DeploymentSearch) -> Document:
     """Return the best deployments, and of none which limit the nearest misses."""
     shown = deployments_page(one.to_dict(), [figure.statistic for figure in one.objectives])
-    return page(shown) + ("" if len(one) else paragraph(str(one.why)))
+    return shown if len(one) else replace(shown, parts=(*shown.parts, str(one.why)))
 
 
-def _search(one: SearchResult) -> str:
+def _search(one: SearchResult) -> Document:
     """Return the best executions, and of none the reasons."""
     space, counts = one.space, one.counts
     preset = "" if one.edition == PUBLISHED else f", {space.preset.name}"
     title = f"{space.model.name} on {space.num_procs:,} x {space.system.name}"
-    told = f"{counts.total:,} executions, {counts.good:,} feasible"
-    parts = [heading(title, f"edition {one.edition}{preset}"), paragraph(told)]
+    terms = f"edition {one.edition}{preset}"
+    lead = (f"{counts.total:,} executions, {counts.good:,} feasible",)
     if not len(one):
         reasons = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
-        return framed(*parts, table(reasons))
+        return Document(title, terms, lead, (reasons,))
     few = SearchResult(space, one.objectives, counts, one.numbers[:ROWS], one.scores[:, :ROWS])
     executions, stats = zip(*few.winners(), strict=True)
     asked = [objective.statistic for objective in one.objectives]
@@ -97,9 +96,11 @@ def _search(one: SearchResult) -> str:
         usual = [space.preset.usual(execution) for execution in executions]
         plans = plans_table(executions, stats, asked, usual, whole=True)
         winners, shared = plans.table, plans.shared
-    said = [paragraph(shared)] if shared else []
-    return framed(*parts, *said, table(winners, total=len(one)))
+    return Document(title, terms, lead, (shared, replace(winners, total=len(one))))
 
+
+ROWS = 10
+"""Rows of tables that are computed for their pages."""
 
 _SHOWN = ("total_time", "sample_rate", "proc_mem_tier1_cap_req", "total_efficiency")
 """Statistics that tables of executions have."""
@@ -121,10 +122,9 @@ def _statistic(name: str) -> Column:
     return Column(name, title, right=True, text=text)
 
 
-def _evaluation(one: Evaluation) -> str:
+def _evaluation(one: Evaluation) -> Document:
     """Return the first rows: plan, time, rate, memory, efficiency, and why a row cannot run."""
     good = int(one.feasible.sum())
-    title = heading(f"{len(one):,} executions", f"{good:,} feasible")
     few = one.take(slice(0, ROWS))
     shown = [name for name in _SHOWN if name in few.names]
     rows = [
@@ -133,7 +133,8 @@ def _evaluation(one: Evaluation) -> str:
         for i in range(len(few))
     ]
     heads = (*_PLAN, *map(_statistic, shown), *(() if good == len(one) else (_REASON,)))
-    return framed(title, table(Table(heads, rows), total=len(one)))
+    table = Table(heads, rows, total=len(one))
+    return Document(f"{len(one):,} executions", f"{good:,} feasible", parts=(table,))
 
 
 _PLAN = (Column("row", "row", right=True), Column("plan", "plan"), Column("also", "with"))
@@ -156,16 +157,15 @@ def usual_of(execution: Mapping[str, Any]) -> Mapping[str, Any]:
     return find_preset(execution["preset"]).usual(execution)
 
 
-def _plan(one: Plan) -> str:
+def _plan(one: Plan) -> Document:
     rows = [_plan_cells(one, i) for i in range(min(ROWS, len(one)))]
-    return framed(heading(f"{len(one):,} executions"), table(Table(_PLAN, rows), total=len(one)))
+    return Document(f"{len(one):,} executions", parts=(Table(_PLAN, rows, total=len(one)),))
 
 
-def _sweep(one: Sweep) -> str:
+def _sweep(one: Sweep) -> Document:
     """Return the first rows: what was asked, time, rate, memory, efficiency, and why a row cannot run."""
     good = int(one.feasible.sum())
     over = f"over {', '.join(one.axes)}; " if one.axes else ""
-    title = heading(f"Sweep of {len(one):,} rows", f"{over}{good:,} feasible")
     shown = [name for name in _SHOWN if name in one.evaluation.names]
     first = range(min(ROWS, len(one)))
     rows = [
@@ -179,9 +179,8 @@ def _sweep(one: Sweep) -> str:
         for name, values in one.asked.items()
     ]
     reason = () if good == len(one) else (_REASON,)
-    return framed(
-        title, table(Table((*asked, *map(_statistic, shown), *reason), rows), total=len(one))
-    )
+    told = Table((*asked, *map(_statistic, shown), *reason), rows, total=len(one))
+    return Document(f"Sweep of {len(one):,} rows", f"{over}{good:,} feasible", parts=(told,))
 
 
 def _with_unit(name: str, units: Mapping[str, str]) -> str:
@@ -193,27 +192,26 @@ def _value(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-def _model(one: Model) -> str:
+def _model(one: Model) -> Document:
     count = f"{scaled(parameter_count(one))} parameters"
-    return framed(heading(one.name, count), _fields(one, Model, one.to_dict()))
+    return Document(one.name, count, parts=(_fields(Model, one.to_dict()),))
 
 
-def _execution(one: Execution) -> str:
+def _execution(one: Execution) -> Document:
     """Return its words, and folded away the fields that have another value than their default."""
     fields = {name: getattr(one, name) for name in NAMES}
     words = plan_words(fields, usual_of(fields))
     terms = one.edition if one.edition == PUBLISHED else f"{one.edition}, {one.preset}"
-    title = heading(f"{one.num_procs:,} processors", f"edition {terms}")
     shown = {
         field.key: getattr(one, field.name)
         for field in spec_fields(Execution)
         if not field.declaration.optional or getattr(one, field.name) != field.default
     }
-    inner = _fields(one, Execution, shown)
-    return framed(title, paragraph(words), folded(f"{len(shown)} fields", inner))
+    every = Section(f"{len(shown)} fields", (_fields(Execution, shown),))
+    return Document(f"{one.num_procs:,} processors", f"edition {terms}", (words,), (every,))
 
 
-def _fields(record: Any, kind: type, values: Mapping[str, Any]) -> str:
+def _fields(kind: type, values: Mapping[str, Any]) -> Table:
     """Return fields with their values, units and meaning."""
     heads = (
         Column("field", "field"),
@@ -231,8 +229,7 @@ def _fields(record: Any, kind: type, values: Mapping[str, Any]) -> str:
         for f in spec_fields(kind)
         if f.key in values
     ]
-    shown = tuple(head for head in heads if any(row[head.key] != "" for row in rows))
-    return table(Table(shown, rows), most=len(rows))
+    return Table(tuple(head for head in heads if any(row[head.key] != "" for row in rows)), rows)
 
 
 def _field_value(value: Any) -> str:
@@ -241,7 +238,7 @@ def _field_value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _system(one: System) -> str:
+def _system(one: System) -> Document:
     """Return peak rates, memories and networks."""
     rows: list[dict[str, str]] = []
     for part, engines in (("matrix", one.matrix), ("vector", one.vector)):
@@ -256,10 +253,10 @@ def _system(one: System) -> str:
         joined = f"{network.size:,} processors at {bandwidth(network.bandwidth)}"
         rows.append({"figure": f"network {number}", "value": joined})
     heads = Column("figure", "figure"), Column("value", "value")
-    return framed(heading(one.name, "a system"), table(Table(heads, rows), most=len(rows)))
+    return Document(one.name, "a system", parts=(Table(heads, rows),))
 
 
-def _packing(one: Packing) -> str:
+def _packing(one: Packing) -> Document:
     help_of = {field.key: field.declaration.help for field in spec_fields(Execution)}
     heads = (
         Column("field", "field"),
@@ -267,40 +264,36 @@ def _packing(one: Packing) -> str:
         Column("help", "meaning"),
     )
     rows = [{"field": name, "value": value, "help": help_of[name]} for name, value in one.items()]
-    return framed(table(Table(heads, rows)))
+    return Document("", parts=(Table(heads, rows),))
 
 
-def _comparison(one: Comparison | ServedComparison) -> str:
+def _comparison(one: Comparison | ServedComparison) -> Document:
     """Return the differences, except those of single statistics of training."""
-    return page(comparison_page(one, statistics=False), rows=None)
+    return comparison_page(one, statistics=False)
 
 
-def _waterfall(one: Waterfall) -> str:
+def _waterfall(one: Waterfall) -> Document:
     """Return a row for each change between both plans."""
     fall = fall_alone(one)
     section = waterfall_section(fall.waterfall, fall.digits)
-    alone = Document(fall.title, f"edition {fall.terms}", parts=section.blocks)
-    return page(alone, rows=None)
+    return Document(fall.title, f"edition {fall.terms}", parts=section.blocks)
 
 
-Shower = Callable[[Any], str]
-"""What makes the HTML of one kind of result."""
-
-PAGES: dict[type, Shower] = {
-    Estimate: _estimate,
-    Answer: lambda one: page(plan_page(one)),
-    FleetAnswer: lambda one: page(fleet_page(one)),
+DOCUMENTS: dict[type, Callable[[Any], Document]] = {
+    Estimate: lambda one: estimate_page(result_of(one)),
+    Answer: plan_page,
+    FleetAnswer: fleet_page,
     SearchResult: _search,
     Evaluation: _evaluation,
-    Sensitivity: lambda one: page(sensitivity_page(one.to_dict(), one.preset.usual)),
+    Sensitivity: lambda one: sensitivity_page(one.to_dict(), one.preset.usual),
     Waterfall: _waterfall,
-    TrainingRun: lambda one: page(campaign_page(one)),
-    Launch: lambda one: page(launch_page(one)),
-    LargestModel: lambda one: page(largest_model_page(one.to_dict())),
-    Served: _served,
+    TrainingRun: campaign_page,
+    Launch: launch_page,
+    LargestModel: lambda one: largest_model_page(one.to_dict()),
+    Served: lambda one: serving_page(one.to_dict()),
     DeploymentSearch: _deployments,
-    ByBatch: lambda one: page(batch_page(one.to_dict())),
-    Why: lambda one: page(why_page(one)),
+    ByBatch: lambda one: batch_page(one.to_dict()),
+    Why: why_page,
     Sweep: _sweep,
     Comparison: _comparison,
     ServedComparison: _comparison,
@@ -310,4 +303,7 @@ PAGES: dict[type, Shower] = {
     System: _system,
     Packing: _packing,
 }
-"""What makes the HTML of each kind of result."""
+"""The document of each kind of result."""
+
+_WHOLE = (Comparison, ServedComparison, Waterfall, Execution, Model, System)
+"""Results of which long tables are shown whole."""

@@ -22,7 +22,7 @@ from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Document
-from calculon.render.html import page, table
+from calculon.render.html import NOTEBOOK, fragment, page
 from calculon.render.text_tables import Column, Table
 
 _STAGES_SHOWN = 4
@@ -131,7 +131,7 @@ def _sure(state: State, answers: Answers) -> Part | None:
     if result is None or result.belief is None:
         return None
     belief: Mapping[str, Any] = result.belief
-    runs = Markup(table(nearest_table(belief["nearest"]))) if belief["nearest"] else Markup()
+    runs = Markup(fragment([nearest_table(belief["nearest"])])) if belief["nearest"] else Markup()
     return Part(
         title="How sure this is",
         html=html(
@@ -199,7 +199,7 @@ def _whole(state: State, answers: Answers) -> Part | None:
 
 def _folded(title: str, rows: Table, most: int = 40) -> Markup:
     """Return a table that is folded away below its title."""
-    inner = Markup(table(rows, most))
+    inner = Markup(fragment([rows], replace(NOTEBOOK, rows=most)))
     return Markup("<details><summary>{}</summary>{}</details>").format(title, inner)
 
 

@@ -42,7 +42,7 @@ from calculon.explore.search.searches import (
     on_count,
     opened,
 )
-from calculon.render.html import table as table_html
+from calculon.render.html import fragment
 from calculon.render.texts import percent
 from calculon.search.objective import Objective, known_statistic
 from calculon.search.restrict import FIXABLE
@@ -127,8 +127,8 @@ def _best(state: State, answers: Answers) -> Part:
         shown=_shown(plans, shown) if shown is not None and len(found) else "",
         counts=counts,
         seconds=duration(found.seconds, found.seconds / 20),
-        reasons=table_html(
-            reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
+        reasons=fragment(
+            [reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)]
         ),
     )
     return Part(title="The best" if len(found) else "No plan", html=told)

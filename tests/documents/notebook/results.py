@@ -1,8 +1,8 @@
 """Results of which tests of notebooks look at pages, tables and pictures: each is computed once."""
 
 import calculon
+from calculon.documents.notebook.pages import ROWS
 from calculon.inputs import Changed
-from calculon.render.html import ROWS
 from tests.store import cache
 
 ONE, OTHER = "llama3-8B_h100x64", "llama3-8B_h100x64_p4"

@@ -13,18 +13,17 @@ from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
 from calculon.documents.deployments_page import deployments_page
 from calculon.documents.fleet_page import fleet_page
-from calculon.documents.notebook.pages import PAGES
+from calculon.documents.notebook.pages import DOCUMENTS, ROWS
 from calculon.documents.page import estimate_page
 from calculon.documents.plan_page import plan_page
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.why_page import why_page
-from calculon.render.html import ROWS
 from calculon.render.terminal import drawn
 from tests.documents.notebook import results
-from tests.documents.notebook.test_markup import HOSTILE, checked
 from tests.helpers import ROOT, document
+from tests.render.test_html import HOSTILE, checked
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm")
 PUBLISHED = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
@@ -177,7 +176,7 @@ def test_every_public_result_is_shown():
     assert len(shown) > 10
     assert [kind.__name__ for kind in shown if not hasattr(kind, "_repr_html_")] == []
     others = [kind for kind in shown if "_repr_html_" not in vars(kind)]
-    assert [kind.__name__ for kind in others if kind not in PAGES] == []
+    assert [kind.__name__ for kind in others if kind not in DOCUMENTS] == []
 
 
 def test_advice_says_all_of_its_page():

@@ -1,0 +1,118 @@
+"""Documents as HTML: readable aloud, with nothing to run or to fetch, and all that the document says."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from calculon.render.bars import COLORS, Bar, Share
+from calculon.render.document import (
+    Beside,
+    ByWidth,
+    Document,
+    Grid,
+    Names,
+    Section,
+    Styled,
+    bold,
+    dim,
+)
+from calculon.render.html import NOTEBOOK, REPORT, fragment, page
+from calculon.render.text_tables import Column, Table
+from tests.outline import Outline
+
+HOSTILE = "<script>alert('&')</script>"
+ROWS = NOTEBOOK.rows
+
+
+def checked(text):
+    """Return the outline of HTML that has nothing to run and nothing to fetch, and whose tables have headers."""
+    found = Outline(text)
+    assert not {"script", "link", "img", "iframe", "style"} & set(found.tags)
+    assert not {name for _, name, _ in found.attributes} & {"src", "href", "onclick"}
+    scopes = [value for tag, name, value in found.attributes if (tag, name) == ("th", "scope")]
+    assert len(scopes) == found.tags.count("th")
+    assert set(scopes) <= {"row", "col"}
+    if "table" in found.tags:
+        assert "row" in scopes
+    return found
+
+
+@pytest.mark.parametrize("look", [NOTEBOOK, REPORT])
+def test_texts_are_texts(look):
+    table = Table((Column("a", HOSTILE), Column("b")), [{"a": HOSTILE, "b": HOSTILE}])
+    styled = (HOSTILE, bold(HOSTILE), Styled(HOSTILE, "blue"), dim(HOSTILE))
+    grid = Grid(("left", "right"), ((HOSTILE, styled),))
+    section = Section(HOSTILE, (table, grid, Names([HOSTILE])), HOSTILE)
+    text = page(Document(HOSTILE, HOSTILE, (HOSTILE,), (styled, section)), look)
+    assert checked(text).text.count(HOSTILE) == 3 + 4 + 2 + 3 + 5 + 1
+
+
+def test_a_long_table_has_its_first_rows_and_says_how_many_more():
+    columns = (Column("name", "name"), Column("n", "count", right=True))
+    rows = [{"name": f"row{i}", "n": i * 1000} for i in range(ROWS + 990)]
+    table = Table(columns, rows)
+    found = checked(fragment([table]))
+    assert found.tags.count("tr") == 1 + ROWS
+    assert "and 990 more" in found.text
+    assert f"{(ROWS - 1) * 1000:,}" in found.words
+    assert "more" not in checked(fragment([Table(columns, rows[:ROWS])])).text
+    assert f"and {5_000_000 - ROWS:,} more" in fragment([replace(table, total=5_000_000)])
+    assert checked(fragment([table], REPORT)).tags.count("tr") == 1 + len(rows)
+
+
+def test_columns_for_programs_are_left_out():
+    columns = (Column("name", "name"), Column("raw", for_people=False))
+    assert "secret" not in fragment([Table(columns, [{"name": "a", "raw": "secret"}])])
+
+
+def test_a_report_has_values_to_sort_by():
+    columns = (Column("a", "a"), Column("n", "n", right=True))
+    text = fragment([Table(columns, [{"a": "<b>&", "n": 1000}])], REPORT)
+    assert 'data-value="&lt;b&gt;&amp;">&lt;b&gt;&amp;<' in text
+    assert '<td class="right" data-value="1000">1,000</td>' in text
+
+
+def test_sections_fold_away_but_those_that_are_opened():
+    sections = (
+        Section("Time", ("of which 2 s computing",), "3 s"),
+        Section("Memory", (), "unused"),
+        Section("Rest", ("nothing",), opened=True),
+        Section("", ("without a title",)),
+    )
+    document = Document("Title", parts=sections)
+    found = checked(page(document))
+    assert found.tags.count("details") == 2  # nothing follows that of memory
+    assert [pair for pair in found.attributes if pair[:2] == ("details", "open")]
+    assert "Time : 3 s" in " ".join(found.text.split())
+    plain = checked(page(document, REPORT))
+    assert plain.tags.count("h3") == 3
+    assert "details" not in plain.tags
+
+
+def test_a_grid_is_a_table_whose_heads_are_its_header():
+    bar = Bar((Share(0.5, "green"), Share(0.25, "grey", solid=False)))
+    rows = (("", dim("predicted"), dim("share")), ("weights", bold("3 GiB"), bar), ("rest",))
+    text = fragment([Grid(("left", "right", "wide"), rows, heads=1)])
+    found = checked(text)
+    scopes = [pair[2] for pair in found.attributes if pair[1] == "scope"]
+    assert scopes == ["col", "col", "row", "row"]
+    widths = [float(one) for one in re.findall(r"width:([\d.]+)em", text)]
+    assert widths[0] == pytest.approx(2 * widths[1])
+    assert COLORS["green"] in text
+    assert ("span", "aria-hidden", "true") in found.attributes
+
+
+def test_columns_of_blocks_follow_each_other_and_narrow_blocks_are_for_narrow_pages():
+    left, right = (Grid(("left", "left"), ((name, number),)) for name, number in ("a1", "b2"))
+    found = checked(fragment([Beside(((left,), (right,)), 144)]))
+    assert found.words == ["a", "1", "b", "2"]
+    for look, said in ((NOTEBOOK, "narrow"), (REPORT, "wide")):
+        assert said in fragment([ByWidth(110, ("wide",), ("narrow",))], look)
+
+
+def test_pieces_of_a_line_keep_their_styles():
+    text = fragment([(dim("all "), bold("9"), " of ", Styled("10", "blue"))])
+    assert checked(text).text.split() == ["all", "9", "of", "10"]
+    assert "<strong>9</strong>" in text
+    assert f"color:{COLORS['blue']}" in text
