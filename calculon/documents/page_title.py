@@ -3,11 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rich.console import RenderableType
-
 from calculon.declarations.machine_provenance import Provenance
 from calculon.render.document import Block, Document, dim
-from calculon.render.terminal import Page
 
 UNMEASURED = "unmeasured machine"
 """Note on a processor without a validated run and without a measured kernel."""
@@ -41,24 +38,6 @@ def titled(
             of = f" for {machine['name']}" if len(machines) > 1 else ""
             known.append(dim(f"borrowed{of}: {words}"))
     return Document(title, notes, (*known, *lead), tuple(parts))
-
-
-def page_title(
-    title: str, terms: str = "", *machines: Mapping[str, Any]
-) -> Iterator[RenderableType]:
-    """Yield the title of a page with its terms, then lines on what the word for a machine meant and what it borrows.
-
-    Parameters
-    ----------
-    title
-        What the page is about.
-    terms
-        Edition and preset, as in ``edition corrected, megatron-lm``; may be empty.
-    *machines
-        The system of the question, for each machine of the page: its provenance (:meth:`Provenance.to_dict`), and the
-        note on a word for several systems, if there is one.
-    """
-    yield Page(titled(title, terms, *machines))
 
 
 def machine_notes(machine: Mapping[str, Any]) -> Iterator[str]:

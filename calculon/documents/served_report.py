@@ -3,17 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from calculon.documents.comparison_page import comparison_page
-from calculon.documents.report_page import (
-    assembled,
-    block_html,
-    drawn,
-    inputs_section,
-    text_list,
-    validation_section,
-)
+from calculon.documents.report_page import last_parts
 from calculon.documents.served_comparison import ServedComparison, ServedResult
 from calculon.documents.serving_page import serving_page
-from calculon.render.terminal import Page
+from calculon.render.document import Picture
+from calculon.render.html_file import Part, html_file
 from calculon.render.text_tables import Table
 
 ASSUMPTIONS = (
@@ -33,22 +27,16 @@ def served_report(
 ) -> str:
     """Return the report of deployments; arguments as of :func:`~calculon.documents.report_page.report_page`."""
     several = len(results) > 1
-    parts = [
-        (f"result-{i}", one.label if several else "Deployment", _result(one))
+    parts: list[Part] = [
+        (
+            f"result-{i}",
+            one.label if several else "Deployment",
+            (serving_page(one.document), *map(Picture, one.svgs)),
+        )
         for i, one in enumerate(results)
     ]
     if several:
-        compared = comparison_page(ServedComparison(results))
-        parts.append(("comparison", "Side by side", block_html(compared)))
-    if validation:
-        parts.append(("validation", "Validation", validation_section(validation)))
-    parts.append(("assumptions", "Assumptions", text_list(ASSUMPTIONS)))
+        parts.append(("comparison", "Side by side", (comparison_page(ServedComparison(results)),)))
     sources = dict.fromkeys(source for one in results for source in one.sources)
-    parts.append(("inputs", "Inputs and versions", inputs_section(sources, versions)))
-    return assembled(f"Served: {', '.join(dict.fromkeys(one.label for one in results))}", parts)
-
-
-def _result(one: ServedResult) -> str:
-    """Return the page of a deployment with its pictures below."""
-    pictures = (f'<div class="scroll">{svg}</div>' for svg in one.svgs)
-    return "\n".join([drawn(Page(serving_page(one.document))), *pictures])
+    title = f"Served: {', '.join(dict.fromkeys(one.label for one in results))}"
+    return html_file(title, [*parts, *last_parts(validation, ASSUMPTIONS, sources, versions)])

@@ -5,7 +5,6 @@ blanks.
 """
 
 import contextlib
-import io
 import os
 import sys
 import textwrap
@@ -13,8 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from calculon.render.document import Block
 
 PLAIN_WIDTH = 80
@@ -49,10 +46,9 @@ def show(block: "Block", stream: IO[str]) -> None:
         return
     from rich.console import Console
 
-    from calculon.render.document import Document
-    from calculon.render.terminal import Page
+    from calculon.render import terminal
 
-    page = Page(Document("", parts=(block,)))
+    page = terminal.page(block)
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
     if console.is_terminal:
         console.width = min(console.width, WIDEST)
@@ -74,22 +70,3 @@ def status(verb: str) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("") as spinner:
         yield lambda text: spinner.update(f"{verb} {text}")
-
-
-def recording(width: int) -> "Console":
-    """Return a console with all colours, whatever the terminal: nobody sees it, and what it draws can be exported."""
-    from rich.console import Console
-
-    return Console(
-        file=io.StringIO(),
-        record=True,
-        width=width,
-        height=100,  # or a dumb terminal has a width of its own
-        force_terminal=True,
-        force_jupyter=False,
-        color_system="truecolor",
-        no_color=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )

@@ -77,8 +77,8 @@ class Grid:
     Attributes
     ----------
     kinds : tuple of str
-        One per column: ``left`` and ``right`` keep their lines, ``text`` folds, ``path`` folds at dots, and ``wide``
-        takes the space that is left (bars).
+        One per column: ``left`` and ``right`` keep their lines, ``text`` and ``number`` (at the right) fold, ``path``
+        folds at dots, and ``wide`` takes the space that is left (bars).
     rows : tuple of tuple of Cell
         The cells; a row may end early.
     heads : int
@@ -87,6 +87,8 @@ class Grid:
         Blanks between columns.
     least : tuple of int
         Least widths of the first columns.
+    widths : tuple of int
+        Exact widths of all columns, in which longer texts fold.
     optional : tuple of int
         Columns that a narrow page leaves out: as few as possible, the first of these rather than the last.
     """
@@ -96,7 +98,22 @@ class Grid:
     heads: int = 0
     gap: int = 2
     least: tuple[int, ...] = ()
+    widths: tuple[int, ...] = ()
     optional: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Sentences that are items of a list."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as an element of SVG, for pages in HTML only."""
+
+    svg: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +128,8 @@ class Section:
         What it says.
     opened : bool
         Whether a page that folds sections away shows this one.
+    folded : bool
+        Whether a page in HTML folds it away in any case.
     flush : bool
         Whether its blocks begin at the margin: a table that needs every character of a narrow page.
     """
@@ -120,6 +139,7 @@ class Section:
     remark: Line = ""
     opened: bool = False
     flush: bool = False
+    folded: bool = False
 
     @property
     def heading(self) -> str:
@@ -177,14 +197,20 @@ class Document:
     parts: "tuple[Block, ...]" = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rich:
-    """Parts that rich draws: those of pages that are not documents yet."""
-
-    parts: tuple[Any, ...]
-
-
-Block = Line | Swatches | Names | Grid | Table | Section | Beside | ByWidth | Document | Any
+Block = (
+    Line
+    | Swatches
+    | Names
+    | Items
+    | Picture
+    | Grid
+    | Table
+    | Section
+    | Beside
+    | ByWidth
+    | Document
+    | Any
+)
 """A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph."""
 
 

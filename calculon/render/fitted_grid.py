@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations, zip_longest
 from typing import Any
 
-from calculon.render.bars import NARROW_BAR
+from calculon.render.bars import TwoSided
 from calculon.render.document import Cell, Grid, Styled, words
 
 
@@ -64,7 +64,7 @@ def _widths(grid: Grid) -> list[int]:
 
 
 def _characters(cell: Cell) -> int:
-    return len(words(cell)) if isinstance(cell, (str, Styled, tuple)) else NARROW_BAR
+    return len(words(cell)) if isinstance(cell, (str, Styled, tuple)) else TwoSided.narrowest
 
 
 def folded(path: str, width: int) -> list[str]:

@@ -12,8 +12,10 @@ from calculon.render.document import (
     Cell,
     Document,
     Grid,
+    Items,
     Legend,
     Names,
+    Picture,
     Section,
     Styled,
     Swatches,
@@ -23,7 +25,6 @@ from calculon.render.fitted_grid import fitted
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import Table
 
-_GREY = "#888888"  # on light and on dark alike
 _BAR = 9.0  # em
 _DRAWING = 24  # characters
 
@@ -121,6 +122,10 @@ class _Html:
             elif isinstance(one, Frontier):
                 lines = "\n".join(map(self.words, one.lines(self.look.width, blocks=True)))
                 yield f'<pre aria-hidden="true">{lines}</pre>'
+            elif isinstance(one, Items):
+                yield f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in one.texts)}</ul>"
+            elif isinstance(one, Picture):
+                yield f'<div class="scroll">{one.svg}</div>'
             elif words := self.words(one):
                 yield f"<p>{words}</p>"
 
@@ -135,7 +140,7 @@ class _Html:
         if not section.title:
             return inner
         remark = f": {self.words(section.remark)}" if section.remark else ""
-        if not self.look.folds:
+        if not (self.look.folds or section.folded):
             return f"<h3>{escape(section.title)}{remark}</h3>{inner}"
         title = f"<strong>{escape(section.title)}</strong>{remark}"
         if not inner:
@@ -213,7 +218,7 @@ class _Html:
             return self._piece(dim(cell.text.format(*DRAWN)))
         if isinstance(cell, Swatches):
             return "  ".join(
-                f'<span style="color:{color_code(color)}">■\N{NO-BREAK SPACE}</span>{self._piece(dim(words))}'
+                f'<span style="color:{COLORS[color]}">■\N{NO-BREAK SPACE}</span>{self._piece(dim(words))}'
                 for color, words in cell.entries
             )
         return "".join(map(self._piece, cell if isinstance(cell, tuple) else (cell,)))
@@ -224,15 +229,10 @@ class _Html:
             return _text(piece)
         found = _text(piece.text)
         if piece.style in COLORS:
-            return f'<span style="color:{color_code(piece.style)}">{found}</span>'
+            return f'<span style="color:{COLORS[piece.style]}">{found}</span>'
         if piece.style == "dim" and found:
             return f"<span{self.roles['quiet']}>{found}</span>"
         return f"<strong>{found}</strong>" if piece.style == "bold" else found
-
-
-def color_code(name: str) -> str:
-    """Return the code of a colour of the palette."""
-    return _GREY if name == "grey" else COLORS[name]
 
 
 def _text(text: str) -> str:
@@ -241,10 +241,11 @@ def _text(text: str) -> str:
 
 def _two_sided(bar: TwoSided) -> str:
     """Return a two-sided bar in characters; the numbers next to it say the same."""
-    left, right = bar.pieces(_DRAWING // 2, DRAWN)
-    blank = " " * (_DRAWING // 2 - len(left[0]))
-    pieces = (f'<span style="color:{COLORS[color]}">{text}</span>' for text, color in (left, right))
-    return f'<span aria-hidden="true" style="white-space:pre;font-family:monospace">{blank}{"".join(pieces)}</span>'
+    pieces = (
+        f'<span style="color:{COLORS[color]}">{text}</span>'
+        for text, color in bar.pieces(_DRAWING, blocks=True)
+    )
+    return f'<span aria-hidden="true" style="white-space:pre;font-family:monospace">{"".join(pieces)}</span>'
 
 
 def _bar(bar: Bar) -> str:
@@ -252,7 +253,7 @@ def _bar(bar: Bar) -> str:
     pieces = []
     for share in bar.shares:
         width = max(0.0, min(1.0, share.fraction)) * _BAR
-        color = color_code(share.color)
+        color = COLORS[share.color]
         faint = "" if share.solid else ";opacity:0.4"
         pieces.append(
             f'<span style="display:inline-block;height:0.8em;width:{width:.2f}em;background:{color}{faint}"></span>'

@@ -1,16 +1,19 @@
 """Documents in a terminal, by rich: see :mod:`calculon.render.console` for where they are drawn."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from calculon.base.frozen import dataclass
-from calculon.render import grids
-from calculon.render.bars import COLORS, has_blocks, marks
+from calculon.render.bars import ASCII, COLORS, DRAWN, Bar, TwoSided
 from calculon.render.document import (
     Beside,
     Block,
@@ -18,58 +21,68 @@ from calculon.render.document import (
     Cell,
     Document,
     Grid,
+    Items,
     Legend,
     Line,
     Names,
-    Rich,
+    Picture,
     Section,
     Styled,
     Swatches,
 )
 from calculon.render.fitted_grid import fitted
+from calculon.render.fitted_table import laid_out
 from calculon.render.frontier import Frontier
-from calculon.render.texts import heading
+from calculon.render.text_tables import Table
+
+_COLUMNS: dict[str, dict[str, Any]] = {
+    "left": {"no_wrap": True},
+    "right": {"no_wrap": True, "justify": "right"},
+    "text": {},
+    "number": {"justify": "right"},
+    "path": {},
+    "wide": {"ratio": 1},
+}
+"""How rich draws the kinds of columns of a grid."""
+
+_COLORS = {**COLORS, "grey": "bright_black"}
+
+
+def page(*several: Block) -> RenderableType:
+    """Return blocks as rich draws them, with blank lines between them."""
+    return _Sized(lambda drawn: drawn.document(Document("", parts=several)))
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A document as rich draws it."""
+class _Sized:
+    """A part of a page that depends on the width of its place: at least and at most so many characters."""
 
-    document: Document
+    draw: "Callable[[_Drawn], Iterable[RenderableType | Segment]]"
+    least: int = 0
+    most: int | None = None
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from _Drawn(console, options).document(self.document)
-
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """Names in lines of the width at hand; a name breaks only if it is wider."""
-
-    names: tuple[str, ...]
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        width = options.max_width
+        return Measurement(min(self.least, width), min(self.most or width, width))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        whole = ", ".join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in self.names)
-        lines = textwrap.wrap(
-            whole, options.max_width, break_long_words=False, break_on_hyphens=False
-        )
-        yield Text("\n".join(lines).replace("\N{NO-BREAK SPACE}", " "))
+        yield from self.draw(_Drawn(console, options))
 
 
 class _Drawn:
-    """Draws the blocks of a document for a console."""
+    """Draws blocks for a place on a console."""
 
     def __init__(self, console: Console, options: ConsoleOptions):
         self.width = options.max_width
-        self.marks = marks(console, options)
-        coloured = bool(console.color_system) and not console.no_color
-        self.swatches = has_blocks(console, options) and coloured
+        self.blocks_drawn = console.is_terminal and not options.ascii_only
+        self.colored = bool(console.color_system) and not console.no_color
 
     def document(self, one: Document) -> Iterator[RenderableType]:
         """Yield the title and all parts of a document."""
         if one.title:
             terms = f"   {one.terms}" if one.terms else ""
             yield Text.assemble((one.title, "bold underline"), (terms, "dim"))
-        yield from map(grids.indented, self.blocks(one.lead))
+        yield from map(_indented, self.blocks(one.lead))
         blank = bool(one.title or one.lead)
         for part in one.parts:
             yield from [Text()] * blank
@@ -88,27 +101,30 @@ class _Drawn:
             elif isinstance(one, Document):
                 yield from self.document(one)
             elif isinstance(one, Grid):
-                yield _Fitted(self, one) if one.optional else self.grid(one)
+                yield _sized_grid(one) if one.optional else self.grid(one)
+            elif isinstance(one, Table):
+                yield _sized_table(one)
             elif isinstance(one, Frontier):
-                yield _Drawing(one)
-            elif isinstance(one, Rich):
-                yield from one.parts
+                yield _sized_frontier(one)
+            elif isinstance(one, Items):
+                yield from (self._cell(f"- {text}") for text in one.texts)
+            elif isinstance(one, Picture):
+                continue
             else:
                 yield self._cell(one)
 
     def _section(self, section: Section) -> Iterator[RenderableType]:
         if section.title:
-            remark = _text(section.remark) if section.remark else ""
-            yield heading(section.title, remark)
+            colon = ": " if section.remark else ""
+            yield Text.assemble((section.title, "bold"), colon, _text(section.remark))
         blocks = self.blocks(section.blocks)
-        yield from blocks if section.flush else map(grids.indented, blocks)
+        yield from blocks if section.flush else map(_indented, blocks)
 
     def _beside(self, one: Beside) -> Iterator[RenderableType]:
-        columns = [self._column(blocks) for blocks in one.columns]
+        columns = [[*self.document(Document("", parts=blocks))] for blocks in one.columns]
         if self.width >= one.width:
-            from rich.console import Group
-
-            table = grids.grid(*["wide" if one.equal else "text"] * len(columns), gap=4)
+            kinds = ["wide" if one.equal else "text"] * len(columns)
+            table = _grid(kinds, gap=4)
             table.add_row(*(Group(*column) for column in columns))
             yield table
             return
@@ -116,63 +132,89 @@ class _Drawn:
             yield from [Text()] * bool(number)
             yield from column
 
-    def _column(self, blocks: Sequence[Block]) -> list[RenderableType]:
-        """Return the blocks of a column with blank lines between them."""
-        return [*self.document(Document("", parts=tuple(blocks)))]
-
     def grid(self, one: Grid) -> RichTable:
         """Return a grid as rich draws it."""
-        table = grids.grid(*one.kinds, gap=one.gap, least=one.least)
+        table = _grid(one.kinds, one.gap, one.least, one.widths)
         for row in one.rows:
             table.add_row(*map(self._cell, row))
         return table
 
     def _cell(self, cell: Cell) -> RenderableType:
         """Return a text or a bar as rich draws it."""
+        if isinstance(cell, (Bar, TwoSided)):
+            return _sized_bar(cell)
         if isinstance(cell, Legend):
-            return Text(cell.text.format(*self.marks), "dim")
+            return Text(cell.text.format(*(DRAWN if self.blocks_drawn else ASCII)), "dim")
         if isinstance(cell, Swatches):
             return self._swatches(cell)
         if isinstance(cell, Names):
-            return _Joined(cell.names)
-        if isinstance(cell, (str, Styled, tuple)):
-            text = _text(cell)
-            indent = cell.indent if isinstance(cell, Styled) else 0
-            return Padding(text, (0, 0, 0, indent)) if indent else text
-        return cell
+            return _sized_names(cell)
+        text = _text(cell)
+        indent = cell.indent if isinstance(cell, Styled) else 0
+        return Padding(text, (0, 0, 0, indent)) if indent else text
 
     def _swatches(self, legend: Swatches) -> Text:
-        """Return a legend of colours: where there are no colours, its words alone."""
+        """Return a legend of colours: without colours its words alone."""
         text = Text(style="dim")
         for color, words in legend.entries:
             text.append("  " if text else "")
-            if self.swatches:
-                text.append("■\N{NO-BREAK SPACE}", f"not dim {COLORS[color]}")
+            if self.blocks_drawn and self.colored:
+                text.append("■\N{NO-BREAK SPACE}", f"not dim {_COLORS[color]}")
                 words = words.replace(" ", "\N{NO-BREAK SPACE}")  # noqa: PLW2901
             text.append(words)
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawing:
-    """A drawing as wide as the space that rich gives it."""
+def _grid(
+    kinds: Iterable[str], gap: int, least: Iterable[int] = (), widths: Iterable[int] = ()
+) -> RichTable:
+    """Return an empty grid with columns of some kinds."""
+    kinds = tuple(kinds)
+    table = RichTable.grid(padding=(0, gap), expand="wide" in kinds)
+    narrowest, exact = iter(least), iter(widths)
+    for kind in kinds:
+        how = {**_COLUMNS[kind], "min_width": next(narrowest, None), "width": next(exact, None)}
+        table.add_column(overflow="fold" if widths else "ellipsis", **how)
+    return table
 
-    frontier: Frontier
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        blocks = has_blocks(console, options)
-        yield from map(_text, self.frontier.lines(options.max_width, blocks=blocks))
+def _sized_grid(grid: Grid) -> RenderableType:
+    return _Sized(lambda drawn: [drawn.grid(fitted(grid, drawn.width))])
 
 
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    """A grid with the optional columns for which its place on a page is wide enough."""
+def _sized_table(table: Table) -> RenderableType:
+    def draw(drawn: _Drawn) -> Iterable[RenderableType]:
+        return drawn.blocks(laid_out(table, drawn.width, "…" if drawn.blocks_drawn else "..."))
 
-    page: _Drawn
-    grid: Grid
+    return _Sized(draw)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.page.grid(fitted(self.grid, options.max_width))
+
+def _sized_frontier(frontier: Frontier) -> RenderableType:
+    return _Sized(lambda drawn: map(_text, frontier.lines(drawn.width, blocks=drawn.blocks_drawn)))
+
+
+def _sized_bar(bar: Bar | TwoSided) -> RenderableType:
+    def draw(drawn: _Drawn) -> Iterator[Segment]:
+        pieces = bar.pieces(min(drawn.width, bar.widest), blocks=drawn.blocks_drawn)
+        return (Segment(text, Style.parse(_COLORS[color])) for text, color in pieces)
+
+    return _Sized(draw, bar.narrowest, bar.widest)
+
+
+def _sized_names(names: Names) -> RenderableType:
+    """Return names in lines of the width of their place; a name breaks only if it is wider."""
+    whole = ", ".join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in names.names)
+
+    def draw(drawn: _Drawn) -> Iterator[Text]:
+        lines = textwrap.wrap(whole, drawn.width, break_long_words=False, break_on_hyphens=False)
+        yield Text("\n".join(lines).replace("\N{NO-BREAK SPACE}", " "))
+
+    return _Sized(draw)
+
+
+def _indented(part: RenderableType) -> Padding:
+    """Return a part of a page below its heading."""
+    return Padding(part, (0, 0, 0, 2))
 
 
 def _text(line: Line) -> Text:
@@ -186,9 +228,4 @@ def _text(line: Line) -> Text:
 
 
 def _style(piece: Styled) -> str:
-    return COLORS.get(piece.style, piece.style)
-
-
-def drawn(*several: Block) -> RenderableType:
-    """Return blocks as rich draws them, for pages that are not documents yet."""
-    return Page(Document("", parts=several))
+    return _COLORS.get(piece.style, piece.style)

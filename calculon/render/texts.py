@@ -2,21 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from typing import Any
 
 from calculon.base.units import GIB, Unit, duration, scaled, significant
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
-
-
-def heading(text: str, remark: "Text | str" = "") -> "Text":
-    """Return the heading of a section: its name, and the one thing to know."""
-    from rich.text import Text
-
-    return Text.assemble((text, "bold"), ": " if remark else "", remark)
 
 
 def edition_and_preset(asked: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ import io
 import numpy as np
 from rich.console import Console
 
-from calculon.render.terminal import drawn as as_rich
+from calculon.render.terminal import page
 
 
 def drawn(*parts, width=80, terminal=None):
@@ -14,7 +14,7 @@ def drawn(*parts, width=80, terminal=None):
     look = {"color_system": None, "highlight": False, "legacy_windows": False}
     console = Console(file=stream, width=width, force_terminal=terminal, **look)
     for part in parts:
-        console.print(as_rich(part))
+        console.print(page(part))
     return stream.getvalue()
 
 

@@ -9,6 +9,7 @@ from calculon.documents.pictures.run_days import RunDays
 from calculon.documents.result import Result
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.waterfalls import Estimated
+from calculon.render.document import Picture
 
 if TYPE_CHECKING:
     from calculon.advise.runs.training_run import TrainingRun
@@ -77,7 +78,7 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
     try:
         require_library()
     except SpecError:
-        return RunShown(label, page, missed=missed)
+        return RunShown(label, (page,), missed)
     from calculon.documents.pictures import goodput_curves
     from calculon.documents.pictures import run_days as days
 
@@ -85,4 +86,4 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
         svg(days.draw(run_days(run)), days.WORDS),
         svg(goodput_curves.draw(goodput_by_size(run).to_dict()), goodput_curves.WORDS),
     )
-    return RunShown(label, page, pictures, missed)
+    return RunShown(label, (page, *map(Picture, pictures)), missed)

@@ -1,6 +1,5 @@
 """Errors of studies as titled tables: of one edition of the cost model, or of several side by side."""
 
-import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Any
 from calculon.base.units import KILO, MEGA
 from calculon.declarations.named_values import CORRECTED
 from calculon.estimate.run_table import Run
+from calculon.render.html_file import html_file
 from calculon.render.text_tables import Column, Table
 from calculon.validate import error_summary as summary
 from calculon.validate import published_runs
@@ -439,20 +439,9 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def page(results: Sequence[Result]) -> str:
-    """Return the tables of some studies as a page."""
-    body = "\n".join(
-        f"<h2>{html.escape(title)}</h2>\n{table.html()}" for title, table, _ in sections(results)
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Validation</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>Validation</h1>\n"
-        f"<p>{html.escape(heading(results))}</p>\n{body}\n</body>\n</html>"
-    )
-
-
-STYLE = (
-    "body{font:14px/1.45 system-ui,sans-serif;margin:2rem;max-width:110rem}"
-    "table{border-collapse:collapse}th,td{padding:.2rem .7rem;text-align:left;vertical-align:top}"
-    "th{border-bottom:1px solid #888}tr:nth-child(even) td{background:#f4f4f4}"
-    ".right{text-align:right;font-variant-numeric:tabular-nums}"
-)
+    """Return the tables of some studies as a file of HTML."""
+    parts = [
+        (f"table-{number}", title, (table,))
+        for number, (title, table, _) in enumerate(sections(results))
+    ]
+    return html_file("Validation", parts, [heading(results)])

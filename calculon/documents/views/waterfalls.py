@@ -1,7 +1,7 @@
 """Waterfalls between results: from the first of them to each of the others."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Infeasible, Problem, SpecError
@@ -9,11 +9,11 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import PUBLISHED
 from calculon.documents.result import Result
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.document import Picture, Section
 
 if TYPE_CHECKING:
     from calculon.advise.waterfall import Point, Waterfall
     from calculon.documents.pictures.waterfall_bars import Fall
-    from calculon.documents.report_page import Drawn
     from calculon.estimate.estimate import Estimate
 
 LEAST = 2
@@ -128,9 +128,8 @@ def comparable(results: Sequence[Result]) -> list[tuple[Result, dict[str, Any]]]
     return [(best, told) for best, told in found if told is not None and told["steps"]]
 
 
-def drawn(results: Sequence[Result]) -> "list[Drawn]":
+def drawn(results: Sequence[Result]) -> list[Section]:
     """Return the changes from the first result to each other one, with a picture where it can be drawn."""
-    from calculon.documents.report_page import Drawn
     from calculon.documents.waterfall_section import waterfall_section
     from calculon.render.canvas import require_library, svg
 
@@ -141,9 +140,10 @@ def drawn(results: Sequence[Result]) -> "list[Drawn]":
         try:
             require_library()
         except SpecError:
-            found.append(Drawn(section))
+            found.append(section)
             continue
         from calculon.documents.pictures.waterfall_bars import draw
 
-        found.append(Drawn(section, svg(draw([fall]), section.title)))
+        picture = Picture(svg(draw([fall]), section.title))
+        found.append(replace(section, blocks=(picture, *section.blocks)))
     return found

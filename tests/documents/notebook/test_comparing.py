@@ -66,7 +66,7 @@ def test_a_report_has_every_section(tmp_path, both):
     assert (first, second) == ("mine", "search")
     assert others == ["Side by side", "Validation", "Assumptions", "Inputs and versions"]
     assert "best executions of the search" in text
-    assert "layers</summary>" in text  # with every layer, though nobody asked for them
+    assert "layers</strong></summary>" in text  # with every layer, though nobody asked for them
 
 
 @for_each(

@@ -20,7 +20,7 @@ from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.serving_page import serving_page
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.why_page import why_page
-from calculon.render.terminal import drawn
+from calculon.render import terminal
 from tests.documents.notebook import results
 from tests.helpers import ROOT, document
 from tests.render.test_html import HOSTILE, checked
@@ -39,7 +39,7 @@ def words(text):
 def words_of(page):
     """Return the words of a page in a terminal."""
     console = Console(width=ROOM, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(drawn(page))
+    console.print(terminal.page(page))
     return words(re.sub(r"[█▏▎▍▌▋▊▉░]+", " ", console.export_text()))
 
 

@@ -44,8 +44,9 @@ def test_results_of_one_question_are_led_to_from_the_first(found):
     assert best is results[1]
     assert told == found.to_dict()
     (shown,) = drawn(results)
-    assert shown.section.title == f"From {results[0].label} to {best.label}, one change at a time"
-    assert len(shown.section.blocks[0].rows) == len(found.steps) + 2
-    assert shown.svg.startswith("<svg role=")
-    assert "http" not in shown.svg
+    assert shown.title == f"From {results[0].label} to {best.label}, one change at a time"
+    picture, table, *_ = shown.blocks
+    assert len(table.rows) == len(found.steps) + 2
+    assert picture.svg.startswith("<svg role=")
+    assert "http" not in picture.svg
     assert comparable(results[:1] * 2) == []  # equal plans

@@ -1,0 +1,146 @@
+"""Tables on pages that may be too narrow for them: closer, folded, cut and left out columns, or several lines a row."""
+
+from collections.abc import Iterator, Sequence
+
+from calculon.render.document import Block, Grid, Line, Styled, dim
+from calculon.render.text_tables import EARLY, Column, Table, aligned, characters
+
+_FOLDED = 20
+"""Characters that a column which folds keeps at least, if it has as many."""
+
+_INDENT = 2
+"""Blanks before the second and later lines of a row."""
+
+_WAYS = ((2, "whole"), (1, "whole"), (2, "fold"), (1, "fold"), (1, "cut"))
+"""Blanks between columns, and what happens to texts, as there is less and less room."""
+
+
+def laid_out(table: Table, width: int, ellipsis: str) -> Iterator[Block]:
+    """Yield a table as blocks for a page of some width.
+
+    If a line is too short for a row, columns move closer together, then texts fold between words or are cut, and
+    columns are left out, which the last line says; at last a row takes several lines.
+    """
+    shown = [column for column in table.columns if column.for_people]
+    left_out: list[Column] = []
+    while True:
+        cells = [[column.text(row[column.key]) for column in shown] for row in table.rows]
+        first = max(reversed(shown), key=lambda column: column.drop)
+        ways = _WAYS if first.drop < EARLY else _WAYS[:2]
+        fits = ((gap, _widths(shown, cells, width, gap, how)) for gap, how in ways)
+        gap, widths = next(((gap, found) for gap, found in fits if found), (0, None))
+        if widths is not None:
+            yield _grid(shown, _shortened(shown, cells, widths, ellipsis), widths, gap)
+            break
+        if not first.drop:
+            yield from _stacked(shown, cells, width)
+            break
+        left_out.append(first)
+        shown.remove(first)
+    if left_out:
+        names = (one.heading.strip() or one.key for one in table.columns if one in left_out)
+        yield dim(f"Left out for want of room: {', '.join(names)}; {table.more} has all")
+
+
+def _widths(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    room: int,
+    gap: int,
+    how: str,
+) -> list[int] | None:
+    """Return widths that hold every cell, texts with blanks narrower than they are; None where there are none."""
+    widths, spare = [], []
+    for i, column in enumerate(columns):
+        title = column.title.split("\n")
+        lines = [*title, *(line for row in cells for line in row[i].split("\n"))]
+        width = max(map(characters, lines))
+        words = title if column.cut else lines
+        longest = max((characters(word) for line in words for word in line.split()), default=0)
+        widths.append(width)
+        least = max(longest, _FOLDED)
+        fixed = column.right or how == "whole" or (column.cut and how == "fold")
+        spare.append(0 if fixed else max(0, width - least))
+    over = sum(widths) + gap * (len(columns) - 1) - room
+    for i in sorted(range(len(columns)), key=lambda i: (not columns[i].fold, -spare[i])):
+        given = min(max(0, over), spare[i])
+        widths[i] -= given
+        over -= given
+    return widths if over <= 0 else None
+
+
+def _shortened(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    ellipsis: str,
+) -> list[list[str]]:
+    """Return the cells, those that are cut with as many of their parts as there is room for."""
+    return [
+        [
+            _first_parts(cell, width, ellipsis) if column.cut else cell
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        ]
+        for row in cells
+    ]
+
+
+def _first_parts(text: str, width: int, ellipsis: str) -> str:
+    """Return the parts of a list of words that fit, and that there are more.
+
+    >>> _first_parts("mbs 2, no SP, recompute norms", 20, "...")
+    'mbs 2, no SP, ...'
+    """
+    if characters(text) <= width:
+        return text
+    parts = text.split(", ")
+    while len(parts) > 1:
+        parts.pop()
+        if characters(short := f"{', '.join(parts)}, {ellipsis}") <= width:
+            return short
+    return f"{text[: width - len(ellipsis)]}{ellipsis}"
+
+
+def _grid(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int
+) -> Grid:
+    """Return rows side by side, in columns of these widths; titles end in one line."""
+    most = max(column.title.count("\n") for column in columns)
+    kinds = ("number" if column.right else "text" for column in columns)
+    heads = tuple(dim("\n" * (most - one.title.count("\n")) + one.title) for one in columns)
+    rows = (heads, *(tuple(row) for row in cells))
+    return Grid(tuple(kinds), rows, heads=1, gap=gap, widths=tuple(widths))
+
+
+def _stacked(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int
+) -> Iterator[Line]:
+    """Yield rows over several lines, indented from the second on.
+
+    Texts that fold are below the other cells; without any, rows are broken between columns at the same places.
+    """
+    titles = [column.heading for column in columns]
+    rows = [[cell.replace("\n", ", ") for cell in row] for row in cells]
+    widths = [max(map(characters, column)) for column in zip(titles, *rows, strict=True)]
+    short = [i for i, column in enumerate(columns) if not column.fold]
+    styled = ((titles, "dim"), *((row, "") for row in rows))
+    if sum(widths[i] + 2 for i in short) <= room + 2 and len(short) < len(columns):
+        below = [i for i, column in enumerate(columns) if column.fold]
+        for row, style in styled:
+            parts = (aligned(row[i], widths[i], columns[i]) for i in short)
+            yield Styled("  ".join(parts).rstrip(), style)
+            for cell in filter(None, (row[i] for i in below)):
+                yield Styled(cell, style, indent=2 * _INDENT)
+        return
+    lines: list[list[int]] = []
+    left = 0
+    for i, width in enumerate(widths):
+        if not lines or width + 2 > left:
+            lines.append([])
+            left = room - (_INDENT if len(lines) > 1 else 0) + 2
+        lines[-1].append(i)
+        left -= width + 2
+    for row, style in styled:
+        for number, line in enumerate(lines):
+            parts = (aligned(row[i], widths[i], columns[i]) for i in line)
+            yield Styled(" " * _INDENT * (number > 0) + "  ".join(parts).rstrip(), style)
