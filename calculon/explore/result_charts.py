@@ -17,7 +17,7 @@ from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.notebook.pages import usual_of
 from calculon.documents.pictures.pareto import Pareto
-from calculon.documents.plans_table import figure
+from calculon.documents.plans_table import figure as written
 from calculon.documents.views.front import COUNTED, axis, front, front_of, terms
 from calculon.documents.views.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate, estimate
@@ -39,7 +39,9 @@ from calculon.explore.search.found_plans import count_point, split_name
 from calculon.explore.views import KINDS
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
-from calculon.render.canvas import SHORT
+from calculon.render.chart import Chart
+from calculon.render.chart_axes import SHORT
+from calculon.render.plotly_charts import figure
 from calculon.search.objective import known_statistic
 from calculon.search.search_result import SearchResult
 
@@ -111,10 +113,10 @@ def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -
     )
 
 
-def _part(name: str) -> Callable[..., Figure | None]:
+def _part(name: str) -> Callable[..., Chart | Figure | None]:
     """Return what makes the chart of a part of the page for an estimate, or for the best of an answer."""
 
-    def make(one: Estimate | Answer, **options: Any) -> Figure | None:
+    def make(one: Estimate | Answer, **options: Any) -> Chart | Figure | None:
         whole = one if isinstance(one, Answer) else None
         found = one.best if isinstance(one, Answer) else one
         own = whole is not None and whole.mine is not None
@@ -124,7 +126,9 @@ def _part(name: str) -> Callable[..., Figure | None]:
         part = KINDS[name].make(
             _state(found, plan, options), Known(Offer(), estimate=found, whole=whole)
         )
-        return None if part is None else part.figure
+        if part is None or part.chart is None:
+            return None if part is None else part.old
+        return part.chart
 
     return make
 
@@ -219,7 +223,7 @@ def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Figur
     def point(row: int) -> Point:
         fields, stats, usual = told(row)
         x, y = values[:, row].tolist()
-        figures = ", ".join((figure(up, y, stats), figure(across, x, stats)))
+        figures = ", ".join((written(up, y, stats), written(across, x, stats)))
         return Point(
             x=x,
             y=y,
@@ -241,7 +245,7 @@ def _statistic(name: str) -> Column:
     return known_statistic(name, "plot", whole_runs=True)
 
 
-_PLANS: Mapping[str, Callable[..., Figure | None]] = {
+_PLANS: Mapping[str, Callable[..., Chart | Figure | None]] = {
     "breakdown": _part("time"),
     "memory": _part("memory"),
     "traffic": _part("traffic"),
@@ -251,7 +255,7 @@ _PLANS: Mapping[str, Callable[..., Figure | None]] = {
 }
 """The charts of a plan by kind."""
 
-_KINDS: Mapping[type, Mapping[str, Callable[..., Figure | None]]] = {
+_KINDS: Mapping[type, Mapping[str, Callable[..., Chart | Figure | None]]] = {
     Estimate: _PLANS,
     Answer: {
         **_PLANS,
@@ -306,4 +310,4 @@ def chart(result: Any, kind: str, **options: Any) -> Figure:
     found = kinds[kind](result, **options)
     if found is None:
         raise Infeasible("nothing", "there is nothing to draw")
-    return found
+    return figure(found) if isinstance(found, Chart) else found

@@ -27,7 +27,7 @@ from calculon.documents.pictures import (
 from calculon.documents.pictures import serving_frontier as frontier
 from calculon.documents.pictures.curves import Curve, Curves
 from calculon.documents.pictures.error_scatter import Panel, Scatter
-from calculon.render import canvas
+from calculon.render import canvas, chart_axes
 
 NAN = math.nan
 
@@ -100,17 +100,17 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
 @for_each(
     ("function", "inputs", "expected"),
     [
-        (lambda s: canvas.time_unit(s)[0], [9.9e-4, 1e-3, 0.99, 1.0], ["µs", "ms", "ms", "s"]),
-        (lambda s: canvas.time_unit(s)[1], [9.9e-4, 0.99, 1.0], [1e6, 1e3, 1.0]),
+        (lambda s: chart_axes.time_unit(s)[0], [9.9e-4, 1e-3, 0.99, 1.0], ["µs", "ms", "ms", "s"]),
+        (lambda s: chart_axes.time_unit(s)[1], [9.9e-4, 0.99, 1.0], [1e6, 1e3, 1.0]),
         (lambda s: gantt.shade("weight", s, 3)[2], [0, 1, 2], [0, 0x8F / 255 / 2, 0x8F / 255]),
         (lambda v: budget._unit("usd", v)[1], [9999.0, 1e4, 999_999.0, 1e6], [1.0, 1e-3, 1e-3, 1e-6]),
         (calibration._duration, [1e-4, 0.9995e-3, 0.6], ["100 µs", "0.9995 ms", "600 ms"]),
         (lambda e: scaling._high([scaling.Series("", [scaling.Point(1, e, e)])]), [0.5, 0.51], [False, True]),
         # four times the first value, and the median ratio
-        (canvas.by_factors, [[1], [0, 4, 16], [1, 3.9], [1, 4]], [False, False, False, True]),
-        (canvas.by_factors, [[1, r, r * r, r**5] for r in (1.4, 1.42)], [False, True]),
-        (canvas.thinned, [[2**n for n in range(19)]], [[4**n for n in range(10)]]),
-        (lambda v: canvas.thinned(v, 3), [[1, 9, 12, 100], [1, 2, 15, 100]], [[1, 12, 100], [1, 100]]),
+        (chart_axes.by_factors, [[1], [0, 4, 16], [1, 3.9], [1, 4]], [False, False, False, True]),
+        (chart_axes.by_factors, [[1, r, r * r, r**5] for r in (1.4, 1.42)], [False, True]),
+        (chart_axes.thinned, [[2**n for n in range(19)]], [[4**n for n in range(10)]]),
+        (lambda v: chart_axes.thinned(v, 3), [[1, 9, 12, 100], [1, 2, 15, 100]], [[1, 12, 100], [1, 100]]),
         (curves._grows_by_factors, [[1, 2, 10], [1, 2, 9.9], [1, 3, 2, 10]], [True, False, False]),
         (curves._grows_by_factors, [[0, 1, 10], [1, 10]], [False, False]),
         (lambda v: budget._in_sight(v, 1, 2), [0.69, 0.71, 2.29, 2.31], [False, True, True, False]),

@@ -30,10 +30,8 @@ from calculon.documents.pictures import heatmap as heatmap_picture
 from calculon.documents.pictures import pareto as pareto_picture
 from calculon.documents.pictures import scaling as scaling_picture
 from calculon.documents.pictures import surface as surface_picture
-from calculon.documents.pictures import time_breakdown as breakdown
 from calculon.documents.pictures import waterfall_bars
 
-EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
 OFFLOADS = ("weight_offload", "optimizer_offload", "activations_offload")
 FIX = {"microbatch_size": 1} | dict.fromkeys(OFFLOADS, False)
@@ -44,34 +42,6 @@ def arguments(*texts):
     parser = Parser()
     configure(parser)
     return parser.parse_args([*texts, "-o", "x.png"])
-
-
-@pytest.fixture(scope="module")
-def results():
-    return read_results([EXAMPLE, f"other={EXAMPLE.replace('80g', '80e')}"])
-
-
-def test_bars_are_the_parts_of_the_statistics(results):
-    time, memory = breakdown.draw(results).subfigs
-    for panel, sums, factor in (
-        (time, "total_time", 1.0),
-        (memory, "proc_mem_tier1_cap_req", 1 / GIB),
-    ):
-        (axes,) = panel.axes
-        pieces = np.array([[bar.get_width() for bar in one] for one in axes.containers])
-        assert pieces.sum(axis=0) == pytest.approx([r.value(sums) * factor for r in results])
-    words = [handle.get_label() for handle in time.axes[0].containers]
-    widths = dict(zip(words, time.axes[0].containers, strict=True))
-    first, second = (bar.get_width() for bar in widths["pipeline bubble"])
-    assert [first, second] == pytest.approx([result.value("bubble_time") for result in results])
-
-
-def test_the_capacity_is_a_line_where_it_is_in_sight(results):
-    memory = breakdown.draw(results).subfigs[1].axes[0]
-    (line,) = memory.lines  # the other system has room for everything
-    assert list(line.get_xdata()) == [80, 80]
-    assert_in_sight(memory)
-    assert legend(breakdown.draw(results).subfigs[1])[-1] == "capacity"
 
 
 MINE = "mine=llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm"
@@ -137,13 +107,6 @@ def test_a_capacity_is_a_line_where_bars_are_visible(capacity, shown, text):
     assert [bar.get_hatch() for bar in axes.patches] == [None, "////", None]
     assert [note.xy[0] for note in axes.texts] == [text] * 3  # beyond a line that it would cross
     assert_in_sight(axes, across=0.03)
-
-
-def test_what_is_zero_or_too_small_to_be_seen_is_not_in_the_legend(results):
-    shown = legend(breakdown.draw(results).subfigs[0])
-    assert "pipeline bubble" in shown
-    assert "optimizer step" not in shown
-    assert "forward offloading" not in shown
 
 
 def test_cells_are_the_best_of_their_degrees():

@@ -30,6 +30,7 @@ from calculon.cli.serving_options import (
 )
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.result_selection import split
+from calculon.documents import drawn_charts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,9 +157,7 @@ class Kind:
 
     def draw(self, arguments: argparse.Namespace) -> "Figure":
         """Return the picture."""
-        module = import_module(f"calculon.documents.pictures.{self.picture}")
-        drawn: Figure = module.draw(self.content(arguments))
-        return drawn
+        return drawn_charts.drawn(self.picture, self.content(arguments))
 
     def show(self, arguments: argparse.Namespace, log: Log) -> None:
         """Show the content in a terminal."""
@@ -173,7 +172,7 @@ KINDS = (
         "where time and memory of one or several results go, against the capacity",
         add_result_arguments,
         "results:asked_results",
-        "time_breakdown",
+        "breakdown:breakdown",
         "calculon plot breakdown megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o breakdown.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon plot breakdown first=best.json tenth=best.json#9 -o ranks.svg\n"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from calculon.advise.answer import Answer
@@ -13,6 +12,7 @@ from calculon.advise.runs.training_run import TrainingRun
 from calculon.advise.waterfall import Waterfall
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.declarations.origin import titled
+from calculon.documents import drawn_charts
 from calculon.documents.comparison import Comparison
 from calculon.documents.pictures.scaling import Point, Series
 from calculon.documents.result import Result
@@ -117,13 +117,13 @@ def _over_batches(one: Served) -> dict[str, Any]:
 Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
-    Estimate: {"breakdown": (_breakdown, "time_breakdown"), "schedule": (passes, "gantt")},
+    Estimate: {"breakdown": (_breakdown, "breakdown:breakdown"), "schedule": (passes, "gantt")},
     Answer: {
-        "breakdown": (_plans, "time_breakdown"),
+        "breakdown": (_plans, "breakdown:breakdown"),
         "scaling": (_counts, "scaling"),
         "waterfall": (_changes_of_mine, "waterfall_bars"),
     },
-    Comparison: {"breakdown": (_compared, "time_breakdown")},
+    Comparison: {"breakdown": (_compared, "breakdown:breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},
     FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
@@ -154,12 +154,9 @@ def picture(result: Any, kind: str, **options: Any) -> "Figure":
     if kind not in kinds:
         wanted = "one of " + ", ".join(kinds)
         raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
-    content, module = kinds[kind]
+    content, chart = kinds[kind]
     known = _OPTIONS.get(kind, ())
     if strange := [name for name in options if name not in known]:
         wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
         raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
-    drawn: Figure = import_module(f"calculon.documents.pictures.{module}").draw(
-        content(result, **options)
-    )
-    return drawn
+    return drawn_charts.drawn(chart, content(result, **options))

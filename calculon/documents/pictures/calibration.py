@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING
 from calculon.base.frozen import dataclass
 from calculon.base.units import scaled
 from calculon.render.bars import COLORS
-from calculon.render.canvas import (
-    GREY,
-    LIGHT,
-    drawing,
-    figure,
-    logarithmic_ticks,
-    time_unit,
-)
+from calculon.render.canvas import GREY, LIGHT, drawing, figure, logarithmic_ticks
+from calculon.render.chart_axes import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

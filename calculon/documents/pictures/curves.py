@@ -10,7 +10,6 @@ from calculon.render.canvas import (
     MARKERS,
     SERIES,
     STYLES,
-    Quantity,
     count_axis,
     drawing,
     figure,
@@ -19,6 +18,7 @@ from calculon.render.canvas import (
     plain_ticks,
     wrapped,
 )
+from calculon.render.chart_axes import Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import PUBLISHED
 from calculon.render.bars import COLORS
-from calculon.render.canvas import GREY, drawing, figure, note_edition, time_unit
+from calculon.render.canvas import GREY, drawing, figure, note_edition
+from calculon.render.chart_axes import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import significant
 from calculon.declarations.named_values import PUBLISHED
 from calculon.render.bars import COLORS
-from calculon.render.canvas import GREY, Quantity, drawing, figure, note_edition
+from calculon.render.canvas import GREY, drawing, figure, note_edition
+from calculon.render.chart_axes import Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,15 +9,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
 from calculon.render.bars import COLORS
-from calculon.render.canvas import (
-    LIGHT,
-    Quantity,
-    count_axis,
-    drawing,
-    figure,
-    note_edition,
-    plain_ticks,
-)
+from calculon.render.canvas import LIGHT, count_axis, drawing, figure, note_edition, plain_ticks
+from calculon.render.chart_axes import Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,13 +10,13 @@ from calculon.render.canvas import (
     MARKERS,
     SERIES,
     STYLES,
-    Quantity,
     count_axis,
     drawing,
     figure,
     note_edition,
     plain_ticks,
 )
+from calculon.render.chart_axes import Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,13 +17,8 @@ from calculon.documents.sensitivity_page import (
     whole,
 )
 from calculon.render.bars import COLORS
-from calculon.render.canvas import (
-    BLACK,
-    Quantity,
-    drawing,
-    figure,
-    note_edition,
-)
+from calculon.render.canvas import BLACK, drawing, figure, note_edition
+from calculon.render.chart_axes import Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,14 +7,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
 from calculon.documents.waterfall_section import signed, steps_with_effect
 from calculon.render.bars import COLORS
-from calculon.render.canvas import (
-    BLACK,
-    GREY,
-    drawing,
-    figure,
-    time_unit,
-    wrapped,
-)
+from calculon.render.canvas import BLACK, GREY, drawing, figure, wrapped
+from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits
 
 if TYPE_CHECKING:

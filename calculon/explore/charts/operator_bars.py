@@ -5,7 +5,7 @@ from typing import Any
 
 from calculon.documents.operator_page import PASSES
 from calculon.render.bars import COLORS
-from calculon.render.canvas import time_unit
+from calculon.render.chart_axes import time_unit
 from calculon.render.texts import counted, seconds
 
 MOST = 14

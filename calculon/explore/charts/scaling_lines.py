@@ -7,7 +7,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Unit
 from calculon.documents.frontier import Axis
 from calculon.render.bars import COLORS
-from calculon.render.canvas import Quantity, by_factors, thinned
+from calculon.render.chart_axes import Quantity, by_factors, thinned
 
 GREY = "#888888"  # on light and on dark alike
 

@@ -9,7 +9,7 @@ from typing import Any
 from calculon.base.frozen import dataclass
 from calculon.documents.pictures.gantt import LOOKS, Gantt, Piece, shade
 from calculon.render.bars import COLORS
-from calculon.render.canvas import time_unit
+from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits
 
 AGAIN = "recomputation"

@@ -53,7 +53,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
             lines=_lines(found, question.preset),
             rows=rows,
         ),
-        figure=steps_chart(found, in_file, digits, link),
+        old=steps_chart(found, in_file, digits, link),
         summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",
     )
 

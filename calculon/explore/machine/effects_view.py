@@ -68,7 +68,7 @@ def effects(state: State, answers: Answers) -> Part | None:
     return Part(
         title="What each figure is worth",
         html=body,
-        figure=figure,
+        old=figure,
         summary=f"{_called(found)} with each figure of the machine lower and higher, as bars",
     )
 

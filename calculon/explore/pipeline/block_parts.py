@@ -140,7 +140,7 @@ def _block(state: State, answers: Answers) -> Part | None:
     return Part(
         title=f"One {kind_of(seen.operators)}, by operator",
         html=told,
-        figure=operator_bars(seen.operators, names, [links[one["name"]] for one in seen.operators]),
+        old=operator_bars(seen.operators, names, [links[one["name"]] for one in seen.operators]),
         summary=f"Time of each operator of a block by pass, the longest first: {', '.join(names[:3])}. "
         "The table of operators has all of them.",
     )
@@ -201,7 +201,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Operators on the roofline",
         html=told,
-        figure=roofline_chart(seen.passes, seen.names, links, seen.selected),
+        old=roofline_chart(seen.passes, seen.names, links, seen.selected),
         summary="Arithmetic intensity of each pass of an operator against the rate that it reaches, below the roofs "
         "of memory and engines. The table of points has the same figures.",
     )

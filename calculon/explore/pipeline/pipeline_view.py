@@ -65,7 +65,7 @@ def _schedule(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Schedule",
         html=told,
-        figure=schedule_chart(gantt, result.digits, links, _stage(state, stages)),
+        old=schedule_chart(gantt, result.digits, links, _stage(state, stages)),
         summary=f"Passes of each stage over time: {words}. The table of stages says how long they take.",
     )
 

@@ -164,7 +164,7 @@ def against(state: State, answers: Answers) -> Part | None:
             faster=faster,
             add=with_opened(state, answers, answer.untried),
         ),
-        figure=change_waterfall(told, digits, ("your plan", "the best")),
+        old=change_waterfall(told, digits, ("your plan", "the best")),
         summary=f"{said} A bar for each change: {_listed(rows)}." if steps else "",
     )
 

@@ -7,6 +7,7 @@ from markupsafe import Markup
 from rich.console import Group
 
 from calculon.advise.unfit import why_none
+from calculon.documents.charts.breakdown import time_parts
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
 from calculon.documents.page import LINKS, Page, network_text
 from calculon.documents.page import PARTS as PARTS_OF_TIME
@@ -15,7 +16,6 @@ from calculon.documents.result import Result
 from calculon.explore.answers import Answers
 from calculon.explore.charts.link_times import link_times
 from calculon.explore.charts.memory_bars import kinds_of, memory_bars
-from calculon.explore.charts.time_parts import time_parts
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plan.key_figures import key_figures, words_of
@@ -78,7 +78,7 @@ def _time(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Where the time goes",
         more=_folded("The same as a table", Table(columns, rows)),
-        figure=time_parts(result),
+        chart=time_parts(result),
         summary=f"Parts of the time of a step, {result.digits.duration(total)}; the largest is {largest['part']} "
         f"with {largest['share']}.",
     )
@@ -119,7 +119,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
         title="Memory of each stage" if len(stages) > 1 else "Memory",
         html=html("plan_memory.html", said=said, bars=figure["data"]),
         more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
-        figure=figure,
+        old=figure,
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
 
@@ -174,7 +174,7 @@ def _traffic(state: State, answers: Answers) -> Part | None:
         title="Traffic",
         html=Markup("<p>{}</p>").format(said),
         more=_folded("The same as a table", rows) + groups,
-        figure=link_times(names, links, exposed),
+        old=link_times(names, links, exposed),
         summary=f"Traffic of each kind of parallelism in a step: {said}.",
     )
 

@@ -255,7 +255,7 @@ def _splits(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Tensor against pipeline parallelism",
         html=told,
-        figure=split_map(cells, selected),
+        old=split_map(cells, selected),
         summary=f"Best {plans.shown.help} of each split: {good} of {len(cells)} splits have a plan. "
         "The table below has all of them.",
     )
@@ -313,7 +313,7 @@ def _front(state: State, answers: Answers) -> Part | None:
     return Part(
         title="What each plan costs",
         html=told,
-        figure=chart,
+        old=chart,
         summary=f"{y.help} over {x.help}: {len(rows)} executions that no other one beats in both",
     )
 
@@ -396,7 +396,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Other numbers of processors",
         html=told,
-        figure=scaling_lines(points),
+        old=scaling_lines(points),
         summary="Rate and total efficiency of the best plan over the processors: "
         f"{good} of {len(points)} numbers have a plan. The table has all of them.",
     )

@@ -10,7 +10,7 @@ from calculon.estimate.operator_passes import operator_passes
 from calculon.estimate.operators import block
 from calculon.explore.charts.operator_bars import EXPOSED, MOST, by_time, operator_bars
 from calculon.explore.charts.roofline_chart import _LARGEST, _LEAST, drawn, roofline_chart
-from calculon.render.canvas import time_unit
+from calculon.render.chart_axes import time_unit
 from tests.helpers import LLAMA_X64
 
 PLAIN = LLAMA_X64 | {"tensor_par_overlap": "none", "activation_recompute": "full"}

@@ -8,7 +8,7 @@ import calculon
 from calculon.documents.pictures.gantt import Gantt, Piece
 from calculon.documents.views.schedule_passes import passes
 from calculon.explore.charts.schedule_chart import AGAIN, schedule_chart
-from calculon.render.canvas import time_unit
+from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits
 from tests.helpers import LLAMA_X64_P4
 
