@@ -15,6 +15,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
+from calculon.documents.charts.waterfall_chart import change_waterfall
 from calculon.documents.notebook.pages import usual_of
 from calculon.documents.pictures.pareto import Pareto
 from calculon.documents.plans_table import figure as written
@@ -23,7 +24,6 @@ from calculon.documents.views.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers, Shown
-from calculon.explore.charts.change_waterfall import change_waterfall
 from calculon.explore.charts.effect_bars import effect_bars
 from calculon.explore.charts.plans_chart import Point, plans_chart
 from calculon.explore.charts.scaling_lines import CountPoint, scaling_lines
@@ -151,9 +151,8 @@ def _capacity(one: Sensitivity) -> Figure:
     return steps_chart(one.searched.staircase, one.system.mem1.capacity, digits, lambda _: "")
 
 
-def _fall(one: Waterfall) -> Figure | None:
-    fall = fall_alone(one)
-    return change_waterfall(fall.waterfall, fall.digits, fall.names)
+def _fall(one: Waterfall) -> Chart | None:
+    return change_waterfall(fall_alone(one))
 
 
 def _scaling(one: Answer) -> Figure | None:

@@ -280,6 +280,12 @@ class Chart:
         """All panels."""
         return [panel for row in self.rows for panel in row]
 
+    @property
+    def heading(self) -> list[str]:
+        """The lines above the panels: the title, and the subtitle with the editions."""
+        edition = edition_words(self.terms) if self.terms else ""
+        return [*filter(None, (self.title, "; ".join(filter(None, (self.subtitle, edition)))))]
+
 
 def named(panels: Sequence[Panel]) -> list[Mark]:
     """Return one mark for each entry of a legend, in their order."""

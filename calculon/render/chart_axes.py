@@ -148,8 +148,8 @@ def log_axis(
 def log_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
     """Return round numbers between two others: with digits 1, 2 and 5, 1 and 3, or powers of ten, as many as fit.
 
-    >>> log_ticks(0.8, 60), log_ticks(0.5, 1e4)
-    ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 10.0, 100.0, 1000.0, 10000.0])
+    >>> log_ticks(0.8, 60), log_ticks(1e-6, 1)
+    ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1e-06, 1e-05, 0.0001, 0.001, 0.01, 0.1, 1.0])
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     step = max(1, -(-len(powers) // most))

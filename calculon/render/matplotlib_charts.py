@@ -18,7 +18,6 @@ from calculon.render.chart import (
     Rule,
     Span,
     color_code,
-    edition_words,
     named,
 )
 
@@ -73,10 +72,7 @@ def draw(chart: Chart) -> "Figure":
     """Return the picture of a chart."""
     heights = [max(panel.height for panel in row) for row in chart.rows]
     entries = [named(row) for row in chart.rows]
-    title = "\n".join(
-        wrapped(line, round(_TITLE * chart.width))
-        for line in filter(None, (chart.title, chart.subtitle))
-    )
+    title = "\n".join(wrapped(line, round(_TITLE * chart.width)) for line in chart.heading)
     around = 0.2 * (title.count("\n") + 1) + 0.1
     with drawing():
         if chart.legends == "rows":
@@ -104,7 +100,6 @@ def draw(chart: Chart) -> "Figure":
             )
             axes = _panels(grid, chart.rows, shared=chart.shared)
             _legend(picture, axes, own, chart.width)
-        _terms(axes[-1], chart.terms)
         picture.suptitle(title, x=0.01, ha="left", fontsize=10)
     return picture
 
@@ -358,19 +353,3 @@ def _legend(part: Any, axes: "list[Axes]", entries: Sequence[Mark], width: float
         handles = [_handle(mark) for mark in entries]
         columns = _columns(entries, width)
         part.legend(handles=handles, loc="outside lower center", ncols=columns)
-
-
-def _terms(axes: "Axes", terms: Sequence[str]) -> None:
-    """Name the editions of the model below the last panel."""
-    if terms:
-        axes.annotate(
-            edition_words(terms),
-            (1, 0),
-            xytext=(0, -22),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            ha="right",
-            va="top",
-            fontsize=7,
-            color=GREY,
-        )

@@ -16,6 +16,7 @@ from calculon.render.chart import (
     Boxes,
     Cells,
     Chart,
+    Floats,
     Line,
     Mark,
     Notes,
@@ -23,7 +24,6 @@ from calculon.render.chart import (
     Rule,
     Span,
     color_code,
-    edition_words,
     named,
 )
 
@@ -89,8 +89,7 @@ def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
         "margin": {"t": round(above), "b": round(_BELOW), "r": 56},
     }
     if titled:
-        terms = f", {edition_words(chart.terms)}" if chart.terms else ""
-        text = "<br>".join(filter(None, (f"{chart.title}{terms}", chart.subtitle)))
+        text = "<br>".join(chart.heading)
         spot = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container"}
         layout["title"] = {"text": text, "font": {"size": 13}, "pad": {"t": 20, "l": 8}, **spot}
     if entries:
@@ -205,7 +204,7 @@ def _axis(axis: Axis, *, labelled: bool = True) -> Json:
 
 
 def _code(name: str) -> str:
-    return _ON_BOTH if name == "black" else color_code(name)
+    return _ON_BOTH if name.startswith("black") else color_code(name)
 
 
 def _codes(mark: Mark) -> str | list[str]:
@@ -221,6 +220,11 @@ def _pointed(mark: Mark) -> Json:
     several = (mark.links or empty, mark.keys or empty, mark.words)
     told = [[*one] for one in zip(*several, strict=True)]
     return {"customdata": told, "hovertemplate": "%{customdata[2]}<extra></extra>"}
+
+
+def _plain(values: Floats) -> list[float | None]:
+    """Return numbers for JSON, which has no not-a-number."""
+    return [None if math.isnan(value) else float(value) for value in values]
 
 
 def _bars(mark: Bars) -> list[Json]:
@@ -264,8 +268,8 @@ def _line(mark: Line) -> list[Json]:
         {
             "type": "scatter",
             "mode": "+".join(modes) or "none",
-            "x": list(mark.x),
-            "y": list(mark.y),
+            "x": _plain(mark.x),
+            "y": _plain(mark.y),
             "line": line,
             "marker": marker,
             "cliponaxis": mark.clip,

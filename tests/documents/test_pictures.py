@@ -10,16 +10,12 @@ from calculon.base.units import GIB
 from calculon.cli.plot_curves import pareto, scaling
 from calculon.cli.plot_heatmap import heatmap, why_not
 from calculon.cli.plot_schedule import gantt
-from calculon.cli.results import asked_falls, read_results
-from calculon.render.digits import Digits
 from calculon.search.driver import search
 from calculon.search.search_counts import Counts
 from tests.documents.drawing import assert_in_sight, legend
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
-from matplotlib.colors import same_color
-from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import Axes3D
 
 from calculon.cli.commands.plot import configure
@@ -30,7 +26,6 @@ from calculon.documents.pictures import heatmap as heatmap_picture
 from calculon.documents.pictures import pareto as pareto_picture
 from calculon.documents.pictures import scaling as scaling_picture
 from calculon.documents.pictures import surface as surface_picture
-from calculon.documents.pictures import waterfall_bars
 
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
 OFFLOADS = ("weight_offload", "optimizer_offload", "activations_offload")
@@ -42,71 +37,6 @@ def arguments(*texts):
     parser = Parser()
     configure(parser)
     return parser.parse_args([*texts, "-o", "x.png"])
-
-
-MINE = "mine=llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm"
-BEST = "best=llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
-
-
-def test_bars_of_a_waterfall_lead_from_one_time_to_the_other():
-    figure = waterfall_bars.draw(asked_falls(arguments("waterfall", MINE, BEST)))
-    (panel,) = figure.subfigs
-    times, memory = panel.axes
-    mine, best = read_results([MINE, BEST])
-    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in times.patches]
-    assert ends[0][1] == pytest.approx(mine.value("total_time"))
-    assert ends[-1][1] == pytest.approx(best.value("total_time"))
-    assert ends[0][0] == ends[-1][0] == times.get_xlim()[0]
-    assert_in_sight(times)
-    reached = ends[0][1]
-    for one in ends[1:-1]:
-        assert reached == pytest.approx(one[1])  # every change saves time
-        reached = one[0]
-    assert reached == pytest.approx(ends[-1][1])
-    sizes = [bar.get_width() for bar in memory.patches]
-    needed = [one.value("proc_mem_tier1_cap_req") / GIB for one in (mine, best)]
-    assert [sizes[0], sizes[-1]] == pytest.approx(needed)
-    (line,) = memory.lines
-    assert list(line.get_xdata()) == pytest.approx([best.capacities[0] / GIB] * 2)
-    labels = [label.get_text() for label in times.get_yticklabels()]
-    assert (labels[0], labels[-1]) == ("mine", "best")
-    assert len(labels) == len(ends)
-
-
-def fall(after, capacity=1.0):
-    """Return a waterfall from 10 s to another time, with a plan of 2 GiB that needs more than the capacity in GiB."""
-    end = {"seconds": after, "bytes": 2 * GIB, "fits": True}
-    step = {"change": "DP overlap", "seconds": after - 10.0, "time_after": after}
-    step |= {"bytes": 0.0, "bytes_after": 2 * GIB, "fits": False}
-    told = {"per": "sample", "mine": end | {"seconds": 10.0}, "best": end, "steps": [step]}
-    return waterfall_bars.Fall(told, ("A", "B"), "", "", Digits(0.01), capacity * GIB)
-
-
-@pytest.mark.parametrize(
-    ("after", "start", "color"),
-    [(8.0, 0.0, "SAVED"), (8.01, 8.01 - 0.6 * 1.99, "SAVED"), (12.6, 0.0, "ADDED")],
-)
-def test_times_that_differ_by_less_than_a_fifth_do_not_begin_at_0(after, start, color):
-    axes = Figure().add_subplot()
-    waterfall_bars._times(axes, fall(after))
-    assert axes.get_xlim()[0] == pytest.approx(start)
-    assert axes.get_xlabel() == f"Time of a sample (s{', not from 0' if start else ''})"
-    assert_in_sight(axes)
-    bar = axes.patches[1]
-    assert same_color(bar.get_facecolor(), getattr(waterfall_bars, color))
-    assert sorted([10, after]) == pytest.approx([bar.get_x(), bar.get_x() + bar.get_width()])
-
-
-@pytest.mark.parametrize(
-    ("capacity", "shown", "text"), [(40, False, 2), (39, True, 2), (3, True, 2), (2.9, True, 2.9)]
-)
-def test_a_capacity_is_a_line_where_bars_are_visible(capacity, shown, text):
-    axes = Figure().add_subplot()
-    waterfall_bars._memory(axes, fall(8.0, capacity))
-    assert [line.get_xdata()[0] for line in axes.lines] == [capacity] * shown
-    assert [bar.get_hatch() for bar in axes.patches] == [None, "////", None]
-    assert [note.xy[0] for note in axes.texts] == [text] * 3  # beyond a line that it would cross
-    assert_in_sight(axes, across=0.03)
 
 
 def test_cells_are_the_best_of_their_degrees():

@@ -165,8 +165,8 @@ def test_titles_and_legends_name_everything_once():
     (key,) = picture.legends
     assert [text.get_text() for text in key.get_texts()] == names
     assert [one["name"] for one in drawn["data"] if one["showlegend"]] == names
-    assert picture.get_suptitle() == "A model on a machine\na plan"
-    assert drawn["layout"]["title"]["text"] == "A model on a machine, edition corrected<br>a plan"
+    assert picture.get_suptitle() == "A model on a machine\na plan; edition corrected"
+    assert drawn["layout"]["title"]["text"] == "A model on a machine<br>a plan; edition corrected"
     assert "title" not in figure(CHART, titled=False)["layout"]
     assert not figure(CHART, legend=False)["layout"]["showlegend"]
     rows = draw(replace(CHART, legends="rows"))

@@ -184,7 +184,7 @@ KINDS = (
         "what each saves, and what memory it takes",
         add_result_arguments,
         "results:asked_falls",
-        "waterfall_bars",
+        "waterfall_chart:waterfall",
         "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
         "-o waterfall.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"

@@ -121,7 +121,7 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Answer: {
         "breakdown": (_plans, "breakdown:breakdown"),
         "scaling": (_counts, "scaling"),
-        "waterfall": (_changes_of_mine, "waterfall_bars"),
+        "waterfall": (_changes_of_mine, "waterfall_chart:waterfall"),
     },
     Comparison: {"breakdown": (_compared, "breakdown:breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
@@ -129,7 +129,7 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
     TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
-    Waterfall: {"waterfall": (_fall, "waterfall_bars")},
+    Waterfall: {"waterfall": (_fall, "waterfall_chart:waterfall")},
     ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},
     DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},
     Served: {"batch": (_over_batches, "batch_curves")},
