@@ -5,6 +5,7 @@ drawn in their order, later ones over earlier ones; a mark with a name has an en
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from calculon.base.frozen import dataclass
 from calculon.render.bars import COLORS
@@ -18,8 +19,17 @@ PALETTE: Mapping[str, str] = {
     "silver": "#d9d9d9",
     "black": "#000000",
     "white": "#ffffff",
+    "azure": "#2d71c7",
+    "leaf": "#37a15e",
+    "teal": "#2b7f79",
+    "amber": "#c97001",
+    "cyan": "#0b96c6",
+    "violet": "#7656d8",
+    "pink": "#d55299",
+    "plum": "#9e48ab",
+    "slate": "#6b6f76",
 }
-"""Colour codes by name."""
+"""Colour codes by name; from azure on, each has a contrast of 3 to light and to dark pages."""
 
 SERIES = ("blue", "vermilion", "green", "purple", "orange", "sky", "black")
 """Colours of several lines, in this order."""
@@ -123,6 +133,17 @@ class Bars(Mark):
     hatched: Sequence[bool] = ()
     thick: float = 0.62
     upright: bool = False
+
+
+def stacked(pieces: Sequence[Bars]) -> list[Bars]:
+    """Return bars that start where the previous ones end."""
+    found: list[Bars] = []
+    for piece in pieces:
+        starts = [0.0] * len(piece.at)
+        if found:
+            starts = [a + b for a, b in zip(found[-1].starts, found[-1].lengths, strict=True)]
+        found.append(replace(piece, starts=starts))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Where time and memory go: the parts of one result, or a stacked bar for each of several, against the capacity."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 
@@ -10,7 +10,18 @@ from calculon.declarations.statistics import AXIS_PARTS_OF_TIME, KINDS_OF_MEMORY
 from calculon.documents.page import PARTS
 from calculon.documents.result import EVERYTHING, Result
 from calculon.render.canvas import wrapped
-from calculon.render.chart import Axis, Bars, Chart, Line, Mark, Notes, Panel, Rule, categories
+from calculon.render.chart import (
+    Axis,
+    Bars,
+    Chart,
+    Line,
+    Mark,
+    Notes,
+    Panel,
+    Rule,
+    categories,
+    stacked,
+)
 from calculon.render.chart_axes import time_unit
 
 
@@ -39,19 +50,22 @@ LOOKS = {
     "bw_offload_exposed_time": Look("purple+50", "."),
     "bubble_time": Look("orange", "."),
     "host_time": Look("silver"),
-    "weights": Look("blue"),
-    "weight gradients": Look("blue+40", "/"),
-    "optimizer state": Look("blue+65"),
-    "activations": Look("green", "x"),
-    "checkpoints": Look("green+45", "\\"),
-    "activation gradients": Look("orange", "."),
-    "gathered weights": Look("sky", "/"),
-    "gradients being reduced": Look("vermilion+60"),
-    "fragments": Look("silver", "x"),
-    "reserved": Look("silver", "."),
+    "weights": Look("azure"),
+    "weight gradients": Look("cyan", "/"),
+    "optimizer state": Look("violet"),
+    "activations": Look("leaf", "x"),
+    "checkpoints": Look("teal", "\\"),
+    "activation gradients": Look("amber", "."),
+    "gathered weights": Look("pink", "/"),
+    "gradients being reduced": Look("plum"),
+    "fragments": Look("grey", "x"),
+    "reserved": Look("slate", "."),
     EVERYTHING: Look("silver"),
 }
-"""Colours by family (computing blue, communicating vermilion, ...), shades and hatches within."""
+"""Colours of parts of the time by family (computing blue, communicating vermilion), with shades and hatches within.
+
+Colours of kinds of memory stand out from light and from dark pages, and neighbours differ in hue.
+"""
 
 _FAR = 20  # next to a capacity of more times the memory in use, bars would be too short
 _VISIBLE = 0.004  # share of the longest bar from which a piece is in the legend
@@ -66,9 +80,7 @@ def breakdown(results: Sequence[Result]) -> Chart:
     if len(results) == 1:
         (result,) = results
         tiers = [_memory_parts(result, tier) for tier in (0, 1) if sum(_sizes(result, tier))]
-        return replace(
-            time_parts(result), rows=((_time_panel(result),), *((one,) for one in tiers))
-        )
+        return result_chart(result, _time_panel(result), *tiers)
     titles = {result.title for result in results}
     stacks = [_time_stack(results)]
     stacks += [_memory_stack(results, tier) for tier in (0, 1) if _used(results, tier)]
@@ -82,12 +94,17 @@ def breakdown(results: Sequence[Result]) -> Chart:
 
 def time_parts(result: Result) -> Chart:
     """Return the parts of the iteration time of a result."""
+    return result_chart(result, _time_panel(result))
+
+
+def result_chart(result: Result, *panels: Panel) -> Chart:
+    """Return panels below each other, with the title of a result."""
     named = "" if result.label == result.title else result.label
     return Chart(
         title=result.title,
         subtitle=": ".join(filter(None, (named, result.split))),
         terms=[result.terms],
-        rows=((_time_panel(result),),),
+        rows=[(panel,) for panel in panels],
     )
 
 
@@ -176,7 +193,7 @@ def stack_panel(
 ) -> Panel:
     """Return stacked bars: pieces in the order of :data:`LOOKS`, a text at the end of each bar, and its limit."""
     sums = [sum(stack.values()) for stack in stacks]
-    marks: list[Mark] = list(_pieces(labels, stacks, max(sums), axis.unit))
+    marks: list[Mark] = [*_pieces(labels, stacks, max(sums), axis.unit)]
     longest = max([*sums, *(limit for limit in limits if limit)])
     ends = list(sums)
     for place, limit in enumerate(limits):
@@ -198,27 +215,29 @@ def stack_panel(
 
 def _pieces(
     labels: Sequence[str], stacks: Sequence[Mapping[str, float]], longest: float, unit: str
-) -> Iterator[Bars]:
-    """Yield the bars of each piece that some stack has."""
-    starts = [0.0] * len(stacks)
+) -> list[Bars]:
+    """Return the bars of each piece that some stack has."""
+    found = []
     for name, look in LOOKS.items():
         sizes = [stack.get(name, 0.0) for stack in stacks]
         if not any(sizes):
             continue
         words = PARTS[name][0] if name in PARTS else name
-        yield Bars(
-            name=words if max(sizes) >= _VISIBLE * longest else "",
-            at=range(len(stacks)),
-            starts=list(starts),
-            lengths=sizes,
-            color=look.color,
-            hatch=look.hatch,
-            words=[
-                f"{label.splitlines()[0]}: {words} {significant(size)} {unit}"
-                for label, size in zip(labels, sizes, strict=True)
-            ],
+        told = [
+            f"{label.splitlines()[0]}: {words} {significant(size)} {unit}"
+            for label, size in zip(labels, sizes, strict=True)
+        ]
+        found.append(
+            Bars(
+                name=words if max(sizes) >= _VISIBLE * longest else "",
+                at=range(len(stacks)),
+                lengths=sizes,
+                color=look.color,
+                hatch=look.hatch,
+                words=told,
+            )
         )
-        starts = [start + size for start, size in zip(starts, sizes, strict=True)]
+    return stacked(found)
 
 
 def _labels(results: Sequence[Result]) -> list[str]:

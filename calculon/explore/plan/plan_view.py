@@ -8,6 +8,7 @@ from rich.console import Group
 
 from calculon.advise.unfit import why_none
 from calculon.documents.charts.breakdown import time_parts
+from calculon.documents.charts.stage_memory import kinds_of, stage_memory
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
 from calculon.documents.page import LINKS, Page, network_text
 from calculon.documents.page import PARTS as PARTS_OF_TIME
@@ -15,11 +16,11 @@ from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Result
 from calculon.explore.answers import Answers
 from calculon.explore.charts.link_times import link_times
-from calculon.explore.charts.memory_bars import kinds_of, memory_bars
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
+from calculon.render.chart import color_code, named
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.html import page, table
 from calculon.render.text_tables import Column, Table
@@ -114,12 +115,14 @@ def _memory(state: State, answers: Answers) -> Part | None:
         }
         for one in stages
     ]
-    figure = memory_bars(stages)
+    chart = stage_memory(stages, result)
+    entries = [(mark.name, color_code(str(mark.color))) for mark in named(chart.panels)]
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        html=html("plan_memory.html", said=said, bars=figure["data"]),
+        html=html("plan_memory.html", said=said, entries=entries),
         more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
-        old=figure,
+        chart=chart,
+        key=True,
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
 
