@@ -15,6 +15,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
+from calculon.documents.charts import scaling_chart
+from calculon.documents.charts.tornado_chart import kinds_shown, tornado
 from calculon.documents.charts.waterfall_chart import change_waterfall
 from calculon.documents.notebook.pages import usual_of
 from calculon.documents.pictures.pareto import Pareto
@@ -24,9 +26,7 @@ from calculon.documents.views.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers, Shown
-from calculon.explore.charts.effect_bars import effect_bars
 from calculon.explore.charts.plans_chart import Point, plans_chart
-from calculon.explore.charts.scaling_lines import CountPoint, scaling_lines
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import TIME
 from calculon.explore.machine.capacity_view import steps_chart
@@ -137,8 +137,11 @@ _OF_BOTH = "against"
 """The part that leads from a plan of one's own to the best."""
 
 
-def _tornado(one: Sensitivity) -> Figure | None:
-    return effect_bars(one.to_dict(), lambda path, value: "", {**labels(one.system), **STATISTICS})
+def _tornado(one: Sensitivity) -> Chart | None:
+    document = one.to_dict()
+    if not (document["value"] and kinds_shown(document)):
+        return None
+    return tornado(document, {**labels(one.system), **STATISTICS}, lambda path, value: "")
 
 
 def _capacity(one: Sensitivity) -> Figure:
@@ -155,17 +158,21 @@ def _fall(one: Waterfall) -> Chart | None:
     return change_waterfall(fall_alone(one))
 
 
-def _scaling(one: Answer) -> Figure | None:
+def _scaling(one: Answer) -> Chart | None:
     """Return the best plan on each number of processors that was asked for."""
     points = []
     for count in one.counts:
         if count.best is None:
-            points.append(CountPoint(num_procs=count.num_procs, words=count.reason))
+            points.append(scaling_chart.Point(count.num_procs, words=count.reason))
         else:
             fields = count.best.execution
             words = plan_words(fields, one.question.preset.usual(fields))
             points.append(count_point(count.num_procs, words, count.best.stats))
-    return scaling_lines(points)
+    if all(point.rate is None for point in points):
+        return None
+    label = f"{one.question.model.name} on {one.question.system.name}"
+    terms = f"{one.found.edition}, {one.question.preset.name}"
+    return scaling_chart.scaling([scaling_chart.Series(label, points, terms)])
 
 
 Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]

@@ -29,7 +29,7 @@ from calculon.render.chart import (
 
 Json = dict[str, Any]
 
-_INCH = 72.0
+_INCH = 92.0
 _TITLE, _BELOW, _LEGEND, _HEADING = 26.0, 50.0, 24.0, 44.0
 """Pixels: of the title of a panel, of what is below its axis, of a line of the legend, and of the title of a chart."""
 

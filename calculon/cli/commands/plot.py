@@ -215,7 +215,7 @@ KINDS = (
         "the best rate and its efficiency over numbers of processors",
         _add_source,
         "plot_curves:scaling",
-        "scaling",
+        "scaling_chart:scaling",
         "calculon plot scaling gpt3-175B 256:4096:x2 4096 float16 h100_80g_nvl8 -o scaling.png\n"
         "calculon loe megatron-22B 8:64:8 64 float16 a100_80g a100.json --quiet\n"
         "calculon loe megatron-22B 8:64:8 64 float16 h100_80g_nvl8 h100.json --quiet\n"

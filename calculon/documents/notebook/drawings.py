@@ -13,8 +13,8 @@ from calculon.advise.waterfall import Waterfall
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.declarations.origin import titled
 from calculon.documents import drawn_charts
+from calculon.documents.charts.scaling_chart import EFFICIENCY, RATE, Point, Series
 from calculon.documents.comparison import Comparison
-from calculon.documents.pictures.scaling import Point, Series
 from calculon.documents.result import Result
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.front import axis, front, front_of, terms
@@ -73,8 +73,8 @@ def _counts(one: Answer) -> list[Series]:
     points = []
     for count in one.counts:
         stats = {} if count.best is None else count.best.stats
-        figures = (stats.get(name) for name in ("sample_rate", "total_efficiency"))
-        points.append(Point(count.num_procs, *figures))
+        rate, efficiency = (stats.get(name) for name in (RATE, EFFICIENCY))
+        points.append(Point(count.num_procs, rate, efficiency))
     if all(point.rate is None for point in points):
         raise Infeasible("nothing", "no plan fits on any of these numbers of processors")
     label = f"{one.question.model.name} on {one.question.system.name}"
@@ -120,14 +120,14 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Estimate: {"breakdown": (_breakdown, "breakdown:breakdown"), "schedule": (passes, "gantt")},
     Answer: {
         "breakdown": (_plans, "breakdown:breakdown"),
-        "scaling": (_counts, "scaling"),
+        "scaling": (_counts, "scaling_chart:scaling"),
         "waterfall": (_changes_of_mine, "waterfall_chart:waterfall"),
     },
     Comparison: {"breakdown": (_compared, "breakdown:breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},
     FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
-    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
+    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado_chart:tornado")},
     TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
     Waterfall: {"waterfall": (_fall, "waterfall_chart:waterfall")},
     ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},

@@ -11,10 +11,13 @@ from calculon.advise.unfit import why_none
 from calculon.base.errors import CalculonError, in_words
 from calculon.base.records import Column, columns
 from calculon.base.units import duration
+from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.plan_words import degrees_words
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.short_names import short_of
 from calculon.declarations.statistics import CorrectedStats
+from calculon.documents.charts.scaling_chart import Point as CountPoint
+from calculon.documents.charts.scaling_chart import Series, scaling
 from calculon.documents.how_sure import WHY_TIED, ties_in_words
 from calculon.documents.plans_table import figure
 from calculon.documents.why_page import percent_more
@@ -22,7 +25,6 @@ from calculon.documents.winners import reasons_table
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers
 from calculon.explore.charts.plans_chart import Point, plans_chart
-from calculon.explore.charts.scaling_lines import CountPoint, scaling_lines
 from calculon.explore.charts.split_map import Cell, degrees, split_map
 from calculon.explore.choice_words import label, value_words
 from calculon.explore.page_state import State
@@ -361,6 +363,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
     """Return the best plan on several numbers of processors, with the same batch."""
     rows: list[dict[str, Any]] = []
     points: list[CountPoint] = []
+    known: Asked | None = None
     for procs in counts_of(state, answers):
         other = on_count(state, answers, procs)
         row: dict[str, Any] = {"procs": procs, "link": other.link()}
@@ -375,6 +378,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
             rows.append({**row, "none": none})
             points.append(CountPoint(num_procs=procs, words=none, link=row["link"]))
             continue
+        known = it
         plans = FoundPlans(it, found, other, answers)
         stats = plans.winners[0][1]
         rate = stats["sample_rate"] / procs
@@ -396,10 +400,16 @@ def _counts(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Other numbers of processors",
         html=told,
-        old=scaling_lines(points),
+        chart=None if known is None else scaling([_series(known, points)]),
         summary="Rate and total efficiency of the best plan over the processors: "
         f"{good} of {len(points)} numbers have a plan. The table has all of them.",
     )
+
+
+def _series(it: Asked, points: list[CountPoint]) -> Series:
+    """Return the plans on several numbers of processors as a series of a chart."""
+    label = f"{it.question.model.name} on {it.question.system.name}"
+    return Series(label, points, f"{CORRECTED}, {it.space.preset.name}")
 
 
 PARTS: tuple[PartKind, ...] = (
