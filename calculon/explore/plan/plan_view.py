@@ -9,13 +9,13 @@ from rich.console import Group
 from calculon.advise.unfit import why_none
 from calculon.documents.charts.breakdown import time_parts
 from calculon.documents.charts.stage_memory import kinds_of, stage_memory
+from calculon.documents.charts.traffic_chart import links_of, traffic_chart
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
-from calculon.documents.page import LINKS, Page, network_text
 from calculon.documents.page import PARTS as PARTS_OF_TIME
+from calculon.documents.page import Page, network_text
 from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Result
 from calculon.explore.answers import Answers
-from calculon.explore.charts.link_times import link_times
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plan.key_figures import key_figures, words_of
@@ -154,19 +154,9 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    several = [
-        (
-            words.strip(),
-            degree,
-            result.value(f"{key}_link_time"),
-            result.value(f"{key}_exposed_time"),
-        )
-        for words, degree, key in LINKS
-    ]
-    several = [one for one in several if one[2] or one[3]]
-    if not several:
+    several, chart = links_of(result), traffic_chart(result)
+    if chart is None:
         return Part(title="Traffic", html=Markup("<p>None: one processor works alone.</p>"))
-    names = [words for words, *_ in several]
     links, exposed = [link for *_, link, _ in several], [out for *_, out in several]
     total, digits = result.value("total_time"), result.digits
     share = digits.share(sum(exposed) / total)
@@ -177,7 +167,7 @@ def _traffic(state: State, answers: Answers) -> Part | None:
         title="Traffic",
         html=Markup("<p>{}</p>").format(said),
         more=_folded("The same as a table", rows) + groups,
-        old=link_times(names, links, exposed),
+        chart=chart,
         summary=f"Traffic of each kind of parallelism in a step: {said}.",
     )
 

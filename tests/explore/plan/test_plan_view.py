@@ -15,6 +15,7 @@ from calculon.documents.why_page import percent_more
 from calculon.explore.page_state import State
 from calculon.explore.plan.plan_view import PARTS
 from calculon.explore.search.searches import best_of_all, with_opened
+from tests.documents.charts.reading import tick_texts
 from tests.draws import some
 from tests.explore.asking import answers, at, made, words
 from tests.store import cache
@@ -217,7 +218,11 @@ def test_parts_of_the_time_have_their_shares_of_its_sum():
 def test_traffic_is_that_of_the_statistics():
     part = made("traffic", OWN)
     stats = answers().plan(OWN).estimate.stats
-    exposed, hidden = (dict(zip(one["y"], one["x"], strict=True)) for one in part.figure["data"])
+    (panel,) = part.chart.panels
+    assert panel.x.unit == "s"
+    exposed, hidden = (
+        dict(zip(tick_texts(panel.y), one.lengths, strict=True)) for one in panel.marks
+    )
     assert exposed["tensor-parallel"] == stats["tp_comm_exposed_time"]
     assert exposed["pipeline-parallel"] + hidden["pipeline-parallel"] == pytest.approx(
         stats["pp_comm_link_time"]
