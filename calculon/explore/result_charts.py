@@ -16,6 +16,7 @@ from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.charts import scaling_chart
+from calculon.documents.charts.capacity_chart import capacity_chart, machine_title
 from calculon.documents.charts.tornado_chart import kinds_shown, tornado
 from calculon.documents.charts.waterfall_chart import change_waterfall
 from calculon.documents.notebook.pages import usual_of
@@ -29,7 +30,6 @@ from calculon.explore.answers import Answers, Shown
 from calculon.explore.charts.plans_chart import Point, plans_chart
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import TIME
-from calculon.explore.machine.capacity_view import steps_chart
 from calculon.explore.machine.effects_view import STATISTICS
 from calculon.explore.machine.knobs import labels
 from calculon.explore.offer import Offer
@@ -144,14 +144,16 @@ def _tornado(one: Sensitivity) -> Chart | None:
     return tornado(document, {**labels(one.system), **STATISTICS}, lambda path, value: "")
 
 
-def _capacity(one: Sensitivity) -> Figure:
+def _capacity(one: Sensitivity) -> Chart:
     """Return what more memory buys, where the plan was searched again."""
     if one.searched is None or one.statistic.name != TIME:
         wanted = f"a sensitivity of {TIME} with replan=True"
         found = "plans that were not searched again" if one.searched is None else one.statistic.name
         raise SpecError("plot", Problem("capacity", wanted, found))
     digits = digits_of(estimate(one.model, one.execution, one.system))
-    return steps_chart(one.searched.staircase, one.system.mem1.capacity, digits, lambda _: "")
+    stairs = one.searched.staircase
+    title = machine_title(one.model.name, one.system.name, stairs.steps[0])
+    return capacity_chart(title, stairs, one.system.mem1.capacity, digits, lambda _: "")
 
 
 def _fall(one: Waterfall) -> Chart | None:

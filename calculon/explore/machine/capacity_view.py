@@ -1,17 +1,15 @@
 """What more memory buys: the best plan of each capacity, as a chart, in words and as a table."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from calculon.advise.replanned import Staircase, Step
 from calculon.base.units import GIB
-from calculon.declarations.plan_words import degrees_words, plan_words
+from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import Preset
+from calculon.documents.charts.capacity_chart import capacity_chart, machine_title
 from calculon.documents.sensitivity_page import change
 from calculon.explore.answers import Answers
-from calculon.explore.charts.capacity_steps import capacity_steps
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import rungs
 from calculon.explore.machine.knobs import CAPACITY
@@ -46,6 +44,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
         }
         for step, time in zip(shown, times, strict=True)
     ]
+    title = machine_title(question.model.name, answers.system(state).name, shown[0])
     return Part(
         title="What more memory buys",
         html=html(
@@ -53,29 +52,9 @@ def capacity(state: State, answers: Answers) -> Part | None:
             lines=_lines(found, question.preset),
             rows=rows,
         ),
-        old=steps_chart(found, in_file, digits, link),
+        chart=capacity_chart(title, found, in_file, digits, link),
         summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",
     )
-
-
-def steps_chart(
-    found: Staircase, in_file: float, digits: Digits, link: Callable[[Step], str]
-) -> dict[str, Any]:
-    """Return the steps as a chart.
-
-    Parameters
-    ----------
-    found : Staircase
-        The steps, of the time of a step.
-    in_file : float
-        Capacity of the machine in its file, in bytes.
-    digits : Digits
-        How times are written.
-    link : callable
-        Returns the address of a page on a step.
-    """
-    points = [(step, link(step), degrees_words(step.best.execution)) for step in found.steps]
-    return capacity_steps(points, found.capacity, in_file, digits)
 
 
 def _digits(state: State, answers: Answers) -> Digits:
