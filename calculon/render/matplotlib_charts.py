@@ -52,6 +52,9 @@ _LETTER, _HANDLE = 0.058, 0.5
 """Inches: of a letter of a legend, and of the sign in front of its text."""
 
 _MOST_COLUMNS = 6
+_LARGEST = 7.0
+"""Points of a marker in a legend at most."""
+
 _TITLE = 13
 """Letters of a title for an inch of width."""
 
@@ -324,7 +327,7 @@ def _handle(mark: Mark) -> Any:
     color = mark.color if isinstance(mark.color, str) else mark.color[0]
     code = color_code(color)
     if isinstance(mark, Line):
-        return Line2D([], [], label=mark.name, **_line_look(mark, mark.sizes[0]))
+        return Line2D([], [], label=mark.name, **_line_look(mark, min(mark.sizes[0], _LARGEST)))
     if isinstance(mark, Rule):
         dash = _DASHES[mark.dash]
         return Line2D([], [], label=mark.name, color=code, linestyle=dash, linewidth=mark.width)

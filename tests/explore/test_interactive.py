@@ -151,12 +151,12 @@ def test_plans_of_the_published_edition_have_them_too(kind):
     assert chart(found, kind)["data"]
 
 
-def test_a_chart_whose_key_is_beside_it_on_the_page_has_a_legend(answer):
-    bars = chart(answer, "memory")
+def test_a_chart_whose_legend_is_in_the_text_of_the_page_has_its_own_elsewhere(answer):
+    bars = made("memory", TINY).figure
     assert bars["layout"]["showlegend"] is False
-    figure = answer.plot("memory", interactive=True)
-    assert figure.layout.showlegend
-    assert figure.layout.height > bars["layout"]["height"]
+    drawn = answer.plot("memory", interactive=True)
+    assert drawn.layout.showlegend
+    assert drawn.layout.height > bars["layout"]["height"]
     assert not answer.plot("heatmap", interactive=True).layout.showlegend
 
 
