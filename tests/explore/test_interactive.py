@@ -157,7 +157,6 @@ def test_a_chart_whose_key_is_beside_it_on_the_page_has_a_legend(answer):
     figure = answer.plot("memory", interactive=True)
     assert figure.layout.showlegend
     assert figure.layout.height > bars["layout"]["height"]
-    assert not answer.plot("heatmap", interactive=True).layout.showlegend
 
 
 def test_kinds_that_are_not_interactive_are_told(answer):
