@@ -17,17 +17,16 @@ from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.charts import scaling_chart
 from calculon.documents.charts.capacity_chart import capacity_chart, machine_title
+from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_chart
 from calculon.documents.charts.tornado_chart import kinds_shown, tornado
 from calculon.documents.charts.waterfall_chart import change_waterfall
 from calculon.documents.notebook.pages import usual_of
-from calculon.documents.pictures.pareto import Pareto
 from calculon.documents.plans_table import figure as written
 from calculon.documents.views.front import COUNTED, axis, front, front_of, terms
 from calculon.documents.views.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers, Shown
-from calculon.explore.charts.plans_chart import Point, plans_chart
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import TIME
 from calculon.explore.machine.effects_view import STATISTICS
@@ -181,7 +180,7 @@ Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, 
 """Returns the fields of a row of a table, its statistics, and what its framework has where nothing is stated."""
 
 
-def _front(one: SearchResult, x: str, y: str) -> Figure:
+def _front(one: SearchResult, x: str, y: str) -> Chart:
     """Return the best of each split, and the executions that no other one of the search beats in both statistics."""
     found = front_of(one, x, y)
     winners = list(one.winners())
@@ -193,12 +192,12 @@ def _front(one: SearchResult, x: str, y: str) -> Figure:
     return _by_two(found, one.evaluation, np.arange(len(one)), told)
 
 
-def _scatter(one: Evaluation, x: str, y: str) -> Figure:
+def _scatter(one: Evaluation, x: str, y: str) -> Chart:
     """Return the best of each split in the vertical statistic, and the executions that no other one beats in both."""
     if not one.feasible.any():
         raise Infeasible("nothing", f"none of {len(one):,} executions can run")
     up = axis(y, "y")
-    found = front("", up, axis(x, "x"), [one.column], terms(one.plan), complete=True)
+    found = front(_executions(one), up, axis(x, "x"), [one.column], terms(one.plan), complete=True)
 
     def told(row: int) -> Any:
         fields = {name: one.plan.values(name)[row].item() for name in NAMES}
@@ -207,7 +206,11 @@ def _scatter(one: Evaluation, x: str, y: str) -> Figure:
     return _by_two(found, one, np.argsort(-up[1] * one.column(up[0]), kind="stable"), told)
 
 
-def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Figure:
+def _executions(one: Evaluation) -> str:
+    return f"{int(one.feasible.sum()):,} of {len(one):,} executions"
+
+
+def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart:
     """Return executions by two statistics: the best of each split, those of the front, and the best of all.
 
     Parameters
@@ -228,21 +231,25 @@ def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Figur
     splits = np.stack([table.column(name)[order] for name in ("tensor_par", "pipeline_par")])
     _, first = np.unique(splits, axis=1, return_index=True)
 
-    def point(row: int) -> Point:
+    def point(row: int) -> PlanPoint:
         fields, stats, usual = told(row)
         x, y = values[:, row].tolist()
         figures = ", ".join((written(up, y, stats), written(across, x, stats)))
-        return Point(
+        return PlanPoint(
             x=x,
             y=y,
-            words=f"{plan_words(fields, usual)}<br>{figures}",
-            name=split_name(fields["tensor_par"], fields["pipeline_par"]),
-            link="",
+            words=f"{plan_words(fields, usual)}\n{figures}",
+            key=split_name(fields["tensor_par"], fields["pipeline_par"]),
         )
 
     each = [point(row) for row in order[np.sort(first)].tolist()]
     unbeaten = [point(row) for row in np.flatnonzero(placed)[found.front].tolist()]
-    return plans_chart(across, up, unbeaten, each, best=next(iter(each), None))
+    return plans_chart(
+        *(found.title, "; ".join(found.terms), (across.name, up.name)),
+        front=unbeaten,
+        splits=each,
+        best=next(iter(each), None),
+    )
 
 
 def _statistic(name: str) -> Column:

@@ -28,6 +28,9 @@ SHORT = {
 }
 """Shorter words than the declared ones, for axes."""
 
+_LONGEST = 40
+"""Letters of the help of a statistic on an axis; the name of others is shorter."""
+
 _MOST_TICKS, _MOST_COUNTS = 9, 10
 """Ticks of a logarithmic axis, and counts that each have a tick."""
 
@@ -39,7 +42,9 @@ class Quantity:
         self.name = name
         every = (*columns(CorrectedStats), *RUN_FIGURES.values())
         declared: Column | None = next((c for c in every if c.name == name), None)
-        self.words = SHORT.get(name) or (declared.help if declared else name.replace("_", " "))
+        long = declared is None or len(declared.help) > _LONGEST
+        plain = name.replace("_", " ") if declared is None or long else declared.help
+        self.words = SHORT.get(name, plain)
         symbol = declared.unit.symbol if declared else ""
         self.unit, self.factor = {
             "B": ("GiB", 1 / GIB),

@@ -55,6 +55,9 @@ _MOST_COLUMNS = 6
 _LARGEST = 7.0
 """Points of a marker in a legend at most."""
 
+_MANY = 1000
+"""Points from which a vector file has them as an image."""
+
 _TITLE = 13
 """Letters of a title for an inch of width."""
 
@@ -148,7 +151,7 @@ def _axis(axes: "Axes", axis: Axis, which: str) -> None:
     if axis.ticks is not None:
         own.set_ticks([place for place, _ in axis.ticks], [text for _, text in axis.ticks])
     elif axis.scale == "linear":
-        own.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+        own.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
         own.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     if not axis.grid:
         axes.grid(visible=False, axis=which)  # type: ignore[arg-type]
@@ -205,7 +208,7 @@ def _line_look(mark: Line, size: float) -> dict[str, Any]:
         "marker": _MARKERS[mark.marker],
         "markersize": size,
         "markerfacecolor": "white" if mark.hollow else code,
-        "rasterized": len(mark.x) > 5000,
+        "rasterized": len(mark.x) > _MANY,
     }
 
 
@@ -222,8 +225,8 @@ def _boxes(axes: "Axes", mark: Boxes, order: float) -> None:
 
     corners = [[(a, c), (b, c), (b, d), (a, d)] for a, b, c, d in mark.boxes]
     look: dict[str, Any] = {"facecolors": _codes(mark), "edgecolors": "white"}
-    if not mark.filled:
-        look = {"facecolors": "none", "edgecolors": _codes(mark)}
+    if mark.hatch or not mark.filled:
+        look = {"facecolors": "white" if mark.hatch else "none", "edgecolors": _codes(mark)}
     drawn = PolyCollection(
         corners, linewidths=mark.edge, hatch=mark.hatch * _DENSE or None, zorder=order, **look
     )
@@ -331,8 +334,9 @@ def _handle(mark: Mark) -> Any:
     if isinstance(mark, Rule):
         dash = _DASHES[mark.dash]
         return Line2D([], [], label=mark.name, color=code, linestyle=dash, linewidth=mark.width)
-    if isinstance(mark, Boxes) and not mark.filled:
-        return Patch(facecolor="none", edgecolor=code, linewidth=mark.edge, label=mark.name)
+    if isinstance(mark, Boxes) and (mark.hatch or not mark.filled):
+        look: dict[str, Any] = {"hatch": mark.hatch * _DENSE, "linewidth": mark.edge}
+        return Patch(facecolor="none", edgecolor=code, label=mark.name, **look)
     opacity = mark.opacity if isinstance(mark, (Area, Span)) else 1.0
     hatch = getattr(mark, "hatch", "") * _DENSE
     return Patch(facecolor=code, edgecolor="white", hatch=hatch, alpha=opacity, label=mark.name)

@@ -36,6 +36,9 @@ _TITLE, _BELOW, _LEGEND, _HEADING = 26.0, 50.0, 24.0, 44.0
 _LETTERS = 90.0
 """Letters of a line of a legend."""
 
+_WIDE, _POINTS = 900.0, 1500
+"""Pixels of the width of a panel, about; points for the pointer in wide boxes of a mark."""
+
 _GAP, _APART = 0.12, 0.03
 """Part of the width between panels with labels in between, and without."""
 
@@ -176,6 +179,8 @@ def _panel(
             traces = [_entry(mark)] if mark.name else []
         else:
             traces = _TRACES[type(mark)](mark)
+            if isinstance(mark, Boxes) and mark.words:
+                traces.append(_pointers(mark, place))
         for trace in traces:
             trace |= {"xaxis": f"x{end}", "yaxis": f"y{end}"}
             known = not mark.name or mark.name in told
@@ -195,12 +200,16 @@ def _axis(axis: Axis, *, labelled: bool = True) -> Json:
         found["range"] = [math.log10(end) for end in ends] if axis.scale == "log" else [*ends]
     if axis.ticks is not None:
         found["tickvals"] = [place for place, _ in axis.ticks]
-        found["ticktext"] = [text.replace("\n", "<br>") for _, text in axis.ticks]
+        found["ticktext"] = [_lines(text) for _, text in axis.ticks]
     else:
         found |= {"separatethousands": True, "exponentformat": "none", "nticks": 7}
     if not (labelled and axis.shown):
         found |= {"showticklabels": False, "title": {"text": ""}}
     return found
+
+
+def _lines(text: str) -> str:
+    return text.replace("\n", "<br>")
 
 
 def _code(name: str) -> str:
@@ -218,7 +227,7 @@ def _pointed(mark: Mark) -> Json:
         return {"hoverinfo": "skip"}
     empty = [""] * len(mark.words)
     several = (mark.links or empty, mark.keys or empty, mark.words)
-    told = [[*one] for one in zip(*several, strict=True)]
+    told = [[link, key, _lines(words)] for link, key, words in zip(*several, strict=True)]
     return {"customdata": told, "hovertemplate": "%{customdata[2]}<extra></extra>"}
 
 
@@ -325,13 +334,44 @@ def _boxes(mark: Boxes) -> list[Json]:
     return [shape]
 
 
+def _range(axis: Axis) -> float:
+    low, high = axis.limits or (0.0, 1.0)
+    return abs(high - low)
+
+
+def _pointers(mark: Boxes, place: _Place) -> Json:
+    """Return invisible points in boxes, where a pointer meets them: one in each, and several in wide ones."""
+    wide, high = _WIDE / _range(place.panel.x), place.pixels / _range(place.panel.y)  # of a unit
+    boxes = mark.boxes
+    least = wide * sum(right - left for left, right, *_ in boxes) / _POINTS
+    x, y, told = [], [], []
+    for (left, right, low, top), group, words in zip(boxes, mark.groups, mark.words, strict=True):
+        apart = max(high * abs(top - low) / 2.6, least)
+        count = max(1, round(wide * (right - left) / apart))
+        x += [left + (i + 0.5) * (right - left) / count for i in range(count)]
+        y += [(low + top) / 2] * count
+        told += [[group, "", _lines(words)]] * count
+    color = mark.color if isinstance(mark.color, str) else mark.color[0]
+    return {
+        "type": "scatter",
+        "mode": "none",
+        "x": x,
+        "y": y,
+        "customdata": told,
+        "meta": list(mark.links),
+        "line": {"color": _code(color)},
+        "hovertemplate": "%{customdata[2]}<extra></extra>",
+    }
+
+
 def _cells(mark: Cells) -> list[Json]:
     low, high = mark.limits or (None, None)
     steps = max(1, len(mark.scale) - 1)
     width = len(mark.values[0])
     several = (mark.links, mark.keys, mark.words)
-    told = list(zip(*several, strict=True)) if mark.words else []
-    rows = [[[*one] for one in told[at : at + width]] for at in range(0, len(told), width)]
+    every = zip(*several, strict=True) if mark.words else ()
+    told = [[link, key, _lines(words)] for link, key, words in every]
+    rows = [told[at : at + width] for at in range(0, len(told), width)]
     return [
         {
             "type": "heatmap",
@@ -356,11 +396,12 @@ def _cells(mark: Cells) -> list[Json]:
 
 def _notes(mark: Notes) -> list[Json]:
     sides = [mark.side] * len(mark.texts) if isinstance(mark.side, str) else mark.side
-    lines = [text.replace("\n", "<br>") for text in mark.texts]
+    lines = [_lines(text) for text in mark.texts]
     texts = zip(sides, lines, strict=True)
     font: Json = {"size": round(1.4 * mark.size)}
     if mark.color != "black":
-        font["color"] = _codes(mark)
+        several = not isinstance(mark.color, str)
+        font["color"] = [*map(color_code, mark.color)] if several else _codes(mark)
     return [
         {
             "type": "scatter",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cases import for_each
-from tests.documents.drawing import assert_in_sight, texts
+from tests.documents.drawing import assert_in_sight
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
@@ -18,9 +18,7 @@ from calculon.documents.pictures import (
     collective_curves,
     curves,
     error_scatter,
-    gantt,
     goodput_curves,
-    pareto,
     surface,
 )
 from calculon.documents.pictures import serving_frontier as frontier
@@ -33,23 +31,6 @@ NAN = math.nan
 
 def empty():
     return Figure().add_subplot()
-
-
-def test_numbers_of_microbatches_are_in_pieces_that_are_wide_enough():
-    """One second is an inch: a digit needs 0.1 inches, two need 0.17."""
-    places = enumerate([(0, 0.11), (0, 0.09), (9, 0.18), (9, 0.16)])
-    pieces = [gantt.Piece(0, "forward", n, 0, at, at + width) for at, (n, width) in places]
-    last = gantt._WIDTH - 1.2
-    pieces += [gantt.Piece(1, "weight", 1, 1, last - 1, last, half) for half in (-1, 1)]
-    axes = empty()
-    gantt._numbers(axes, gantt.Gantt("", 2, pieces), 0.34, 10.0, 2)
-    assert texts(axes) == ["1", "10", "2", "2", "94 %", "90 %"]
-    quarter = gantt._HEIGHT / 4
-    places = [one.get_position() for one in axes.texts[:4]]
-    assert [x for x, _ in places] == pytest.approx([0.55, 20.9, 10 * last - 5, 10 * last - 5])
-    assert [y for _, y in places] == [0, 0, 1 - quarter, 1 + quarter]
-    assert [one.place for one in pieces[4:]] == [(1 - 2 * quarter, 2 * quarter), (1, 2 * quarter)]
-    assert [one.get_color() for one in axes.texts[:4]] == ["white"] * 2 + ["black"] * 2
 
 
 SCORE = {"n": 2, "mean": 0.0, "bias": 0.0}
@@ -101,7 +82,6 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
     [
         (lambda s: chart_axes.time_unit(s)[0], [9.9e-4, 1e-3, 0.99, 1.0], ["µs", "ms", "ms", "s"]),
         (lambda s: chart_axes.time_unit(s)[1], [9.9e-4, 0.99, 1.0], [1e6, 1e3, 1.0]),
-        (lambda s: gantt.shade("weight", s, 3)[2], [0, 1, 2], [0, 0x8F / 255 / 2, 0x8F / 255]),
         (lambda v: budget._unit("usd", v)[1], [9999.0, 1e4, 999_999.0, 1e6], [1.0, 1e-3, 1e-3, 1e-6]),
         (calibration._duration, [1e-4, 0.9995e-3, 0.6], ["100 µs", "0.9995 ms", "600 ms"]),
         # four times the first value, and the median ratio
@@ -112,14 +92,6 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
         (curves._grows_by_factors, [[1, 2, 10], [1, 2, 9.9], [1, 3, 2, 10]], [True, False, False]),
         (curves._grows_by_factors, [[0, 1, 10], [1, 10]], [False, False]),
         (lambda v: budget._in_sight(v, 1, 2), [0.69, 0.71, 2.29, 2.31], [False, True, True, False]),
-        # a twentieth of the height or a fifth of the width from each other, the highest first
-        (lambda x: pareto.spread(np.array([[0, x, 1], [0, 0.04, 1]]), 9), [0.19, 0.21], [[2, 1], [2, 1, 0]]),
-        (lambda y: pareto.spread(np.array([[0, 0, 1], [0, y, 1]]), 9), [0.04, 0.06], [[2, 1], [2, 1, 0]]),
-        (lambda most: pareto.spread(np.array([[0, 1, 2], [0, 1, 2]]), most), [2], [[2, 1]]),
-        (lambda x: pareto.spread(np.array([[x, x], [1, 1]]), 9), [5], [[0]]),
-        (lambda x: [*pareto.scattered(np.array([[0, x, 1], [0, 0, 1]]))], [1 / 361, 1 / 358], [[0, 2], [0, 1, 2]]),
-        (lambda x: [*pareto.scattered(np.array([[x, x], [0, 1]]))], [3], [[0, 1]]),
-        (lambda y: pareto._ascends(np.array([[0, 1], [1, y]])), [0, 1], [False, True]),
         (lambda grid: surface._covered(np.array(grid), 0, 0), [[[1, 1], [1, NAN]], [[1, NAN]] * 2], [True, False]),
         (lambda grid: surface._covered(np.array(grid), 1, 1), [[[1, 1], [1, 1]], [[NAN, NAN], [1, 1]]], [True, False]),
     ],

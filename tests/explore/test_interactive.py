@@ -157,7 +157,6 @@ def test_a_chart_whose_legend_is_in_the_text_of_the_page_has_its_own_elsewhere(a
     drawn = answer.plot("memory", interactive=True)
     assert drawn.layout.showlegend
     assert drawn.layout.height > bars["layout"]["height"]
-    assert not answer.plot("heatmap", interactive=True).layout.showlegend
 
 
 def test_kinds_that_are_not_interactive_are_told(answer):

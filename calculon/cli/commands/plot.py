@@ -195,7 +195,7 @@ KINDS = (
         "the best rate over tensor and pipeline parallelism, and where nothing can run",
         _heatmap_options,
         "plot_heatmap:heatmap",
-        "heatmap",
+        "heatmap_chart:heatmap",
         "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
@@ -235,7 +235,7 @@ KINDS = (
         "the rate against memory or processors, and the executions that nothing beats in both",
         _pareto_options,
         "plot_curves:pareto",
-        "pareto",
+        "pareto_chart:pareto",
         "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
@@ -246,7 +246,7 @@ KINDS = (
         "the passes of each pipeline stage over time, microbatch by microbatch, and its idle time",
         _schedule_options,
         "plot_schedule:gantt",
-        "gantt",
+        "schedule_chart:schedule",
         "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
         "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png\n"
         "calculon loe llama3-70B 256 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"

@@ -117,15 +117,18 @@ def _over_batches(one: Served) -> dict[str, Any]:
 Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
-    Estimate: {"breakdown": (_breakdown, "breakdown:breakdown"), "schedule": (passes, "gantt")},
+    Estimate: {
+        "breakdown": (_breakdown, "breakdown:breakdown"),
+        "schedule": (passes, "schedule_chart:schedule"),
+    },
     Answer: {
         "breakdown": (_plans, "breakdown:breakdown"),
         "scaling": (_counts, "scaling_chart:scaling"),
         "waterfall": (_changes_of_mine, "waterfall_chart:waterfall"),
     },
     Comparison: {"breakdown": (_compared, "breakdown:breakdown")},
-    Evaluation: {"scatter": (_scatter, "pareto")},
-    SearchResult: {"pareto": (_front, "pareto")},
+    Evaluation: {"scatter": (_scatter, "pareto_chart:pareto")},
+    SearchResult: {"pareto": (_front, "pareto_chart:pareto")},
     FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado_chart:tornado")},
     TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from calculon.documents.pictures.heatmap import Heatmap, short
+from calculon.documents.charts.heatmap_chart import Heatmap, short
 from calculon.render.bars import COLORS
 from calculon.render.canvas import GREY, drawing, figure, note_edition
 
@@ -22,7 +22,7 @@ def draw(heatmap: Heatmap) -> "Figure":
     floor, and so has the best.
     """
     tensor, pipeline = heatmap.degrees
-    values = heatmap.values()
+    values = _values(heatmap)
     with drawing():
         picture = figure(6.8, 4.9)
         axes: Any = picture.add_subplot(projection="3d")
@@ -41,10 +41,20 @@ def draw(heatmap: Heatmap) -> "Figure":
         axes.set_xlabel("Pipeline parallelism", labelpad=2)
         axes.set_ylabel("Tensor parallelism", labelpad=2)
         picture.suptitle(heatmap.title, x=0.01, ha="left", fontsize=10)
-        note_edition(axes, heatmap.editions)
+        note_edition(axes, heatmap.terms)
         if legend := _legend(heatmap):
             picture.legend(handles=legend, loc="outside lower left", ncols=2)
     return picture
+
+
+def _values(heatmap: Heatmap) -> Any:
+    """Return the values in their unit by tensor and pipeline degree; not-a-number where nothing can run."""
+    import numpy as np
+
+    found = np.full([len(degrees) for degrees in heatmap.degrees], np.nan)
+    for cell in heatmap.feasible:
+        found[heatmap.place(cell)] = (cell.value or 0.0) * heatmap.quantity.factor
+    return found
 
 
 def _surface(axes: Any, values: Any) -> Any:

@@ -126,7 +126,7 @@ def count_point(num_procs: int, words: str, stats: Mapping[str, Any], link: str 
         num_procs=num_procs,
         rate=rate,
         efficiency=efficiency,
-        words="<br>".join((words, ", ".join(told))),
+        words="\n".join((words, ", ".join(told))),
         link=link,
     )
 
