@@ -308,6 +308,22 @@ class Chart:
         return [*filter(None, (self.title, "; ".join(filter(None, (self.subtitle, edition)))))]
 
 
+def tiled(panels: Sequence[Panel], across: int) -> list[Sequence[Panel]]:
+    """Return panels in rows; a label that the left or the lower neighbour has too is written once."""
+    tiles = []
+    for place, panel in enumerate(panels):
+        below = panels[place + across] if place + across < len(panels) else None
+        left = panels[place - 1] if place % across else None
+        x = panel.x if below is None or below.x.text != panel.x.text else _unlabelled(panel.x)
+        y = panel.y if left is None or left.y.text != panel.y.text else _unlabelled(panel.y)
+        tiles.append(replace(panel, x=x, y=y))
+    return [tiles[at : at + across] for at in range(0, len(tiles), across)]
+
+
+def _unlabelled(axis: Axis) -> Axis:
+    return replace(axis, label="", unit="")
+
+
 def named(panels: Sequence[Panel]) -> list[Mark]:
     """Return one mark for each entry of a legend, in their order."""
     found = {mark.name: mark for panel in reversed(panels) for mark in reversed(panel.marks)}

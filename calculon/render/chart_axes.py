@@ -126,12 +126,12 @@ def value_axis(
     *,
     ratio: float = math.inf,
     room: float = 0.06,
-    form: Callable[[float], str] = "{:,g}".format,
+    form: Callable[[float], str] = "{:,.10g}".format,
 ) -> Axis:
     """Return the axis of values: from 0, or logarithmic from a ratio of the largest to the smallest on."""
     low, high = min(values), max(values)
     if low > 0 and ratio * low < high:
-        return log_axis(label, unit, values, form=form)
+        return log_axis(label, unit, values, room=room, form=form)
     start = 0.0 if low >= 0 else low - room * (high - low)
     return Axis(label=label, unit=unit, limits=(start, high + room * (high - start) or 1.0))
 
@@ -142,11 +142,12 @@ def log_axis(
     values: Sequence[float],
     *,
     room: float = 0.06,
-    form: Callable[[float], str] = "{:,g}".format,
+    most: int = _MOST_TICKS,
+    form: Callable[[float], str] = "{:,.10g}".format,
 ) -> Axis:
-    """Return a logarithmic axis around values."""
+    """Return a logarithmic axis around values, with at most so many ticks."""
     low, high = widened(values, room, log=True)
-    ticks = tuple((tick, form(tick)) for tick in log_ticks(low, high))
+    ticks = tuple((tick, form(tick)) for tick in log_ticks(low, high, most))
     return Axis(label=label, unit=unit, scale="log", limits=(low, high), ticks=ticks)
 
 

@@ -52,6 +52,9 @@ _LETTER, _HANDLE = 0.058, 0.5
 """Inches: of a letter of a legend, and of the sign in front of its text."""
 
 _MOST_COLUMNS = 6
+_WIDE = 3.0
+"""Inches of a panel from which its title has the usual size."""
+
 _LARGEST = 7.0
 """Points of a marker in a legend at most."""
 
@@ -92,7 +95,7 @@ def draw(chart: Chart) -> "Figure":
                 grid = part.subplots(
                     1, len(row), squeeze=False, width_ratios=[p.share for p in row]
                 )
-                axes = _panels(grid, [row])
+                axes = _panels(grid, [row], chart.width)
                 _legend(part, axes, own, chart.width)
         else:
             own = named(chart.panels) if chart.legends == "one" else []
@@ -104,18 +107,21 @@ def draw(chart: Chart) -> "Figure":
                 height_ratios=heights,
                 width_ratios=[panel.share for panel in chart.rows[0]],
             )
-            axes = _panels(grid, chart.rows, shared=chart.shared)
+            axes = _panels(grid, chart.rows, chart.width, shared=chart.shared)
             _legend(picture, axes, own, chart.width)
         picture.suptitle(title, x=0.01, ha="left", fontsize=10)
     return picture
 
 
-def _panels(grid: Any, rows: Sequence[Sequence[Panel]], *, shared: bool = False) -> "list[Axes]":
-    """Draw panels on a grid of axes, and return their axes."""
+def _panels(
+    grid: Any, rows: Sequence[Sequence[Panel]], width: float, *, shared: bool = False
+) -> "list[Axes]":
+    """Draw panels on a grid of axes that is some inches wide, and return their axes."""
     found = []
+    size = 9 if width >= _WIDE * len(rows[0]) else 7.5
     for place, row in enumerate(rows):
         for axes, panel in zip(grid[place], row, strict=False):
-            _panel(axes, panel)
+            _panel(axes, panel, size)
             if shared and place < len(rows) - 1:
                 axes.tick_params(axis="x", labelbottom=False)
                 axes.set_xlabel("")
@@ -125,8 +131,8 @@ def _panels(grid: Any, rows: Sequence[Sequence[Panel]], *, shared: bool = False)
     return found
 
 
-def _panel(axes: "Axes", panel: Panel) -> None:
-    """Draw a panel."""
+def _panel(axes: "Axes", panel: Panel, size: float) -> None:
+    """Draw a panel with a title of some size."""
     for axis, which in ((panel.x, "x"), (panel.y, "y")):
         if axis.scale == "log":
             (axes.set_xscale if which == "x" else axes.set_yscale)("log")
@@ -137,7 +143,7 @@ def _panel(axes: "Axes", panel: Panel) -> None:
     if panel.square:
         axes.set_box_aspect(1)
     if panel.title:
-        axes.set_title(panel.title, fontsize=9)
+        axes.set_title(panel.title, fontsize=size)
 
 
 def _axis(axes: "Axes", axis: Axis, which: str) -> None:
@@ -151,7 +157,7 @@ def _axis(axes: "Axes", axis: Axis, which: str) -> None:
     if axis.ticks is not None:
         own.set_ticks([place for place, _ in axis.ticks], [text for _, text in axis.ticks])
     elif axis.scale == "linear":
-        own.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
+        own.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10]))
         own.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     if not axis.grid:
         axes.grid(visible=False, axis=which)  # type: ignore[arg-type]

@@ -33,6 +33,9 @@ _INCH = 92.0
 _TITLE, _BELOW, _LEGEND, _HEADING = 26.0, 50.0, 24.0, 44.0
 """Pixels: of the title of a panel, of what is below its axis, of a line of the legend, and of the title of a chart."""
 
+_LINE = 18.0
+"""Pixels of a further line of the title of a panel."""
+
 _LETTERS = 90.0
 """Letters of a line of a legend."""
 
@@ -126,12 +129,14 @@ class _Place:
 def _places(chart: Chart) -> Iterator[_Place]:
     """Yield the panels with their places; the margin below has the labels of the last ones."""
     top, number = 0.0, 0
+    widest = max(chart.rows, key=len)  # panels above each other are equally wide
+    spaces = [_GAP if panel.y.shown else _APART for panel in widest[1:]]
+    width = (1 - sum(spaces)) / sum(panel.share for panel in widest)
     for row in chart.rows:
         last = row is chart.rows[-1]
         pixels = _INCH * max(panel.height for panel in row) - (_BELOW if last else 0)
-        gaps = [_GAP if panel.y.shown else _APART for panel in row[1:]]
-        width, left = (1 - sum(gaps)) / sum(panel.share for panel in row), 0.0
-        for panel, gap in zip(row, (*gaps, 0.0), strict=True):
+        left = 0.0
+        for panel, gap in zip(row, (*spaces, 0.0), strict=False):
             number += 1
             right = left + width * panel.share
             yield _Place(
@@ -153,7 +158,8 @@ def _panel(
 ) -> None:
     """Add the traces and the axes of a panel."""
     panel, end = place.panel, place.suffix
-    title = _TITLE if panel.title else 0.0
+    lines = panel.title.count("\n")
+    title = _TITLE + _LINE * lines if panel.title else 0.0
     labels = 0.0 if place.last else 12.0 if chart.shared else _BELOW
     top, bottom = 1 - (place.top + title) / inside, 1 - (place.top + place.pixels - labels) / inside
     quiet = chart.shared and not place.last
@@ -168,9 +174,10 @@ def _panel(
         "domain": [max(0.0, bottom), min(1.0, top)],
         "anchor": f"x{end}",
         "automargin": True,
+        **({"scaleanchor": f"x{end}", "constrain": "domain"} if panel.square else {}),
     }
     if panel.title:
-        heading = {"text": f"<b>{panel.title}</b>", "showarrow": False, "xref": "paper"}
+        heading = {"text": f"<b>{_lines(panel.title)}</b>", "showarrow": False, "xref": "paper"}
         spot = {"x": place.left, "xanchor": "left", "y": top, "yanchor": "bottom", "yref": "paper"}
         layout["annotations"].append({**heading, **spot})
     for mark in panel.marks:

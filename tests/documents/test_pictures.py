@@ -1,8 +1,5 @@
 """Pictures: what stands on the axes is what the statistics say."""
 
-import dataclasses
-
-import numpy as np
 import pytest
 
 from calculon.base.units import GIB
@@ -10,17 +7,12 @@ from calculon.cli.plot_curves import scaling
 from calculon.cli.plot_heatmap import heatmap, why_not
 from calculon.search.driver import search
 from calculon.search.search_counts import Counts
-from tests.documents.drawing import assert_in_sight, legend
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-
-from mpl_toolkits.mplot3d import Axes3D
 
 from calculon.cli.commands.plot import configure
 from calculon.cli.options import Parser
 from calculon.documents.charts import heatmap_chart, scaling_chart
-from calculon.documents.pictures import error_scatter as validation
-from calculon.documents.pictures import surface as surface_picture
 
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
 OFFLOADS = ("weight_offload", "optimizer_offload", "activations_offload")
@@ -32,51 +24,6 @@ def arguments(*texts):
     parser = Parser()
     configure(parser)
     return parser.parse_args([*texts, "-o", "x.png"])
-
-
-def test_a_surface_has_the_best_of_its_degrees(monkeypatch):
-    surfaces, plot = [], Axes3D.plot_surface
-    monkeypatch.setattr(
-        *(Axes3D, "plot_surface"),
-        lambda axes, *arrays, **look: [surfaces.append(arrays), plot(axes, *arrays, **look)][1],
-    )
-    cells = [
-        heatmap_chart.Cell(
-            tensor_par=t, pipeline_par=p, value=None if t == 1 and p < 4 else float(10 * t + p)
-        )
-        for t in (1, 2, 4, 8)
-        for p in (1, 2, 4)
-    ]
-    content = heatmap_chart.Heatmap("made", "sample_rate", cells)
-    picture = surface_picture.draw(content)
-    axes = picture.axes[0]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Pipeline parallelism", "Tensor parallelism")
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["1", "2", "4", "8"]
-    ((x, y, z),) = surfaces
-    tensor, pipeline = content.degrees
-    for cell in cells:
-        i, j = tensor.index(cell.tensor_par), pipeline.index(cell.pipeline_par)
-        assert (x[i, j], y[i, j]) == (j, i)
-        np.testing.assert_equal(z[i, j], np.nan if cell.value is None else cell.value)
-    assert picture.axes[1].get_ylabel() == "Best sample rate (samples/s)"
-    assert legend(picture) == ["best: 84.0 samples/s at TP 8, PP 4", "no execution can run"]
-    assert [text.get_text() for text in axes.texts if text.get_text() == "84.0\n"] == ["84.0\n"]
-
-
-@pytest.mark.parametrize("values", [(None, None), (3.0, None), (3.0, 4.0)])
-def test_a_surface_without_faces_has_marks(values):
-    cells = [
-        heatmap_chart.Cell(tensor_par=1, pipeline_par=2**i, value=value)
-        for i, value in enumerate(values)
-    ]
-    picture = surface_picture.draw(heatmap_chart.Heatmap("flat", "total_time", cells, True))
-    axes = picture.axes[0]
-    assert not axes.collections
-    crosses = [line for line in axes.lines if line.get_marker() == "x"]
-    points = [line for line in axes.lines if line.get_marker() == "o"]
-    assert (len(crosses), len(points)) == (values.count(None), 2 - values.count(None))
-    heights = {float(line.get_data_3d()[2][0]) for line in points}
-    assert heights == {value for value in values if value is not None}
 
 
 @pytest.mark.parametrize(
@@ -101,23 +48,7 @@ def test_curves_are_the_best_of_each_count():
     ]
 
 
-def test_points_are_measured_and_predicted():
-    panel = validation.Panel(
-        "study", "time", "s", [0.05, 2.0], [0.06, 1.8], {"n": 2, "mean": 10.0, "bias": 0.0}
-    )
-    figure = validation.draw(validation.Scatter([panel], "corrected"))
-    assert figure.get_supylabel() == "Predicted (edition corrected)"
-    axes = figure.axes[0]
-    dots = axes.lines[1]
-    assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([0.05, 2.0], [0.06, 1.8])
-    assert "mean error 10.0 %, bias +0.0 %" in axes.get_title(loc="left")
-
-
 # -- editions ---------------------------------------------------------------------------------------------------------
-
-
-def notes(axes) -> list[str]:
-    return [text.get_text() for text in axes.texts if text.get_text().startswith("edition")]
 
 
 TODAY = (*SPACE, "--fix=tensor_par=8", *FIXED, "--edition", "corrected")
@@ -126,7 +57,6 @@ TODAY = (*SPACE, "--fix=tensor_par=8", *FIXED, "--edition", "corrected")
 def test_searched_pictures_say_their_edition():
     asked, told = TODAY, "edition corrected, megatron-lm"
     found = heatmap(arguments("heatmap", *asked))
-    assert notes(surface_picture.draw(found).axes[0]) == [told]
     assert heatmap_chart.heatmap(found).heading[-1].endswith(told)
     curves = scaling(arguments("scaling", *asked))
     assert scaling_chart.scaling(curves).terms == [told.removeprefix("edition ")]
@@ -135,21 +65,3 @@ def test_searched_pictures_say_their_edition():
     rate = best.to_frame()["sample_rate"][0]
     assert max(cell.value or 0 for cell in found.cells) == rate
     assert curves[0].points[0].rate == rate
-
-
-def test_few_named_rows_are_drawn_one_below_the_other():
-    score = {"n": 2, "mean": 15.0, "bias": 5.0}
-    panel = validation.Panel("study", "time", "s", [1.0, 2.0], [1.2, 1.8], score, ["one", "two"])
-    axes = validation.draw(validation.Scatter([panel], "corrected")).axes[0]
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["one", "two"]
-    assert [text.get_text() for text in axes.texts] == ["+20.0 %", "\N{MINUS SIGN}10.0 %"]
-    assert axes.get_xlabel() == "time (ms)"
-    measured = next(line for line in axes.lines if line.get_label() == "measured")
-    assert measured.get_xdata().tolist() == [1000.0, 2000.0]
-    assert_in_sight(axes, 0.4)
-    panel = dataclasses.replace(panel, measured=[1.0, 20.0])
-    (axes,) = validation.draw(validation.Scatter([panel])).axes
-    assert axes.get_xlabel() == "time (s)"
-    assert_in_sight(axes)
-    alone = validation.Panel("study", "time", "s", [1.0], [1.2], score, ["one"])
-    assert validation.draw(validation.Scatter([alone])).get_supxlabel() == "Measured"

@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.plot:
         from calculon.cli.calibrate_picture import save
 
-        save(found, arguments.plot)
+        save(found, name, arguments.plot)
     document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
     if arguments.output == STDOUT:
         log(indented(document))  # which can go into a file

@@ -202,10 +202,10 @@ KINDS = (
     ),
     Kind(
         "surface",
-        "the best rate over tensor and pipeline parallelism as a surface: how steep the way there is",
+        "the best rate over tensor and pipeline parallelism, colours in proportion to it: how steep the way there is",
         _heatmap_options,
         "plot_heatmap:surface",
-        "surface",
+        "heatmap_chart:surface",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot surface all.csv --objective total_time -o time.svg",
@@ -226,7 +226,7 @@ KINDS = (
         "predicted against measured, for every published study",
         _validation_options,
         "plot_validation:errors",
-        "error_scatter",
+        "validation_chart:validation_chart",
         "calculon plot validation -o validation.png\n"
         "calculon plot validation --study vtrain -o vtrain.svg",
     ),
