@@ -127,6 +127,22 @@ def heatmap(found: Heatmap) -> Chart:
     )
 
 
+def surface(found: Heatmap) -> Chart:
+    """Return the map with colours in proportion to the values, and their scale: it shows how steep the values are."""
+    chart = heatmap(found)
+    (panel,), cells = chart.rows[0], _values(found)
+    grid: list[list[float | None]] = [[None] * len(row) for row in cells.values]
+    for cell in found.feasible:
+        row, column = found.place(cell)
+        grid[row][column] = (cell.value or 0.0) * found.quantity.factor
+    values = [value for line in grid for value in line if value is not None]
+    scale = _SCALE if found.smallest else _SCALE[::-1]
+    limits = min(values), max(values)
+    tiles = replace(cells, values=grid, scale=scale, limits=limits, label=found.label)
+    marks = [tiles if isinstance(mark, Cells) else mark for mark in panel.marks]
+    return replace(chart, rows=((replace(panel, marks=marks),),), width=chart.width + 0.9)
+
+
 def _whole(axis: Axis, count: int) -> Axis:
     """Return an axis that ends with its cells."""
     return replace(axis, limits=(-0.5, count - 0.5))

@@ -3,7 +3,7 @@
 from calculon.cli.commands.plot import configure
 from calculon.cli.options import Parser
 from calculon.cli.plot_heatmap import heatmap as asked
-from calculon.documents.charts.heatmap_chart import Cell, Heatmap, heatmap, short
+from calculon.documents.charts.heatmap_chart import Cell, Heatmap, heatmap, short, surface
 from calculon.render.chart import Boxes, Cells, Line
 from calculon.search.driver import search
 from tests.documents.charts.reading import assert_in_sight, legend, marks, notes
@@ -62,3 +62,20 @@ def test_the_frame_is_around_the_plan_of_the_page():
     assert tiles.keys[:3] == ["1.1", "2.1", "4.1"]
     (cross,) = marks(panel, Line)
     assert (cross.x, cross.y, cross.words, cross.keys) == ([0], [3], ["no memory"], ["8.1"])
+
+
+def test_a_surface_has_the_values_and_their_scale():
+    cells = [
+        Cell(tensor_par=t, pipeline_par=p, value=None if t == 1 and p < 4 else float(10 * t + p))
+        for t in (1, 2)
+        for p in (1, 2, 4)
+    ]
+    chart = surface(Heatmap("made", "sample_rate", cells))
+    assert_in_sight(chart)
+    (tiles,) = marks(chart.panels[0], Cells)
+    assert tiles.values == [[None, None, 14.0], [21.0, 22.0, 24.0]]
+    assert (tiles.limits, tiles.label) == ((14.0, 24.0), "Best sample rate (samples/s)")
+    assert tiles.scale[-1] == "blue+30"
+    assert legend(chart) == ["no execution can run", "best"]
+    least = surface(Heatmap("made", "total_time", cells, smallest=True))
+    assert marks(least.panels[0], Cells)[0].scale[0] == "blue+30"
