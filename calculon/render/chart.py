@@ -18,8 +18,22 @@ PALETTE: Mapping[str, str] = {
     "silver": "#d9d9d9",
     "black": "#000000",
     "white": "#ffffff",
+    "royal": "#2d71c7",
+    "leaf": "#37a15e",
+    "teal": "#2b7f79",
+    "amber": "#c97001",
+    "azure": "#0b96c6",
+    "violet": "#7656d8",
+    "pink": "#d55299",
+    "plum": "#9e48ab",
+    "stone": "#868a91",
+    "slate": "#6b6f76",
 }
-"""Colour codes by name."""
+"""Colour codes by name.
+
+The last ten are for kinds of memory: each has a contrast of 3 to the grounds of the page, light and dark, and kinds
+next to each other differ in hue, for any kind of colour vision.
+"""
 
 SERIES = ("blue", "vermilion", "green", "purple", "orange", "sky", "black")
 """Colours of several lines, in this order."""
@@ -283,7 +297,7 @@ class Chart:
     @property
     def heading(self) -> list[str]:
         """The lines above the panels: the title, and the subtitle with the editions."""
-        edition = edition_words(self.terms) if self.terms else ""
+        edition = edition_words(self.terms) if any(self.terms) else ""
         return [*filter(None, (self.title, "; ".join(filter(None, (self.subtitle, edition)))))]
 
 

@@ -126,12 +126,11 @@ def value_axis(
     *,
     ratio: float = math.inf,
     room: float = 0.06,
-    form: Callable[[float], str] = "{:,g}".format,
 ) -> Axis:
     """Return the axis of values: from 0, or logarithmic from a ratio of the largest to the smallest on."""
     low, high = min(values), max(values)
     if low > 0 and ratio * low < high:
-        return log_axis(label, unit, values, form=form)
+        return log_axis(label, unit, values)
     start = 0.0 if low >= 0 else low - room * (high - low)
     return Axis(label=label, unit=unit, limits=(start, high + room * (high - start) or 1.0))
 

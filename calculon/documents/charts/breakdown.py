@@ -39,16 +39,16 @@ LOOKS = {
     "bw_offload_exposed_time": Look("purple+50", "."),
     "bubble_time": Look("orange", "."),
     "host_time": Look("silver"),
-    "weights": Look("blue"),
-    "weight gradients": Look("blue+40", "/"),
-    "optimizer state": Look("blue+65"),
-    "activations": Look("green", "x"),
-    "checkpoints": Look("green+45", "\\"),
-    "activation gradients": Look("orange", "."),
-    "gathered weights": Look("sky", "/"),
-    "gradients being reduced": Look("vermilion+60"),
-    "fragments": Look("silver", "x"),
-    "reserved": Look("silver", "."),
+    "weights": Look("royal"),
+    "weight gradients": Look("azure", "/"),
+    "optimizer state": Look("violet"),
+    "activations": Look("leaf", "x"),
+    "checkpoints": Look("teal", "\\"),
+    "activation gradients": Look("amber", "."),
+    "gathered weights": Look("pink", "/"),
+    "gradients being reduced": Look("plum", "-"),
+    "fragments": Look("stone", "x"),
+    "reserved": Look("slate", "."),
     EVERYTHING: Look("silver"),
 }
 """Colours by family (computing blue, communicating vermilion, ...), shades and hatches within."""
@@ -176,7 +176,7 @@ def stack_panel(
 ) -> Panel:
     """Return stacked bars: pieces in the order of :data:`LOOKS`, a text at the end of each bar, and its limit."""
     sums = [sum(stack.values()) for stack in stacks]
-    marks: list[Mark] = list(_pieces(labels, stacks, max(sums), axis.unit))
+    marks: list[Mark] = list(pieces(labels, stacks, max(sums), axis.unit))
     longest = max([*sums, *(limit for limit in limits if limit)])
     ends = list(sums)
     for place, limit in enumerate(limits):
@@ -196,7 +196,7 @@ def stack_panel(
     )
 
 
-def _pieces(
+def pieces(
     labels: Sequence[str], stacks: Sequence[Mapping[str, float]], longest: float, unit: str
 ) -> Iterator[Bars]:
     """Yield the bars of each piece that some stack has."""

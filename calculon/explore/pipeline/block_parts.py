@@ -10,19 +10,18 @@ from markupsafe import Markup
 from calculon.base.errors import CalculonError
 from calculon.base.frozen import dataclass
 from calculon.base.units import duration, scaled
-from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
-from calculon.documents.operator_page import PASSES, BlockPage
-from calculon.estimate.operator_passes import OperatorPass
-from calculon.estimate.operators import Block, block
-from calculon.explore.answers import Answers
-from calculon.explore.charts.operator_bars import (
+from calculon.documents.charts.operator_chart import (
     EXPOSED,
     by_time,
     operator_bars,
     operator_time,
     whole_time,
 )
-from calculon.explore.charts.roofline_chart import drawn, roofline_chart
+from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
+from calculon.documents.operator_page import PASSES, BlockPage
+from calculon.estimate.operator_passes import OperatorPass
+from calculon.estimate.operators import Block, block
+from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.operator_words import (
@@ -31,6 +30,7 @@ from calculon.explore.pipeline.operator_words import (
     product_words,
     rate_words,
 )
+from calculon.explore.pipeline.roofline_chart import drawn, roofline
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.render.html import page
 from calculon.render.texts import counted, percent, seconds
@@ -80,6 +80,14 @@ def _seen(state: State, answers: Answers) -> _Seen | None:
         lacking = f"No operator of this block that computes is called {wanted!r}."
     selected = wanted if wanted in timed else max(timed, key=timed.__getitem__)
     return _Seen(list(kinds.values()), kind, by_time(kinds[kind]), passes, selected, lacking)
+
+
+def _asked(state: State, answers: Answers) -> tuple[str, str]:
+    """Return the plan of a chart, and the edition with its preset."""
+    result = answers.plan(state).brief
+    return (
+        (state.title, "") if result is None else (f"{result.title}, {result.split}", result.terms)
+    )
 
 
 def _links(state: State, seen: _Seen) -> dict[str, str]:
@@ -140,7 +148,12 @@ def _block(state: State, answers: Answers) -> Part | None:
     return Part(
         title=f"One {kind_of(seen.operators)}, by operator",
         html=told,
-        old=operator_bars(seen.operators, names, [links[one["name"]] for one in seen.operators]),
+        chart=operator_bars(
+            *_asked(state, answers),
+            seen.operators,
+            names,
+            [links[one["name"]] for one in seen.operators],
+        ),
         summary=f"Time of each operator of a block by pass, the longest first: {', '.join(names[:3])}. "
         "The table of operators has all of them.",
     )
@@ -201,7 +214,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Operators on the roofline",
         html=told,
-        old=roofline_chart(seen.passes, seen.names, links, seen.selected),
+        chart=roofline(*_asked(state, answers), seen.passes, seen.names, links, seen.selected),
         summary="Arithmetic intensity of each pass of an operator against the rate that it reaches, below the roofs "
         "of memory and engines. The table of points has the same figures.",
     )

@@ -7,19 +7,20 @@ from markupsafe import Markup
 from rich.console import Group
 
 from calculon.advise.unfit import why_none
-from calculon.documents.charts.breakdown import time_parts
+from calculon.documents.charts.breakdown import LOOKS, time_parts
+from calculon.documents.charts.stage_memory_chart import kinds_in, stage_memory
+from calculon.documents.charts.traffic_chart import traffic
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
 from calculon.documents.page import LINKS, Page, network_text
 from calculon.documents.page import PARTS as PARTS_OF_TIME
 from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Result
 from calculon.explore.answers import Answers
-from calculon.explore.charts.link_times import link_times
-from calculon.explore.charts.memory_bars import kinds_of, memory_bars
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
+from calculon.render.chart import color_code
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.html import page, table
 from calculon.render.text_tables import Column, Table
@@ -96,7 +97,8 @@ def _memory(state: State, answers: Answers) -> Part | None:
     place = f" on stage {worst.stage}" if len(stages) > 1 else ""
     said = f"{digits.gib(worst.needed[0])} of {digits.gib(worst.available[0])} usable{place}: "
     said += f"{digits.gib(over)} too much" if over > 0 else f"{digits.gib(-over)} free"
-    kinds = kinds_of(stages)
+    sizes = [one.parts[0] for one in stages]
+    kinds = kinds_in(sizes)
     columns = (
         Column("stage", "stage"),
         Column("blocks", "blocks", right=True),
@@ -114,12 +116,18 @@ def _memory(state: State, answers: Answers) -> Part | None:
         }
         for one in stages
     ]
-    figure = memory_bars(stages)
+    terms = "" if result is None else result.terms
+    chart = stage_memory(state.title, terms, sizes, stages[0].available[0])
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        html=html("plan_memory.html", said=said, bars=figure["data"]),
+        html=html(
+            "plan_memory.html",
+            said=said,
+            kinds=[(kind, color_code(LOOKS[kind].color)) for kind in kinds],
+        ),
         more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
-        old=figure,
+        chart=chart,
+        key=True,
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
 
@@ -174,7 +182,7 @@ def _traffic(state: State, answers: Answers) -> Part | None:
         title="Traffic",
         html=Markup("<p>{}</p>").format(said),
         more=_folded("The same as a table", rows) + groups,
-        old=link_times(names, links, exposed),
+        chart=traffic(state.title, result.terms, names, links, exposed),
         summary=f"Traffic of each kind of parallelism in a step: {said}.",
     )
 

@@ -15,6 +15,8 @@ from calculon.documents.why_page import percent_more
 from calculon.explore.page_state import State
 from calculon.explore.plan.plan_view import PARTS
 from calculon.explore.search.searches import best_of_all, with_opened
+from calculon.render.chart import Bars
+from tests.documents.charts.reading import marks
 from tests.draws import some
 from tests.explore.asking import answers, at, made, words
 from tests.store import cache
@@ -175,7 +177,8 @@ def test_a_memory_that_is_too_small_is_told_by_stage():
     assert f"{worst / GIB:.1f} GiB too much" in words(part)
     fits = [one["proc_mem_tier1_cap_req"] for one in answers().plan(OWN).estimate.stages]
     for state, needed in ((LARGE, [one.needed[0] for one in stages]), (OWN, fits)):
-        bars = zip(*(one["x"] for one in made("memory", state).figure["data"]), strict=True)
+        (panel,) = made("memory", state).chart.panels
+        bars = zip(*(one.lengths for one in marks(panel, Bars)), strict=True)
         assert [sum(sizes) * GIB for sizes in bars] == pytest.approx(needed)
 
 
@@ -216,17 +219,19 @@ def test_parts_of_the_time_have_their_shares_of_its_sum():
 def test_traffic_is_that_of_the_statistics():
     part = made("traffic", OWN)
     stats = answers().plan(OWN).estimate.stats
-    exposed, hidden = (dict(zip(one["y"], one["x"], strict=True)) for one in part.figure["data"])
-    assert exposed["tensor-parallel"] == stats["tp_comm_exposed_time"]
-    assert exposed["pipeline-parallel"] + hidden["pipeline-parallel"] == pytest.approx(
-        stats["pp_comm_link_time"]
-    )
+    (panel,) = part.chart.panels
+    kinds = [text for _, text in panel.y.ticks]
+    exposed, hidden = (dict(zip(kinds, one.lengths, strict=True)) for one in marks(panel, Bars))
+    unit = {"ms": 1e-3, "s": 1.0}[panel.x.unit]
+    assert exposed["tensor-parallel"] * unit == pytest.approx(stats["tp_comm_exposed_time"])
+    link = exposed["pipeline-parallel"] + hidden["pipeline-parallel"]
+    assert link * unit == pytest.approx(stats["pp_comm_link_time"])
 
 
 def test_every_part_says_what_its_chart_shows():
     for state in (BEST, OWN, LARGE):
         for kind in PARTS:
             part = made(kind.name, state)
-            if part is not None and part.figure is not None:
+            if part is not None and part.chart is not None:
                 assert part.summary.endswith("."), kind.name
                 assert "<table" in part.html + part.more
