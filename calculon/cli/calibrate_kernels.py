@@ -150,7 +150,8 @@ def _table(path: Path) -> "pd.DataFrame":
 
 def _save(found: "Kernels", output: str) -> None:
     """Draw the errors over measured times, a panel for each group."""
-    from calculon.documents.pictures.calibration import Errors, draw_errors
+    from calculon.documents.charts.calibration_chart import Errors
+    from calculon.documents.drawn_charts import drawn
     from calculon.render import canvas
 
     records = found.residuals()
@@ -168,4 +169,4 @@ def _save(found: "Kernels", output: str) -> None:
         ]
         panels.append(Errors(f"{group}\n{', '.join(errors)}", *pairs))
     title = f"Kernels of {found.processor}: median error by group, and how many kernels"
-    canvas.save(draw_errors(title, panels), output, colors=_COLORS)
+    canvas.save(drawn("calibration_chart:errors", title, panels), output, colors=_COLORS)

@@ -5,16 +5,20 @@ from typing import Any
 import numpy as np
 
 from calculon.calibrate.fit_result import MEMORY, Calibration, Fitted
-from calculon.documents.pictures.calibration import Comparison, Panel, draw
+from calculon.documents.charts.calibration_chart import Comparison, Rates
+from calculon.documents.drawn_charts import drawn
 from calculon.render import canvas
 
 
 def save(found: Calibration, output: str) -> None:
     """Draw the parts of a calibration into a file."""
-    canvas.save(draw([panel(part) for part in found.parts]), output)
+    name = found.document.get("name", "")
+    title = f"Calibration of {name}" if name else "Calibration"
+    parts = [panel(part) for part in found.parts]
+    canvas.save(drawn("calibration_chart:calibration", title, parts), output)
 
 
-def panel(part: Fitted) -> Panel | Comparison:
+def panel(part: Fitted) -> Rates | Comparison:
     """Return the panel of a part: rates by size, or times where the size does not determine them."""
     records = [record for record in part.residuals() if record["rows"] not in ("left out", MEMORY)]
     errors = [f"{record['rows']} {record['mape']:.1f} %" for record in records]
@@ -32,7 +36,7 @@ def panel(part: Fitted) -> Panel | Comparison:
         return Comparison(title, pair(times, seconds, fitted), pair(times, seconds, part.held))
     sizes, rates = part.sizes, part.sizes / seconds
     fine = np.geomspace(sizes.min(), sizes.max(), 400)
-    return Panel(
+    return Rates(
         title,
         part.unit,
         pair(sizes, rates, fitted),

@@ -5,6 +5,7 @@ drawn in their order, later ones over earlier ones; a mark with a name has an en
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from calculon.base.frozen import dataclass
 from calculon.render.bars import COLORS
@@ -299,6 +300,31 @@ class Chart:
         """The lines above the panels: the title, and the subtitle with the editions."""
         edition = edition_words(self.terms) if any(self.terms) else ""
         return [*filter(None, (self.title, "; ".join(filter(None, (self.subtitle, edition)))))]
+
+
+def plain(value: float) -> str:
+    """Write a number of an axis without an exponent.
+
+    >>> plain(0.3), plain(300_000.0), plain(1.05e6)
+    ('0.3', '300,000', '1.05 M')
+    """
+    return f"{value / 1e6:,.10g} M" if abs(value) >= 1e6 else f"{value:,.10g}"
+
+
+def in_rows(panels: Sequence[Panel], across: int) -> list[tuple[Panel, ...]]:
+    """Return panels in rows; only the first of a row and the last of a column have the text of their axes."""
+    across = min(across, len(panels))
+    inner = [
+        replace(
+            panel,
+            x=panel.x if number + across >= len(panels) else replace(panel.x, label="", unit=""),
+            y=panel.y if number % across == 0 else replace(panel.y, label="", unit=""),
+        )
+        for number, panel in enumerate(panels)
+    ]
+    same = all((one.x.text, one.y.text) == (panels[0].x.text, panels[0].y.text) for one in panels)
+    shown = inner if same else panels
+    return [tuple(shown[at : at + across]) for at in range(0, len(panels), across)]
 
 
 def named(panels: Sequence[Panel]) -> list[Mark]:

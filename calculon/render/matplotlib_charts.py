@@ -19,6 +19,7 @@ from calculon.render.chart import (
     Span,
     color_code,
     named,
+    plain,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ _LETTER, _HANDLE = 0.058, 0.5
 """Inches: of a letter of a legend, and of the sign in front of its text."""
 
 _MOST_COLUMNS = 6
+_NARROW = 3
+"""Panels in a row from which they are narrow."""
+
 _MANY = 1000
 """Points from which a vector file has them as an image."""
 
@@ -112,7 +116,7 @@ def _panels(grid: Any, rows: Sequence[Sequence[Panel]], *, shared: bool = False)
     found = []
     for place, row in enumerate(rows):
         for axes, panel in zip(grid[place], row, strict=False):
-            _panel(axes, panel)
+            _panel(axes, panel, narrow=len(row) >= _NARROW)
             if shared and place < len(rows) - 1:
                 axes.tick_params(axis="x", labelbottom=False)
                 axes.set_xlabel("")
@@ -122,22 +126,23 @@ def _panels(grid: Any, rows: Sequence[Sequence[Panel]], *, shared: bool = False)
     return found
 
 
-def _panel(axes: "Axes", panel: Panel) -> None:
-    """Draw a panel."""
+def _panel(axes: "Axes", panel: Panel, *, narrow: bool) -> None:
+    """Draw a panel; a narrow one has small letters in its title and few ticks."""
     for axis, which in ((panel.x, "x"), (panel.y, "y")):
         if axis.scale == "log":
             (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     for place, mark in enumerate(panel.marks):
         _DRAWN[type(mark)](axes, mark, 2 + 0.01 * place)
-    _axis(axes, panel.x, "x")
-    _axis(axes, panel.y, "y")
+    most = 4 if narrow else 8
+    _axis(axes, panel.x, "x", most)
+    _axis(axes, panel.y, "y", most)
     if panel.square:
         axes.set_box_aspect(1)
     if panel.title:
-        axes.set_title(panel.title, fontsize=9)
+        axes.set_title(panel.title, fontsize=7.5 if narrow else 9)
 
 
-def _axis(axes: "Axes", axis: Axis, which: str) -> None:
+def _axis(axes: "Axes", axis: Axis, which: str, most: int) -> None:
     """Set limits, ticks and label of an axis."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
@@ -148,8 +153,8 @@ def _axis(axes: "Axes", axis: Axis, which: str) -> None:
     if axis.ticks is not None:
         own.set_ticks([place for place, _ in axis.ticks], [text for _, text in axis.ticks])
     elif axis.scale == "linear":
-        own.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
-        own.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        own.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+        own.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
     if not axis.grid:
         axes.grid(visible=False, axis=which)  # type: ignore[arg-type]
         axes.tick_params(axis=which, length=0)  # type: ignore[arg-type]

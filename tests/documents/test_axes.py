@@ -14,16 +14,11 @@ from matplotlib.figure import Figure
 
 from calculon.documents.pictures import (
     budget,
-    calibration,
-    curves,
-    error_scatter,
     goodput_curves,
     surface,
 )
 from calculon.documents.pictures import serving_frontier as frontier
-from calculon.documents.pictures.curves import Curve, Curves
-from calculon.documents.pictures.error_scatter import Panel, Scatter
-from calculon.render import canvas, chart_axes
+from calculon.render import canvas
 
 NAN = math.nan
 
@@ -32,7 +27,6 @@ def empty():
     return Figure().add_subplot()
 
 
-SCORE = {"n": 2, "mean": 0.0, "bias": 0.0}
 RATES = ("interactivity", "output_rate_per_proc")
 
 
@@ -41,8 +35,6 @@ RATES = ("interactivity", "output_rate_per_proc")
     [
         (lambda axes, r: budget._scale(axes, [{"days": 1}, {"days": r}], [1, r]), "x", 4),
         (lambda axes, r: frontier._scale(axes, [{"points": [dict.fromkeys(RATES, y) for y in (1, r)]}]), "xy", 20),
-        (lambda axes, r: curves._scale(axes, Curves("", "", "total_time", [Curve("", [0, 1], [1, r])])), "y", 20),
-        (lambda axes, r: error_scatter._panel(axes, Panel("", "time", "s", [1, r], [1, r], SCORE)), "xy", 5),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("side", [0.999, 1.001])
@@ -55,40 +47,10 @@ def test_axes_are_logarithmic_from_a_ratio_on(scale, names, ratio, side):
     assert_in_sight(axes)
 
 
-def test_panels_have_as_few_rows_as_hold_them_all(monkeypatch):
-    filled = []
-    monkeypatch.setattr(error_scatter, "_WIDEST", 2)
-    monkeypatch.setattr(error_scatter, "_panel", lambda axes, _: filled.append(axes))
-    picture = error_scatter.draw(Scatter([Panel("", "time", "s", [1], [1], SCORE)] * 3))
-    assert filled[0].get_gridspec().get_geometry() == (math.ceil(3 / 2), 2)
-    assert [axes for axes in picture.axes if axes.get_visible()] == filled
-    assert len(filled) == 3
-
-
-def test_errors_and_times_of_a_calibration_are_in_sight():
-    axes = empty()
-    calibration._errors(axes, calibration.Errors("", ([1, 2], [60, -3]), ([9], [-70])))
-    assert [list(line.get_ydata()) for line in axes.lines[1:]] == [[50, -3], [-50]]
-    assert_in_sight(axes)
-    axes = empty()
-    calibration._comparison(axes, calibration.Comparison("", ([1, 2], [3, 2]), ([9], [8])))
-    assert_in_sight(axes)
-
-
 @for_each(
     ("function", "inputs", "expected"),
     [
-        (lambda s: chart_axes.time_unit(s)[0], [9.9e-4, 1e-3, 0.99, 1.0], ["µs", "ms", "ms", "s"]),
-        (lambda s: chart_axes.time_unit(s)[1], [9.9e-4, 0.99, 1.0], [1e6, 1e3, 1.0]),
         (lambda v: budget._unit("usd", v)[1], [9999.0, 1e4, 999_999.0, 1e6], [1.0, 1e-3, 1e-3, 1e-6]),
-        (calibration._duration, [1e-4, 0.9995e-3, 0.6], ["100 µs", "0.9995 ms", "600 ms"]),
-        # four times the first value, and the median ratio
-        (chart_axes.by_factors, [[1], [0, 4, 16], [1, 3.9], [1, 4]], [False, False, False, True]),
-        (chart_axes.by_factors, [[1, r, r * r, r**5] for r in (1.4, 1.42)], [False, True]),
-        (chart_axes.thinned, [[2**n for n in range(19)]], [[4**n for n in range(10)]]),
-        (lambda v: chart_axes.thinned(v, 3), [[1, 9, 12, 100], [1, 2, 15, 100]], [[1, 12, 100], [1, 100]]),
-        (curves._grows_by_factors, [[1, 2, 10], [1, 2, 9.9], [1, 3, 2, 10]], [True, False, False]),
-        (curves._grows_by_factors, [[0, 1, 10], [1, 10]], [False, False]),
         (lambda v: budget._in_sight(v, 1, 2), [0.69, 0.71, 2.29, 2.31], [False, True, True, False]),
         (lambda grid: surface._covered(np.array(grid), 0, 0), [[[1, 1], [1, NAN]], [[1, NAN]] * 2], [True, False]),
         (lambda grid: surface._covered(np.array(grid), 1, 1), [[[1, 1], [1, 1]], [[NAN, NAN], [1, 1]]], [True, False]),
@@ -103,9 +65,6 @@ def test_units_scales_and_labels_change_at_their_limits(function, inputs, expect
     [
         (canvas.plain_ticks, 1000, {1, 2, 5}, {1}),
         (goodput_curves._ticks, 50, {1, 2, 5}, {1}),
-        (lambda axes: calibration._ticks(axes, str, str), 20, {1, 2, 5}, {1, 3}),
-        (lambda axes: calibration._ticks(axes, str, str), 100, {1, 3}, {1}),
-        (lambda axes: error_scatter._ticks(axes, logarithmic=True), 300, {1, 3}, {1}),
     ],
 )
 def test_long_logarithmic_axes_have_fewer_ticks(write, ratio, below, above):

@@ -1,7 +1,5 @@
 """Pictures: what stands on the axes is what the statistics say."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from calculon.cli.plot_curves import scaling
 from calculon.cli.plot_heatmap import heatmap, why_not
 from calculon.search.driver import search
 from calculon.search.search_counts import Counts
-from tests.documents.drawing import assert_in_sight, legend
+from tests.documents.drawing import legend
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
@@ -19,7 +17,6 @@ from mpl_toolkits.mplot3d import Axes3D
 from calculon.cli.commands.plot import configure
 from calculon.cli.options import Parser
 from calculon.documents.charts import heatmap_chart, scaling_chart
-from calculon.documents.pictures import error_scatter as validation
 from calculon.documents.pictures import surface as surface_picture
 
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
@@ -101,18 +98,6 @@ def test_curves_are_the_best_of_each_count():
     ]
 
 
-def test_points_are_measured_and_predicted():
-    panel = validation.Panel(
-        "study", "time", "s", [0.05, 2.0], [0.06, 1.8], {"n": 2, "mean": 10.0, "bias": 0.0}
-    )
-    figure = validation.draw(validation.Scatter([panel], "corrected"))
-    assert figure.get_supylabel() == "Predicted (edition corrected)"
-    axes = figure.axes[0]
-    dots = axes.lines[1]
-    assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([0.05, 2.0], [0.06, 1.8])
-    assert "mean error 10.0 %, bias +0.0 %" in axes.get_title(loc="left")
-
-
 # -- editions ---------------------------------------------------------------------------------------------------------
 
 
@@ -135,21 +120,3 @@ def test_searched_pictures_say_their_edition():
     rate = best.to_frame()["sample_rate"][0]
     assert max(cell.value or 0 for cell in found.cells) == rate
     assert curves[0].points[0].rate == rate
-
-
-def test_few_named_rows_are_drawn_one_below_the_other():
-    score = {"n": 2, "mean": 15.0, "bias": 5.0}
-    panel = validation.Panel("study", "time", "s", [1.0, 2.0], [1.2, 1.8], score, ["one", "two"])
-    axes = validation.draw(validation.Scatter([panel], "corrected")).axes[0]
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["one", "two"]
-    assert [text.get_text() for text in axes.texts] == ["+20.0 %", "\N{MINUS SIGN}10.0 %"]
-    assert axes.get_xlabel() == "time (ms)"
-    measured = next(line for line in axes.lines if line.get_label() == "measured")
-    assert measured.get_xdata().tolist() == [1000.0, 2000.0]
-    assert_in_sight(axes, 0.4)
-    panel = dataclasses.replace(panel, measured=[1.0, 20.0])
-    (axes,) = validation.draw(validation.Scatter([panel])).axes
-    assert axes.get_xlabel() == "time (s)"
-    assert_in_sight(axes)
-    alone = validation.Panel("study", "time", "s", [1.0], [1.2], score, ["one"])
-    assert validation.draw(validation.Scatter([alone])).get_supxlabel() == "Measured"

@@ -226,7 +226,7 @@ KINDS = (
         "predicted against measured, for every published study",
         _validation_options,
         "plot_validation:errors",
-        "error_scatter",
+        "validation_chart:validation",
         "calculon plot validation -o validation.png\n"
         "calculon plot validation --study vtrain -o vtrain.svg",
     ),
