@@ -49,13 +49,12 @@ class Part:
     key: bool = False
     summary: str = ""
     more: Markup = Markup("")
-    old: Figure | None = None
 
     @property
     def figure(self) -> Figure | None:
         """Its chart as Plotly takes it, without a title: that of the page says the same."""
         if self.chart is None:
-            return self.old
+            return None
         return figure(self.chart, titled=False, legend=not self.key)
 
 

@@ -33,14 +33,12 @@ from calculon.explore.machine.effects_view import STATISTICS
 from calculon.explore.machine.knobs import labels
 from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
-from calculon.explore.part import Figure
 from calculon.explore.search.found_plans import count_point, split_name
 from calculon.explore.views import KINDS
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 from calculon.render.chart import Chart
 from calculon.render.chart_axes import SHORT
-from calculon.render.plotly_charts import figure
 from calculon.search.objective import known_statistic
 from calculon.search.search_result import SearchResult
 
@@ -112,10 +110,10 @@ def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -
     )
 
 
-def _part(name: str) -> Callable[..., Chart | Figure | None]:
+def _part(name: str) -> Callable[..., Chart | None]:
     """Return what makes the chart of a part of the page for an estimate, or for the best of an answer."""
 
-    def make(one: Estimate | Answer, **options: Any) -> Chart | Figure | None:
+    def make(one: Estimate | Answer, **options: Any) -> Chart | None:
         whole = one if isinstance(one, Answer) else None
         found = one.best if isinstance(one, Answer) else one
         own = whole is not None and whole.mine is not None
@@ -125,9 +123,7 @@ def _part(name: str) -> Callable[..., Chart | Figure | None]:
         part = KINDS[name].make(
             _state(found, plan, options), Known(Offer(), estimate=found, whole=whole)
         )
-        if part is None or part.chart is None:
-            return None if part is None else part.old
-        return part.chart
+        return None if part is None else part.chart
 
     return make
 
@@ -260,7 +256,7 @@ def _statistic(name: str) -> Column:
     return known_statistic(name, "plot", whole_runs=True)
 
 
-_PLANS: Mapping[str, Callable[..., Chart | Figure | None]] = {
+_PLANS: Mapping[str, Callable[..., Chart | None]] = {
     "breakdown": _part("time"),
     "memory": _part("memory"),
     "traffic": _part("traffic"),
@@ -270,7 +266,7 @@ _PLANS: Mapping[str, Callable[..., Chart | Figure | None]] = {
 }
 """The charts of a plan by kind."""
 
-_KINDS: Mapping[type, Mapping[str, Callable[..., Chart | Figure | None]]] = {
+_KINDS: Mapping[type, Mapping[str, Callable[..., Chart | None]]] = {
     Estimate: _PLANS,
     Answer: {
         **_PLANS,
@@ -292,8 +288,8 @@ _OPTIONS = {"schedule": ("microbatches",), "scatter": ("x", "y"), "pareto": ("x"
 """The arguments of kinds that have some."""
 
 
-def chart(result: Any, kind: str, **options: Any) -> Figure:
-    """Return a chart of a result as plain data: ``data`` and ``layout``.
+def chart(result: Any, kind: str, **options: Any) -> Chart:
+    """Return a chart of a result.
 
     Parameters
     ----------
@@ -325,4 +321,4 @@ def chart(result: Any, kind: str, **options: Any) -> Figure:
     found = kinds[kind](result, **options)
     if found is None:
         raise Infeasible("nothing", "there is nothing to draw")
-    return figure(found) if isinstance(found, Chart) else found
+    return found

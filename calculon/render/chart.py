@@ -304,8 +304,17 @@ class Chart:
     @property
     def heading(self) -> list[str]:
         """The lines above the panels: the title, and the subtitle with the editions."""
-        edition = edition_words(self.terms) if self.terms else ""
+        edition = edition_words(self.terms) if any(self.terms) else ""
         return [*filter(None, (self.title, "; ".join(filter(None, (self.subtitle, edition)))))]
+
+
+def plain(value: float) -> str:
+    """Write a number of an axis without an exponent.
+
+    >>> plain(0.3), plain(300_000.0), plain(1.05e6)
+    ('0.3', '300,000', '1.05 M')
+    """
+    return f"{value / 1e6:,.10g} M" if abs(value) >= 1e6 else f"{value:,.10g}"
 
 
 def tiled(panels: Sequence[Panel], across: int) -> list[Sequence[Panel]]:

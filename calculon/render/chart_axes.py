@@ -8,7 +8,7 @@ from calculon.base.records import Column, columns
 from calculon.base.units import GIB
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.statistics import CorrectedStats
-from calculon.render.chart import Axis
+from calculon.render.chart import Axis, plain
 
 SHORT = {
     "sample_rate": "sample rate",
@@ -126,12 +126,11 @@ def value_axis(
     *,
     ratio: float = math.inf,
     room: float = 0.06,
-    form: Callable[[float], str] = "{:,.10g}".format,
 ) -> Axis:
     """Return the axis of values: from 0, or logarithmic from a ratio of the largest to the smallest on."""
     low, high = min(values), max(values)
     if low > 0 and ratio * low < high:
-        return log_axis(label, unit, values, room=room, form=form)
+        return log_axis(label, unit, values, room=room)
     start = 0.0 if low >= 0 else low - room * (high - low)
     return Axis(label=label, unit=unit, limits=(start, high + room * (high - start) or 1.0))
 
@@ -143,7 +142,7 @@ def log_axis(
     *,
     room: float = 0.06,
     most: int = _MOST_TICKS,
-    form: Callable[[float], str] = "{:,.10g}".format,
+    form: Callable[[float], str] = plain,
 ) -> Axis:
     """Return a logarithmic axis around values, with at most so many ticks."""
     low, high = widened(values, room, log=True)

@@ -19,6 +19,7 @@ from calculon.render.chart import (
     Span,
     color_code,
     named,
+    plain,
 )
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _axis(axes: "Axes", axis: Axis, which: str) -> None:
         own.set_ticks([place for place, _ in axis.ticks], [text for _, text in axis.ticks])
     elif axis.scale == "linear":
         own.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10]))
-        own.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        own.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
     if not axis.grid:
         axes.grid(visible=False, axis=which)  # type: ignore[arg-type]
         axes.tick_params(axis=which, length=0)  # type: ignore[arg-type]

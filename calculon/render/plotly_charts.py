@@ -36,7 +36,7 @@ _TITLE, _BELOW, _LEGEND, _HEADING = 26.0, 50.0, 24.0, 44.0
 _LINE = 18.0
 """Pixels of a further line of the title of a panel."""
 
-_LETTERS = 90.0
+_LETTERS = 70.0
 """Letters of a line of a legend."""
 
 _WIDE, _POINTS = 900.0, 1500
@@ -92,7 +92,7 @@ def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
         "showlegend": bool(entries),
         "shapes": [],
         "annotations": [],
-        "margin": {"t": round(above), "b": round(_BELOW), "r": 56},
+        "margin": {"t": round(above), "b": round(_BELOW), "l": 8, "r": 56},
     }
     if titled:
         text = "<br>".join(chart.heading)

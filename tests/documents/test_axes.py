@@ -1,7 +1,5 @@
 """Axes of pictures: they contain their bars and lines, and their scales and units change at the stated ratios."""
 
-import math
-
 import pytest
 
 from tests.cases import for_each
@@ -13,15 +11,10 @@ from matplotlib.figure import Figure
 
 from calculon.documents.pictures import (
     budget,
-    collective_curves,
-    curves,
     goodput_curves,
 )
 from calculon.documents.pictures import serving_frontier as frontier
-from calculon.documents.pictures.curves import Curve, Curves
-from calculon.render import canvas, chart_axes
-
-NAN = math.nan
+from calculon.render import canvas
 
 
 def empty():
@@ -34,10 +27,8 @@ RATES = ("interactivity", "output_rate_per_proc")
 @pytest.mark.parametrize(
     ("scale", "names", "ratio"),
     [
-        (lambda axes, r: collective_curves._time_axis(axes, [1.0, r]), "y", 10),
         (lambda axes, r: budget._scale(axes, [{"days": 1}, {"days": r}], [1, r]), "x", 4),
         (lambda axes, r: frontier._scale(axes, [{"points": [dict.fromkeys(RATES, y) for y in (1, r)]}]), "xy", 20),
-        (lambda axes, r: curves._scale(axes, Curves("", "", "total_time", [Curve("", [0, 1], [1, r])])), "y", 20),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("side", [0.999, 1.001])
@@ -53,16 +44,7 @@ def test_axes_are_logarithmic_from_a_ratio_on(scale, names, ratio, side):
 @for_each(
     ("function", "inputs", "expected"),
     [
-        (lambda s: chart_axes.time_unit(s)[0], [9.9e-4, 1e-3, 0.99, 1.0], ["µs", "ms", "ms", "s"]),
-        (lambda s: chart_axes.time_unit(s)[1], [9.9e-4, 0.99, 1.0], [1e6, 1e3, 1.0]),
         (lambda v: budget._unit("usd", v)[1], [9999.0, 1e4, 999_999.0, 1e6], [1.0, 1e-3, 1e-3, 1e-6]),
-        # four times the first value, and the median ratio
-        (chart_axes.by_factors, [[1], [0, 4, 16], [1, 3.9], [1, 4]], [False, False, False, True]),
-        (chart_axes.by_factors, [[1, r, r * r, r**5] for r in (1.4, 1.42)], [False, True]),
-        (chart_axes.thinned, [[2**n for n in range(19)]], [[4**n for n in range(10)]]),
-        (lambda v: chart_axes.thinned(v, 3), [[1, 9, 12, 100], [1, 2, 15, 100]], [[1, 12, 100], [1, 100]]),
-        (curves._grows_by_factors, [[1, 2, 10], [1, 2, 9.9], [1, 3, 2, 10]], [True, False, False]),
-        (curves._grows_by_factors, [[0, 1, 10], [1, 10]], [False, False]),
         (lambda v: budget._in_sight(v, 1, 2), [0.69, 0.71, 2.29, 2.31], [False, True, True, False]),
     ],
 )  # fmt: skip
@@ -75,7 +57,6 @@ def test_units_scales_and_labels_change_at_their_limits(function, inputs, expect
     [
         (canvas.plain_ticks, 1000, {1, 2, 5}, {1}),
         (goodput_curves._ticks, 50, {1, 2, 5}, {1}),
-        (lambda axes: collective_curves._time_axis(axes, axes.get_ylim()), 10**2, {1, 2, 5}, {1}),
     ],
 )
 def test_long_logarithmic_axes_have_fewer_ticks(write, ratio, below, above):

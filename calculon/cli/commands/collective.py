@@ -111,10 +111,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
-        from calculon.documents.pictures.collective_curves import draw
+        from calculon.documents.drawn_charts import drawn
         from calculon.render import canvas
 
-        canvas.save(draw(curves(asked, sizes[0], sizes[-1])), output)
+        canvas.save(
+            drawn("collective_chart:collective", curves(asked, sizes[0], sizes[-1])), output
+        )
     elif output:
         with replacing(output) as stream:
             stream.write(f"{sizes_table(asked, sizes).csv()}\n".encode())

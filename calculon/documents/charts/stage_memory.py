@@ -22,8 +22,10 @@ def kinds_of(stages: Sequence[StageNeed]) -> list[str]:
     return [kind for kind in KINDS_OF_MEMORY if any(one.parts[0].get(kind) for one in stages)]
 
 
-def stage_memory(stages: Sequence[StageNeed], result: Result | None = None) -> Chart:
-    """Return the tier-1 memory of stages as stacked bars; a plan that does not fit has no result."""
+def stage_memory(
+    stages: Sequence[StageNeed], result: Result | None = None, title: str = "Memory of a plan"
+) -> Chart:
+    """Return the tier-1 memory of stages as stacked bars; a plan that does not fit has a title instead of a result."""
     places = range(len(stages))
     sums, usable = [one.needed[0] / GIB for one in stages], stages[0].available[0] / GIB
     longest = max(*sums, usable)
@@ -46,7 +48,7 @@ def stage_memory(stages: Sequence[StageNeed], result: Result | None = None) -> C
         height=min(_HIGHEST, _AROUND + _ROW * len(stages)),
     )
     if result is None:
-        return Chart(title="Memory of a plan that does not fit", rows=((panel,),))
+        return Chart(title=title, rows=((panel,),))
     return result_chart(result, panel)
 
 

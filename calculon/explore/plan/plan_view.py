@@ -115,7 +115,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
         }
         for one in stages
     ]
-    chart = stage_memory(stages, result)
+    chart = stage_memory(stages, result, state.title)
     entries = [(mark.name, color_code(str(mark.color))) for mark in named(chart.panels)]
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",

@@ -22,7 +22,7 @@ from calculon.explore.machine.knobs import CAPACITY, labels
 from calculon.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.explore.page_state import State
 from calculon.explore.web.page_server import app
-from calculon.render.chart import Bars
+from calculon.render.chart import Bars, Line
 from tests.cases import for_each
 from tests.documents.charts.reading import marks
 from tests.draws import some
@@ -116,13 +116,12 @@ def test_steps_do_not_depend_on_the_capacity_of_now():
 
 def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits():
     found_steps = answers().capacities(SMALLER)
-    marks = made("machine-capacity", SMALLER).figure["data"][1]
-    values = dict(zip(marks["x"], marks["y"], strict=True))
-    links = [link for link, *_ in marks["customdata"]]
-    for size, link in zip(marks["x"], links, strict=True):
+    (panel,) = made("machine-capacity", SMALLER).chart.panels
+    _, points = marks(panel, Line)
+    for size, time, link in zip(points.x, points.y, points.links, strict=True):
         set_to = float(re.search(r"system\.mem1\.GiB=([\d.]+)", link)[1])
         assert size <= set_to < size + 0.1 + 1e-9
-        assert found_steps.at(size * GIB * (1 + 1e-12)).value == values[size]
+        assert found_steps.at(size * GIB * (1 + 1e-12)).value == pytest.approx(time)
 
 
 def test_lines_of_capacity_begin_below_now_and_each_gains():

@@ -15,7 +15,8 @@ from calculon.documents.why_page import percent_more
 from calculon.explore.page_state import State
 from calculon.explore.plan.plan_view import PARTS
 from calculon.explore.search.searches import best_of_all, with_opened
-from tests.documents.charts.reading import tick_texts
+from calculon.render.chart import Bars
+from tests.documents.charts.reading import marks, tick_texts
 from tests.draws import some
 from tests.explore.asking import answers, at, made, words
 from tests.store import cache
@@ -176,8 +177,8 @@ def test_a_memory_that_is_too_small_is_told_by_stage():
     assert f"{worst / GIB:.1f} GiB too much" in words(part)
     fits = [one["proc_mem_tier1_cap_req"] for one in answers().plan(OWN).estimate.stages]
     for state, needed in ((LARGE, [one.needed[0] for one in stages]), (OWN, fits)):
-        traces = made("memory", state).figure["data"]
-        bars = zip(*(one["x"] for one in traces if one["type"] == "bar"), strict=True)
+        (panel,) = made("memory", state).chart.panels
+        bars = zip(*(one.lengths for one in marks(panel, Bars)), strict=True)
         assert [sum(sizes) * GIB for sizes in bars] == pytest.approx(needed)
 
 
@@ -233,6 +234,6 @@ def test_every_part_says_what_its_chart_shows():
     for state in (BEST, OWN, LARGE):
         for kind in PARTS:
             part = made(kind.name, state)
-            if part is not None and part.figure is not None:
+            if part is not None and part.chart is not None:
                 assert part.summary.endswith("."), kind.name
                 assert "<table" in part.html + part.more
