@@ -16,7 +16,6 @@ from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.charts import scaling_chart
-from calculon.documents.charts.capacity_chart import capacity_chart, machine_title
 from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_chart
 from calculon.documents.charts.tornado_chart import kinds_shown, tornado
 from calculon.documents.charts.waterfall_chart import change_waterfall
@@ -29,6 +28,7 @@ from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers, Shown
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import TIME
+from calculon.explore.machine.capacity_view import steps_chart
 from calculon.explore.machine.effects_view import STATISTICS
 from calculon.explore.machine.knobs import labels
 from calculon.explore.offer import Offer
@@ -146,9 +146,9 @@ def _capacity(one: Sensitivity) -> Chart:
         found = "plans that were not searched again" if one.searched is None else one.statistic.name
         raise SpecError("plot", Problem("capacity", wanted, found))
     digits = digits_of(estimate(one.model, one.execution, one.system))
-    stairs = one.searched.staircase
-    title = machine_title(one.model.name, one.system.name, stairs.steps[0])
-    return capacity_chart(title, stairs, one.system.mem1.capacity, digits, lambda _: "")
+    title = f"{one.model.name} on {one.execution.num_procs:,} x {one.system.name}"
+    steps = one.searched.staircase
+    return steps_chart(title, steps, one.system.mem1.capacity, digits, lambda _: "")
 
 
 def _fall(one: Waterfall) -> Chart | None:

@@ -1,13 +1,14 @@
 """What more memory buys: the best plan of each capacity, as a chart, in words and as a table."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from calculon.advise.replanned import Staircase, Step
 from calculon.base.units import GIB
-from calculon.declarations.plan_words import plan_words
+from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.declarations.presets import Preset
-from calculon.documents.charts.capacity_chart import capacity_chart, machine_title
+from calculon.documents.charts.capacity_chart import CapacityStep, capacity_chart
 from calculon.documents.sensitivity_page import change
 from calculon.explore.answers import Answers
 from calculon.explore.machine.both_machines import digits_of
@@ -15,6 +16,7 @@ from calculon.explore.machine.capacities import rungs
 from calculon.explore.machine.knobs import CAPACITY
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, html
+from calculon.render.chart import Chart
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 
 
@@ -44,7 +46,6 @@ def capacity(state: State, answers: Answers) -> Part | None:
         }
         for step, time in zip(shown, times, strict=True)
     ]
-    title = machine_title(question.model.name, answers.system(state).name, shown[0])
     return Part(
         title="What more memory buys",
         html=html(
@@ -52,9 +53,20 @@ def capacity(state: State, answers: Answers) -> Part | None:
             lines=_lines(found, question.preset),
             rows=rows,
         ),
-        chart=capacity_chart(title, found, in_file, digits, link),
+        chart=steps_chart(state.title, found, in_file, digits, link),
         summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",
     )
+
+
+def steps_chart(
+    title: str, found: Staircase, in_file: float, digits: Digits, link: Callable[[Step], str]
+) -> Chart:
+    """Return the steps as a chart; the capacity of the machine in its file is in bytes."""
+    steps = [
+        CapacityStep(step.capacity, step.best.value, degrees_words(step.best.execution), link(step))
+        for step in found.steps
+    ]
+    return capacity_chart(f"Best plans of {title}", steps, found.capacity, in_file, digits)
 
 
 def _digits(state: State, answers: Answers) -> Digits:

@@ -8,7 +8,7 @@ from rich.console import Group
 
 from calculon.advise.unfit import why_none
 from calculon.documents.charts.breakdown import time_parts
-from calculon.documents.charts.stage_memory import kinds_of, stage_memory
+from calculon.documents.charts.stage_memory_chart import kinds_of, stage_memory
 from calculon.documents.charts.traffic_chart import links_of, traffic_chart
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
 from calculon.documents.page import PARTS as PARTS_OF_TIME
@@ -97,7 +97,8 @@ def _memory(state: State, answers: Answers) -> Part | None:
     place = f" on stage {worst.stage}" if len(stages) > 1 else ""
     said = f"{digits.gib(worst.needed[0])} of {digits.gib(worst.available[0])} usable{place}: "
     said += f"{digits.gib(over)} too much" if over > 0 else f"{digits.gib(-over)} free"
-    kinds = kinds_of(stages)
+    sizes = [one.parts[0] for one in stages]
+    kinds = kinds_of(sizes)
     columns = (
         Column("stage", "stage"),
         Column("blocks", "blocks", right=True),
@@ -115,7 +116,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
         }
         for one in stages
     ]
-    chart = stage_memory(stages, result, state.title)
+    chart = stage_memory(sizes, stages[0].available[0], result, state.title)
     entries = [(mark.name, color_code(str(mark.color))) for mark in named(chart.panels)]
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
