@@ -168,8 +168,9 @@ def _table(path: Path) -> "pd.DataFrame":
 
 def _save(found: "Kernels", output: str) -> None:
     """Draw the errors over measured times, a panel for each group."""
-    from calculon.documents.pictures.calibration import Errors, draw_errors
+    from calculon.documents.charts.calibration_chart import errors_chart, errors_panel
     from calculon.render import canvas
+    from calculon.render.matplotlib_charts import draw
 
     records = found.residuals()
     panels = []
@@ -184,6 +185,6 @@ def _save(found: "Kernels", output: str) -> None:
             (rows.measured[which].tolist(), percent[which].tolist())
             for which in (~rows.held_out, rows.held_out)
         ]
-        panels.append(Errors(f"{group}\n{', '.join(errors)}", *pairs))
+        panels.append(errors_panel(f"{group}\n{', '.join(errors)}", *pairs))
     title = f"Kernels of {found.processor}: median error by group, and how many kernels"
-    canvas.save(draw_errors(title, panels), output, colors=_COLORS)
+    canvas.save(draw(errors_chart(title, panels)), output, colors=_COLORS)

@@ -5,17 +5,20 @@ from typing import Any
 import numpy as np
 
 from calculon.calibrate.fit_result import MEMORY, Calibration, Fitted
-from calculon.documents.pictures.calibration import Comparison, Panel, draw
+from calculon.documents.charts.calibration_chart import calibration_chart, rates_panel, times_panel
 from calculon.render import canvas
+from calculon.render.chart import Panel
+from calculon.render.matplotlib_charts import draw
 
 
-def save(found: Calibration, output: str) -> None:
-    """Draw the parts of a calibration into a file."""
-    canvas.save(draw([panel(part) for part in found.parts]), output)
+def save(found: Calibration, system: str, output: str) -> None:
+    """Draw the parts of the calibration of a system into a file."""
+    chart = calibration_chart(system, [panel(part) for part in found.parts])
+    canvas.save(draw(chart), output)
 
 
-def panel(part: Fitted) -> Panel | Comparison:
-    """Return the panel of a part: rates by size, or times where the size does not determine them."""
+def panel(part: Fitted) -> Panel:
+    """Return the panel of a part: rates by size, or times if the size does not determine them."""
     records = [record for record in part.residuals() if record["rows"] not in ("left out", MEMORY)]
     errors = [f"{record['rows']} {record['mape']:.1f} %" for record in records]
     large = [text for text in errors if ", above" in text]
@@ -29,14 +32,14 @@ def panel(part: Fitted) -> Panel | Comparison:
     fitted = ~part.held & ~part.left
     if part.time is None:
         times = part.predicted
-        return Comparison(title, pair(times, seconds, fitted), pair(times, seconds, part.held))
+        return times_panel(title, pair(times, seconds, fitted), pair(times, seconds, part.held))
     sizes, rates = part.sizes, part.sizes / seconds
     fine = np.geomspace(sizes.min(), sizes.max(), 400)
-    return Panel(
+    return rates_panel(
         title,
         part.unit,
-        pair(sizes, rates, fitted),
-        pair(sizes, rates, part.held),
-        (fine.tolist(), (fine / part.time(fine)).tolist()),
-        pair(sizes, rates, part.left),
+        fitted=pair(sizes, rates, fitted),
+        held=pair(sizes, rates, part.held),
+        curve=(fine.tolist(), (fine / part.time(fine)).tolist()),
+        left=pair(sizes, rates, part.left),
     )

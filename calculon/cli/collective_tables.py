@@ -8,7 +8,7 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA, Array, Bytes, Seconds, duration, scaled, significant
 from calculon.cli.sizes import size_text
-from calculon.documents.pictures.collective_curves import Curves
+from calculon.documents.charts.collective_chart import CollectiveTimes
 from calculon.hardware.collectives.algorithm_times import (
     algorithm_bandwidth,
     bus_bandwidth,
@@ -223,7 +223,7 @@ def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
     return Table(columns, rows)
 
 
-def curves(asked: Asked, first: float, last: float) -> Curves:
+def curves(asked: Asked, first: float, last: float) -> CollectiveTimes:
     """Return time and bus bandwidth of each algorithm from the first size to the last."""
     sizes = np.geomspace(first, last, _FINE)
     found, names, _ = asked.answer(sizes)
@@ -232,7 +232,7 @@ def curves(asked: Asked, first: float, last: float) -> Curves:
         for name, times in found.items()
     }
     title = asked.title + (f", {asked.name}" if asked.name else "")
-    return Curves(
+    return CollectiveTimes(
         title,
         sizes.tolist(),
         {name: times.tolist() for name, times in found.items()},

@@ -19,8 +19,8 @@ from calculon.cli.plot_sources import (
 )
 from calculon.cli.result_files import short_name
 from calculon.cli.search_options import searches
-from calculon.documents.pictures.pareto import Pareto
-from calculon.documents.pictures.scaling import Point, Series
+from calculon.documents.charts.pareto_chart import Pareto
+from calculon.documents.charts.scaling_chart import Point, Series
 from calculon.documents.views.front import COUNTED, DEGREES, axis, front
 from calculon.editions import find_edition
 from calculon.search.objective import check_statistic

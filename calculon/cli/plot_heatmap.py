@@ -11,7 +11,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import GIB
 from calculon.cli.plot_sources import Frame, about, frames, table_title, terms, terms_of
 from calculon.cli.search_options import searches
-from calculon.documents.pictures.heatmap import Cell, Heatmap
+from calculon.documents.charts.heatmap_chart import Cell, Heatmap
 from calculon.search.objective import Objective
 from calculon.search.search_counts import Counts
 
@@ -58,7 +58,7 @@ def heatmap(arguments: argparse.Namespace) -> Heatmap:
             problem = Problem("", "one processor count", f"{len(asked)} of them")
             raise SpecError("NUM_PROCS", problem)
         cells = list(_searched_cells(asked[0]))
-        title = f"{about(asked[0])}\n{asked[0].num_procs:,} processors"
+        title = f"{about(asked[0])}, {asked[0].num_procs:,} processors"
         editions = [terms(asked[0])]
     return Heatmap(title, name, cells, objective.sense == "min", editions)
 
@@ -81,7 +81,7 @@ def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
     for t in sorted({t for t, _ in best}):
         for p in sorted({p for _, p in best}):
             if counts[0] % (t * p) == 0:
-                yield Cell(t, p, best.get((t, p)))
+                yield Cell(tensor_par=t, pipeline_par=p, value=best.get((t, p)))
 
 
 def _searched_cells(search: "Search") -> Iterator[Cell]:
@@ -94,10 +94,11 @@ def _searched_cells(search: "Search") -> Iterator[Cell]:
         one = replace(search, fix=fix, top=1)
         outcome = run_search(one)
         if not outcome.numbers:
-            yield Cell(t, p, None, why_not(outcome.counts))
+            yield Cell(tensor_par=t, pipeline_par=p, note=why_not(outcome.counts))
             continue
         score = np.array(outcome.scores[0][0])
-        yield Cell(t, p, float(one.ranking().objectives[0].value(score)))
+        value = float(one.ranking().objectives[0].value(score))
+        yield Cell(tensor_par=t, pipeline_par=p, value=value)
 
 
 def why_not(counts: Counts) -> str:

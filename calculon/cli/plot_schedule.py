@@ -8,7 +8,7 @@ from calculon.cli.changes import with_changes
 from calculon.cli.options import check_inputs, naming
 from calculon.declarations import catalog
 from calculon.declarations.result_selection import split
-from calculon.documents.pictures.gantt import Gantt
+from calculon.documents.charts.schedule_chart import Gantt
 from calculon.documents.views.schedule_passes import passes
 from calculon.estimate.estimate import estimate
 from calculon.inputs import Source, sources_in

@@ -3,19 +3,19 @@
 import argparse
 
 from calculon.declarations.named_values import PUBLISHED
-from calculon.documents.pictures.error_scatter import Panel, Scatter
+from calculon.documents.charts.validation_chart import Pairs, Validation
 from calculon.validate.error_summary import score_record
 from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import compare
 
 
-def errors(arguments: argparse.Namespace) -> Scatter:
-    """Return a panel for each quantity of each study that was compared."""
+def errors(arguments: argparse.Namespace) -> Validation:
+    """Return the pairs for each quantity of each study that was compared."""
     library = Library.at()
     edition = arguments.edition or PUBLISHED
     results = [compare(study, library, edition) for study in library.studies(arguments.study)]
-    panels = [
-        Panel(
+    pairs = [
+        Pairs(
             result.study.name,
             one.quantity.name,
             one.quantity.unit,
@@ -28,4 +28,4 @@ def errors(arguments: argparse.Namespace) -> Scatter:
         for one in result.own.comparisons
         if one.score
     ]
-    return Scatter(panels, edition)
+    return Validation(pairs, edition)

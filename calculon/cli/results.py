@@ -37,7 +37,7 @@ from calculon.inputs import Changed, sources_in
 from calculon.version import __version__
 
 if TYPE_CHECKING:
-    from calculon.documents.pictures.waterfall_bars import Fall
+    from calculon.documents.charts.waterfall_chart import WaterfallData
 
 RESULT_HELP = (
     "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
@@ -73,7 +73,7 @@ def asked_results(arguments: argparse.Namespace) -> list[Result]:
     return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
 
 
-def asked_falls(arguments: argparse.Namespace) -> "list[Fall]":
+def asked_falls(arguments: argparse.Namespace) -> "list[WaterfallData]":
     """Return the waterfalls from the first of these results to each of the others."""
     return falls(asked_results(arguments))
 

@@ -24,7 +24,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
-from calculon.documents.pictures.gantt import Gantt
+from calculon.documents.charts.schedule_chart import Gantt
 from calculon.documents.result import Result
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.schedule_passes import passes

@@ -132,6 +132,11 @@ class State:
         """The same without what only says how it is shown: states with equal keys have the same question and plan."""
         return replace(self, view=VIEWS[0], options={}).query
 
+    @property
+    def title(self) -> str:
+        """Model, processors and machine."""
+        return f"{self.model} on {self.procs:,} x {self.system}"
+
     def link(self, **changes: Any) -> str:
         """Return the address of this page with some members changed."""
         return "/?" + replace(self, **changes).query

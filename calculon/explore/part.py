@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from calculon.base.frozen import dataclass
+from calculon.render.chart import Chart
+from calculon.render.plotly_charts import figure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -16,11 +18,7 @@ if TYPE_CHECKING:
     from calculon.explore.page_state import State
 
 Figure = Mapping[str, Any]
-"""A chart as Plotly takes it: ``data`` and ``layout``.
-
-Points with a link have it as their ``customdata``, or in it; where points of a row share one, the links of all rows are
-the ``meta`` of the trace, and the ``customdata`` of a point begins with the number of its row.
-"""
+"""A chart as Plotly takes it: ``data`` and ``layout``."""
 
 ASSETS = "calculon.explore.assets"
 
@@ -35,8 +33,10 @@ class Part:
         What stands above it; empty where it needs no heading.
     html : Markup
         What it says, in HTML: also all that its chart shows, for those who do not see it.
-    figure : mapping or None
+    chart : Chart or None
         Its chart.
+    key : bool
+        The HTML has the legend of the chart.
     summary : str
         The chart in a sentence, read aloud in its place.
     more : Markup
@@ -45,9 +45,17 @@ class Part:
 
     title: str
     html: Markup = Markup("")
-    figure: Figure | None = None
+    chart: Chart | None = None
+    key: bool = False
     summary: str = ""
     more: Markup = Markup("")
+
+    @property
+    def figure(self) -> Figure | None:
+        """Its chart as Plotly takes it, without a title: that of the page says the same."""
+        if self.chart is None:
+            return None
+        return figure(self.chart, titled=False, legend=not self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

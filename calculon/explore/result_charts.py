@@ -15,18 +15,17 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
+from calculon.documents.charts import scaling_chart
+from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_chart
+from calculon.documents.charts.tornado_chart import kinds_shown, tornado
+from calculon.documents.charts.waterfall_chart import change_waterfall
 from calculon.documents.notebook.pages import usual_of
-from calculon.documents.pictures.pareto import Pareto
-from calculon.documents.plans_table import figure
+from calculon.documents.plans_table import figure as written
 from calculon.documents.views.front import COUNTED, axis, front, front_of, terms
 from calculon.documents.views.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers, Shown
-from calculon.explore.charts.change_waterfall import change_waterfall
-from calculon.explore.charts.effect_bars import effect_bars
-from calculon.explore.charts.plans_chart import Point, plans_chart
-from calculon.explore.charts.scaling_lines import CountPoint, scaling_lines
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import TIME
 from calculon.explore.machine.capacity_view import steps_chart
@@ -34,12 +33,12 @@ from calculon.explore.machine.effects_view import STATISTICS
 from calculon.explore.machine.knobs import labels
 from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
-from calculon.explore.part import Figure
 from calculon.explore.search.found_plans import count_point, split_name
 from calculon.explore.views import KINDS
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
-from calculon.render.canvas import SHORT
+from calculon.render.chart import Chart
+from calculon.render.chart_axes import SHORT
 from calculon.search.objective import known_statistic
 from calculon.search.search_result import SearchResult
 
@@ -111,10 +110,10 @@ def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -
     )
 
 
-def _part(name: str) -> Callable[..., Figure | None]:
+def _part(name: str) -> Callable[..., Chart | None]:
     """Return what makes the chart of a part of the page for an estimate, or for the best of an answer."""
 
-    def make(one: Estimate | Answer, **options: Any) -> Figure | None:
+    def make(one: Estimate | Answer, **options: Any) -> Chart | None:
         whole = one if isinstance(one, Answer) else None
         found = one.best if isinstance(one, Answer) else one
         own = whole is not None and whole.mine is not None
@@ -124,7 +123,7 @@ def _part(name: str) -> Callable[..., Figure | None]:
         part = KINDS[name].make(
             _state(found, plan, options), Known(Offer(), estimate=found, whole=whole)
         )
-        return None if part is None else part.figure
+        return None if part is None else part.chart
 
     return make
 
@@ -133,43 +132,51 @@ _OF_BOTH = "against"
 """The part that leads from a plan of one's own to the best."""
 
 
-def _tornado(one: Sensitivity) -> Figure | None:
-    return effect_bars(one.to_dict(), lambda path, value: "", {**labels(one.system), **STATISTICS})
+def _tornado(one: Sensitivity) -> Chart | None:
+    document = one.to_dict()
+    if not (document["value"] and kinds_shown(document)):
+        return None
+    return tornado(document, {**labels(one.system), **STATISTICS}, lambda path, value: "")
 
 
-def _capacity(one: Sensitivity) -> Figure:
+def _capacity(one: Sensitivity) -> Chart:
     """Return what more memory buys, where the plan was searched again."""
     if one.searched is None or one.statistic.name != TIME:
         wanted = f"a sensitivity of {TIME} with replan=True"
         found = "plans that were not searched again" if one.searched is None else one.statistic.name
         raise SpecError("plot", Problem("capacity", wanted, found))
     digits = digits_of(estimate(one.model, one.execution, one.system))
-    return steps_chart(one.searched.staircase, one.system.mem1.capacity, digits, lambda _: "")
+    title = f"{one.model.name} on {one.execution.num_procs:,} x {one.system.name}"
+    steps = one.searched.staircase
+    return steps_chart(title, steps, one.system.mem1.capacity, digits, lambda _: "")
 
 
-def _fall(one: Waterfall) -> Figure | None:
-    fall = fall_alone(one)
-    return change_waterfall(fall.waterfall, fall.digits, fall.names)
+def _fall(one: Waterfall) -> Chart | None:
+    return change_waterfall(fall_alone(one))
 
 
-def _scaling(one: Answer) -> Figure | None:
+def _scaling(one: Answer) -> Chart | None:
     """Return the best plan on each number of processors that was asked for."""
     points = []
     for count in one.counts:
         if count.best is None:
-            points.append(CountPoint(num_procs=count.num_procs, words=count.reason))
+            points.append(scaling_chart.Point(count.num_procs, words=count.reason))
         else:
             fields = count.best.execution
             words = plan_words(fields, one.question.preset.usual(fields))
             points.append(count_point(count.num_procs, words, count.best.stats))
-    return scaling_lines(points)
+    if all(point.rate is None for point in points):
+        return None
+    label = f"{one.question.model.name} on {one.question.system.name}"
+    terms = f"{one.found.edition}, {one.question.preset.name}"
+    return scaling_chart.scaling([scaling_chart.Series(label, points, terms)])
 
 
 Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
 """Returns the fields of a row of a table, its statistics, and what its framework has where nothing is stated."""
 
 
-def _front(one: SearchResult, x: str, y: str) -> Figure:
+def _front(one: SearchResult, x: str, y: str) -> Chart:
     """Return the best of each split, and the executions that no other one of the search beats in both statistics."""
     found = front_of(one, x, y)
     winners = list(one.winners())
@@ -181,12 +188,12 @@ def _front(one: SearchResult, x: str, y: str) -> Figure:
     return _by_two(found, one.evaluation, np.arange(len(one)), told)
 
 
-def _scatter(one: Evaluation, x: str, y: str) -> Figure:
+def _scatter(one: Evaluation, x: str, y: str) -> Chart:
     """Return the best of each split in the vertical statistic, and the executions that no other one beats in both."""
     if not one.feasible.any():
         raise Infeasible("nothing", f"none of {len(one):,} executions can run")
     up = axis(y, "y")
-    found = front("", up, axis(x, "x"), [one.column], terms(one.plan), complete=True)
+    found = front(_executions(one), up, axis(x, "x"), [one.column], terms(one.plan), complete=True)
 
     def told(row: int) -> Any:
         fields = {name: one.plan.values(name)[row].item() for name in NAMES}
@@ -195,7 +202,11 @@ def _scatter(one: Evaluation, x: str, y: str) -> Figure:
     return _by_two(found, one, np.argsort(-up[1] * one.column(up[0]), kind="stable"), told)
 
 
-def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Figure:
+def _executions(one: Evaluation) -> str:
+    return f"{int(one.feasible.sum()):,} of {len(one):,} executions"
+
+
+def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart:
     """Return executions by two statistics: the best of each split, those of the front, and the best of all.
 
     Parameters
@@ -216,21 +227,25 @@ def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Figur
     splits = np.stack([table.column(name)[order] for name in ("tensor_par", "pipeline_par")])
     _, first = np.unique(splits, axis=1, return_index=True)
 
-    def point(row: int) -> Point:
+    def point(row: int) -> PlanPoint:
         fields, stats, usual = told(row)
         x, y = values[:, row].tolist()
-        figures = ", ".join((figure(up, y, stats), figure(across, x, stats)))
-        return Point(
+        figures = ", ".join((written(up, y, stats), written(across, x, stats)))
+        return PlanPoint(
             x=x,
             y=y,
-            words=f"{plan_words(fields, usual)}<br>{figures}",
-            name=split_name(fields["tensor_par"], fields["pipeline_par"]),
-            link="",
+            words=f"{plan_words(fields, usual)}\n{figures}",
+            key=split_name(fields["tensor_par"], fields["pipeline_par"]),
         )
 
     each = [point(row) for row in order[np.sort(first)].tolist()]
     unbeaten = [point(row) for row in np.flatnonzero(placed)[found.front].tolist()]
-    return plans_chart(across, up, unbeaten, each, best=next(iter(each), None))
+    return plans_chart(
+        *(found.title, "; ".join(found.terms), (across.name, up.name)),
+        front=unbeaten,
+        splits=each,
+        best=next(iter(each), None),
+    )
 
 
 def _statistic(name: str) -> Column:
@@ -241,7 +256,7 @@ def _statistic(name: str) -> Column:
     return known_statistic(name, "plot", whole_runs=True)
 
 
-_PLANS: Mapping[str, Callable[..., Figure | None]] = {
+_PLANS: Mapping[str, Callable[..., Chart | None]] = {
     "breakdown": _part("time"),
     "memory": _part("memory"),
     "traffic": _part("traffic"),
@@ -251,7 +266,7 @@ _PLANS: Mapping[str, Callable[..., Figure | None]] = {
 }
 """The charts of a plan by kind."""
 
-_KINDS: Mapping[type, Mapping[str, Callable[..., Figure | None]]] = {
+_KINDS: Mapping[type, Mapping[str, Callable[..., Chart | None]]] = {
     Estimate: _PLANS,
     Answer: {
         **_PLANS,
@@ -273,8 +288,8 @@ _OPTIONS = {"schedule": ("microbatches",), "scatter": ("x", "y"), "pareto": ("x"
 """The arguments of kinds that have some."""
 
 
-def chart(result: Any, kind: str, **options: Any) -> Figure:
-    """Return a chart of a result as plain data: ``data`` and ``layout``.
+def chart(result: Any, kind: str, **options: Any) -> Chart:
+    """Return a chart of a result.
 
     Parameters
     ----------

@@ -10,24 +10,20 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.base.records import Column, columns
-from calculon.base.units import GIB
 from calculon.declarations.files import replacing
-from calculon.declarations.run_figures import RUN_FIGURES
-from calculon.declarations.statistics import CorrectedStats
 from calculon.render.bars import COLORS
+from calculon.render.chart_axes import by_factors, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-BLACK, GREY, LIGHT = "#000000", "#6b6b6b", "#d9d9d9"
+BLACK, GREY, LIGHT, INK = "#000000", "#6b6b6b", "#d9d9d9", "#222222"
 SERIES = (
     *(COLORS[name] for name in ("blue", "vermilion", "green", "purple", "orange", "sky")),
     BLACK,
@@ -70,54 +66,6 @@ _SETTINGS: dict[str, Any] = {
     "ytick.labelcolor": "#222222",
     "ytick.labelsize": 8,
 }
-
-SHORT = {
-    "sample_rate": "sample rate",
-    "total_time": "iteration time",
-    "total_efficiency": "efficiency",
-    "compute_efficiency": "compute efficiency",
-    "system_efficiency": "system efficiency",
-    "proc_mem_tier1_cap_req": "tier-1 memory per processor",
-    "proc_mem_tier2_cap_req": "tier-2 memory per processor",
-    "mfu": "MFU, full attention",
-    "mfu_causal": "MFU, causal attention",
-    "hfu": "HFU",
-    "model_flops_per_second_per_proc": "model arithmetic per processor",
-    "tokens_per_second_per_proc": "tokens per processor",
-    "num_procs": "processors",
-    "batch_size": "batch, sequences",
-}
-"""Shorter words than the declared ones, for axes."""
-
-
-class Quantity:
-    """A statistic, or a number of the execution, on an axis: its words, its unit, and the factor to that unit."""
-
-    def __init__(self, name: str):
-        self.name = name
-        every = (*columns(CorrectedStats), *RUN_FIGURES.values())
-        declared: Column | None = next((c for c in every if c.name == name), None)
-        self.words = SHORT.get(name) or (declared.help if declared else name.replace("_", " "))
-        symbol = declared.unit.symbol if declared else ""
-        self.unit, self.factor = {
-            "B": ("GiB", 1 / GIB),
-            "B/s": ("GB/s", 1e-9),
-            "FLOP": ("TFLOP", 1e-12),
-            "FLOP/s": ("TFLOP/s", 1e-12),
-            "fraction": ("%", 100.0),
-        }.get(symbol, (symbol, 1.0))
-
-    @property
-    def label(self) -> str:
-        """The text of an axis."""
-        words = self.words[0].upper() + self.words[1:]
-        return f"{words} ({self.unit})" if self.unit else words
-
-
-def time_unit(largest: float) -> tuple[str, float]:
-    """Return the unit that suits a time, and how many of it are a second."""
-    units = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0))
-    return next((unit, factor) for limit, unit, factor in units if largest < limit)
 
 
 def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
@@ -243,30 +191,6 @@ def count_axis(axes: "Axes", values: Sequence[float], which: str = "x") -> None:
     elif len(ordered) <= 10:
         axis.set_major_locator(FixedLocator(ordered))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
-def by_factors(values: Sequence[float]) -> bool:
-    """Tell whether ascending values rather grow by factors than in steps.
-
-    >>> by_factors([8, 16, 32, 64]), by_factors([8, 16, 24, 32, 40, 48])
-    (True, False)
-    """
-    if len(values) < 2 or values[0] <= 0 or values[-1] < 4 * values[0]:
-        return False
-    ratios = sorted(b / a for a, b in pairwise(values))
-    return ratios[len(ratios) // 2] > 1.4
-
-
-def thinned(values: Sequence[float], most: int = 10) -> list[float]:
-    """Return at most `most` of the ascending values, first and last included, about evenly spaced in powers."""
-    if len(values) <= most:
-        return list(values)
-    ratio = (values[-1] / values[0]) ** (1 / (most - 1))
-    kept = [values[0]]
-    for value in values[1:-1]:
-        if value >= kept[-1] * ratio * 0.999 and values[-1] >= value * ratio * 0.7:
-            kept.append(value)
-    return [*kept, values[-1]]
 
 
 def plain_ticks(axes: "Axes") -> None:

@@ -1,6 +1,5 @@
 """``calculon calibrate``: measured times in, a system file and its residuals out."""
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from calculon import inputs
 from calculon.declarations.catalog import load
 from calculon.hardware.kernels.tiles import Gemm, Processor
-from tests.documents.drawing import legend
 from tests.fuzzing import printed
 from tests.helpers import ROOT, document
 
@@ -196,36 +194,6 @@ def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(output_of, refu
         "multiprocessors": 132,
         "half_depth": pytest.approx(gemm.half_depth, rel=0.02),
     }
-
-
-def test_the_picture_of_steps_has_a_diagonal_and_a_band():
-    pytest.importorskip("matplotlib")
-    from calculon.documents.pictures.calibration import Comparison, draw
-
-    (axes,) = draw([Comparison("training", ([1.0, 2.0], [1.1, 2.1]), ([5.0], [4.0]))]).axes
-    diagonal, fitted, held = axes.lines
-    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) == list(axes.get_xlim())
-    assert (list(fitted.get_xdata()), list(fitted.get_ydata())) == ([1, 2], [1.1, 2.1])
-    assert (list(held.get_xdata()), list(held.get_ydata())) == ([5], [4])
-    (band,) = axes.collections
-    edge = {round(y / x, 6) for x, y in band.get_paths()[0].vertices}
-    assert edge == {0.9, 1.1}
-
-
-def test_the_picture_shows_rows_and_curve():
-    pytest.importorskip("matplotlib")
-    from calculon.documents.pictures.calibration import Panel, draw
-
-    panel = Panel(
-        "networks[0]", "B", ([1e3, 1e6], [1e9, 2e9]), ([1e4], [3e9]), ([1e3, 1e6], [1e9, 4e9])
-    )
-    curve, fitted, held = draw([panel]).axes[0].lines
-    assert list(curve.get_ydata()) == [1, 4]
-    assert (list(fitted.get_xdata()), list(fitted.get_ydata())) == ([1e3, 1e6], [1, 2])
-    assert (list(held.get_xdata()), list(held.get_ydata())) == ([1e4], [3])
-    left = draw([panel, dataclasses.replace(panel, left=([1e5], [4e9]))])
-    assert legend(left)[-1] == "measured, left out"
-    assert list(left.axes[1].lines[3].get_ydata()) == [4]
 
 
 def test_a_wrong_argument_is_one_message_and_nothing_is_written(refuses, tmp_path):

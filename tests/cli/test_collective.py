@@ -9,9 +9,11 @@ import pytest
 from calculon import inputs
 from calculon.cli.collective_tables import Asked, curves
 from calculon.cli.sizes import LARGEST, size
+from calculon.documents.charts.collective_chart import BOLD, THIN, CollectiveTimes, collective
 from calculon.hardware.collectives.algorithm_times import bus_factor, fastest, times
 from calculon.hardware.collectives.placement import place
 from tests.cases import for_each
+from tests.documents.charts.reading import assert_in_sight
 from tests.helpers import csv_rows
 
 SYSTEM = "h100_80g_sxm"
@@ -91,18 +93,16 @@ def test_one_rank_takes_no_time(output_of):
 
 
 def test_a_picture_has_a_line_for_each_algorithm_and_the_one_taken_is_bold():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.documents.pictures.collective_curves import BOLD, THIN, draw
-
     system = inputs.system(SYSTEM)
     asked = Asked(system, "all_reduce", place(system, 64), "", 2**20)
     one = curves(asked, 2**10, 2**33)
     assert set(one.taken) == {"tree", "ring"}
-    time, bus = draw(one).axes
-    for axes, values in ((time, one.seconds), (bus, one.bus)):
-        thin = {x.get_label(): x for x in axes.lines if x.get_linewidth() == THIN}
-        assert {name: list(line.get_ydata()) for name, line in thin.items()} == values
-        bold = np.array([x.get_ydata() for x in axes.lines if x.get_linewidth() == BOLD])
+    chart = collective(one)
+    assert_in_sight(chart)
+    for panel, values in zip(chart.panels, (one.seconds, one.bus), strict=True):
+        thin = {mark.name: list(mark.y) for mark in panel.marks if mark.width == THIN}
+        assert thin == values
+        bold = np.array([mark.y for mark in panel.marks if mark.width == BOLD])
         wanted = [values[name][i] for i, name in enumerate(one.taken)]
         np.testing.assert_array_equal(np.nansum(bold, axis=0), wanted)
     factor = bus_factor("all_reduce", 64)
@@ -113,16 +113,19 @@ def test_a_picture_has_a_line_for_each_algorithm_and_the_one_taken_is_bold():
 
 @for_each(("first", "last"), [(5000, 6000), (1, 3), (1024, 2**40)])
 def test_any_range_has_ticks(first, last):
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.documents.pictures.collective_curves import draw
-
     system = inputs.system(SYSTEM)
     asked = Asked(system, "all_gather", place(system, 8), "", first)
-    for axes in draw(curves(asked, first, last)).axes:
-        low, high = axes.get_xlim()
-        assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 2
-        low, high = axes.get_ylim()
-        assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 2
+    for panel in collective(curves(asked, first, last)).panels:
+        for axis in (panel.x, panel.y):
+            low, high = axis.limits
+            assert axis.ticks is None or sum(low <= tick <= high for tick, _ in axis.ticks) >= 2
+
+
+@pytest.mark.parametrize(("ratio", "scale"), [(9.9, "linear"), (10.1, "log")])
+def test_times_that_differ_much_are_on_a_logarithmic_axis(ratio, scale):
+    lines = {"ring": [1e-3, 1e-3 * ratio]}
+    time, _ = collective(CollectiveTimes("", [1, 2], lines, lines, ["ring", "ring"])).panels
+    assert time.y.scale == scale
 
 
 def test_says_what_is_wrong(refuses, tmp_path):

@@ -161,7 +161,7 @@ def test_each_edition_of_a_table_has_a_curve(run):
     ]
     found = curves(rows)
     assert [one.label for one in found] == ["study, edition sc23", "study, edition corrected"]
-    assert [one.edition for one in found] == ["sc23", "corrected"]
+    assert [one.terms for one in found] == ["sc23", "corrected"]
     assert [[point.rate for point in one.points] for one in found] == [[1.0, 3.0], [2.0]]
 
 

@@ -1,12 +1,9 @@
 """Axes of pictures: they contain their bars and lines, and their scales and units change at the stated ratios."""
 
-import math
-
-import numpy as np
 import pytest
 
 from tests.cases import for_each
-from tests.documents.drawing import assert_in_sight, texts
+from tests.documents.drawing import assert_in_sight
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
@@ -14,57 +11,24 @@ from matplotlib.figure import Figure
 
 from calculon.documents.pictures import (
     budget,
-    calibration,
-    collective_curves,
-    curves,
-    error_scatter,
-    gantt,
     goodput_curves,
-    pareto,
-    scaling,
-    surface,
 )
 from calculon.documents.pictures import serving_frontier as frontier
-from calculon.documents.pictures.curves import Curve, Curves
-from calculon.documents.pictures.error_scatter import Panel, Scatter
 from calculon.render import canvas
-
-NAN = math.nan
 
 
 def empty():
     return Figure().add_subplot()
 
 
-def test_numbers_of_microbatches_are_in_pieces_that_are_wide_enough():
-    """One second is an inch: a digit needs 0.1 inches, two need 0.17."""
-    places = enumerate([(0, 0.11), (0, 0.09), (9, 0.18), (9, 0.16)])
-    pieces = [gantt.Piece(0, "forward", n, 0, at, at + width) for at, (n, width) in places]
-    last = gantt._WIDTH - 1.2
-    pieces += [gantt.Piece(1, "weight", 1, 1, last - 1, last, half) for half in (-1, 1)]
-    axes = empty()
-    gantt._numbers(axes, gantt.Gantt("", 2, pieces), 0.34, 10.0, 2)
-    assert texts(axes) == ["1", "10", "2", "2", "94 %", "90 %"]
-    quarter = gantt._HEIGHT / 4
-    places = [one.get_position() for one in axes.texts[:4]]
-    assert [x for x, _ in places] == pytest.approx([0.55, 20.9, 10 * last - 5, 10 * last - 5])
-    assert [y for _, y in places] == [0, 0, 1 - quarter, 1 + quarter]
-    assert [one.place for one in pieces[4:]] == [(1 - 2 * quarter, 2 * quarter), (1, 2 * quarter)]
-    assert [one.get_color() for one in axes.texts[:4]] == ["white"] * 2 + ["black"] * 2
-
-
-SCORE = {"n": 2, "mean": 0.0, "bias": 0.0}
 RATES = ("interactivity", "output_rate_per_proc")
 
 
 @pytest.mark.parametrize(
     ("scale", "names", "ratio"),
     [
-        (lambda axes, r: collective_curves._time_axis(axes, [1.0, r]), "y", 10),
         (lambda axes, r: budget._scale(axes, [{"days": 1}, {"days": r}], [1, r]), "x", 4),
         (lambda axes, r: frontier._scale(axes, [{"points": [dict.fromkeys(RATES, y) for y in (1, r)]}]), "xy", 20),
-        (lambda axes, r: curves._scale(axes, Curves("", "", "total_time", [Curve("", [0, 1], [1, r])])), "y", 20),
-        (lambda axes, r: error_scatter._panel(axes, Panel("", "time", "s", [1, r], [1, r], SCORE)), "xy", 5),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("side", [0.999, 1.001])
@@ -77,53 +41,11 @@ def test_axes_are_logarithmic_from_a_ratio_on(scale, names, ratio, side):
     assert_in_sight(axes)
 
 
-def test_panels_have_as_few_rows_as_hold_them_all(monkeypatch):
-    filled = []
-    monkeypatch.setattr(error_scatter, "_WIDEST", 2)
-    monkeypatch.setattr(error_scatter, "_panel", lambda axes, _: filled.append(axes))
-    picture = error_scatter.draw(Scatter([Panel("", "time", "s", [1], [1], SCORE)] * 3))
-    assert filled[0].get_gridspec().get_geometry() == (math.ceil(3 / 2), 2)
-    assert [axes for axes in picture.axes if axes.get_visible()] == filled
-    assert len(filled) == 3
-
-
-def test_errors_and_times_of_a_calibration_are_in_sight():
-    axes = empty()
-    calibration._errors(axes, calibration.Errors("", ([1, 2], [60, -3]), ([9], [-70])))
-    assert [list(line.get_ydata()) for line in axes.lines[1:]] == [[50, -3], [-50]]
-    assert_in_sight(axes)
-    axes = empty()
-    calibration._comparison(axes, calibration.Comparison("", ([1, 2], [3, 2]), ([9], [8])))
-    assert_in_sight(axes)
-
-
 @for_each(
     ("function", "inputs", "expected"),
     [
-        (lambda s: canvas.time_unit(s)[0], [9.9e-4, 1e-3, 0.99, 1.0], ["µs", "ms", "ms", "s"]),
-        (lambda s: canvas.time_unit(s)[1], [9.9e-4, 0.99, 1.0], [1e6, 1e3, 1.0]),
-        (lambda s: gantt.shade("weight", s, 3)[2], [0, 1, 2], [0, 0x8F / 255 / 2, 0x8F / 255]),
         (lambda v: budget._unit("usd", v)[1], [9999.0, 1e4, 999_999.0, 1e6], [1.0, 1e-3, 1e-3, 1e-6]),
-        (calibration._duration, [1e-4, 0.9995e-3, 0.6], ["100 µs", "0.9995 ms", "600 ms"]),
-        (lambda e: scaling._high([scaling.Series("", [scaling.Point(1, e, e)])]), [0.5, 0.51], [False, True]),
-        # four times the first value, and the median ratio
-        (canvas.by_factors, [[1], [0, 4, 16], [1, 3.9], [1, 4]], [False, False, False, True]),
-        (canvas.by_factors, [[1, r, r * r, r**5] for r in (1.4, 1.42)], [False, True]),
-        (canvas.thinned, [[2**n for n in range(19)]], [[4**n for n in range(10)]]),
-        (lambda v: canvas.thinned(v, 3), [[1, 9, 12, 100], [1, 2, 15, 100]], [[1, 12, 100], [1, 100]]),
-        (curves._grows_by_factors, [[1, 2, 10], [1, 2, 9.9], [1, 3, 2, 10]], [True, False, False]),
-        (curves._grows_by_factors, [[0, 1, 10], [1, 10]], [False, False]),
         (lambda v: budget._in_sight(v, 1, 2), [0.69, 0.71, 2.29, 2.31], [False, True, True, False]),
-        # a twentieth of the height or a fifth of the width from each other, the highest first
-        (lambda x: pareto.spread(np.array([[0, x, 1], [0, 0.04, 1]]), 9), [0.19, 0.21], [[2, 1], [2, 1, 0]]),
-        (lambda y: pareto.spread(np.array([[0, 0, 1], [0, y, 1]]), 9), [0.04, 0.06], [[2, 1], [2, 1, 0]]),
-        (lambda most: pareto.spread(np.array([[0, 1, 2], [0, 1, 2]]), most), [2], [[2, 1]]),
-        (lambda x: pareto.spread(np.array([[x, x], [1, 1]]), 9), [5], [[0]]),
-        (lambda x: [*pareto.scattered(np.array([[0, x, 1], [0, 0, 1]]))], [1 / 361, 1 / 358], [[0, 2], [0, 1, 2]]),
-        (lambda x: [*pareto.scattered(np.array([[x, x], [0, 1]]))], [3], [[0, 1]]),
-        (lambda y: pareto._ascends(np.array([[0, 1], [1, y]])), [0, 1], [False, True]),
-        (lambda grid: surface._covered(np.array(grid), 0, 0), [[[1, 1], [1, NAN]], [[1, NAN]] * 2], [True, False]),
-        (lambda grid: surface._covered(np.array(grid), 1, 1), [[[1, 1], [1, 1]], [[NAN, NAN], [1, 1]]], [True, False]),
     ],
 )  # fmt: skip
 def test_units_scales_and_labels_change_at_their_limits(function, inputs, expected):
@@ -135,10 +57,6 @@ def test_units_scales_and_labels_change_at_their_limits(function, inputs, expect
     [
         (canvas.plain_ticks, 1000, {1, 2, 5}, {1}),
         (goodput_curves._ticks, 50, {1, 2, 5}, {1}),
-        (lambda axes: calibration._ticks(axes, str, str), 20, {1, 2, 5}, {1, 3}),
-        (lambda axes: calibration._ticks(axes, str, str), 100, {1, 3}, {1}),
-        (lambda axes: error_scatter._ticks(axes, logarithmic=True), 300, {1, 3}, {1}),
-        (lambda axes: collective_curves._time_axis(axes, axes.get_ylim()), 10**2, {1, 2, 5}, {1}),
     ],
 )
 def test_long_logarithmic_axes_have_fewer_ticks(write, ratio, below, above):

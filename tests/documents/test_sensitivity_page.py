@@ -1,6 +1,5 @@
 """The page of a sensitivity fits its width, and a tornado has a bar from now to each end of a range."""
 
-import math
 import re
 
 import pytest
@@ -11,12 +10,14 @@ from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.fitted_grid import folded
 from tests.advise import test_sensitivity
-from tests.documents.drawing import drawn, legend
+from tests.documents.drawing import drawn
 from tests.store import cache
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
-from calculon.documents.pictures.tornado import draw, panels
+from calculon.documents.charts.tornado_chart import kinds_shown, tornado
+from calculon.render.chart import Bars, Line
+from tests.documents.charts.reading import assert_in_sight, ends, legend, marks
 
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -108,26 +109,24 @@ def test_folded_paths_lose_nothing():
 
 
 def test_a_tornado_goes_from_now_to_both_ends():
-    shown = panels(document())
-    axes = draw(document()).axes
+    shown, chart = kinds_shown(document()), tornado(document())
+    assert_in_sight(chart)
     now = document()["value"]
-    assert [panel.title for panel in shown] == ["Hardware", "How well it is used"]
-    for panel, one in zip(shown, axes, strict=True):
-        ends = [row[f"at_{end}"] or now for row in panel.rows for end in ("low", "high")]
-        bars = [bar.get_x() + bar.get_width() for bar in one.patches]
-        expected = [end for end in ends if end != now]
-        drawn = [bar for bar in bars if not math.isclose(bar, now)]
-        assert all(any(math.isclose(a, b) for b in drawn) for a in expected)
-        swings = [abs((row["at_low"] or now) - (row["at_high"] or now)) for row in panel.rows]
+    assert [panel.title for panel in chart.panels] == ["Hardware", "How well it is used"]
+    for kind, panel in zip(shown, chart.panels, strict=True):
+        for end, bars in zip(("low", "high"), marks(panel, Bars), strict=True):
+            rows = [row for row in kind.rows if row[end] is not None]
+            expected = [100 * ((row[f"at_{end}"] or now) / now - 1) for row in rows]
+            assert [place for _, place in ends(bars)] == pytest.approx(expected)
+        swings = [abs((row["at_low"] or now) - (row["at_high"] or now)) for row in kind.rows]
         assert swings == sorted(swings, reverse=True)
-        assert all(math.isclose(bar.get_x(), now) for bar in one.patches)
 
 
 def test_diamonds_are_the_best_plans():
-    (panel, *_), (axes, *_) = panels(searched()), draw(searched()).axes
-    marked = sorted(x for line in axes.lines if line.get_marker() == "D" for x in line.get_xdata())
-    ends = (row[f"replanned_at_{end}"] for row in panel.rows for end in ("low", "high"))
-    assert marked == sorted(end for end in ends if end is not None)
+    kind, now = kinds_shown(searched())[0], searched()["value"]
+    (line,) = marks(tornado(searched()).panels[0], Line)
+    best = (row[f"replanned_at_{end}"] for row in kind.rows for end in ("low", "high"))
+    assert list(line.x) == pytest.approx([100 * (one / now - 1) for one in best if one is not None])
 
 
 def test_shares_that_end_at_1_say_so():
@@ -138,14 +137,14 @@ def test_shares_that_end_at_1_say_so():
     assert f"to 1: {100 * (row['at_high'] / document()['value'] - 1):+.1f} %" in line
     free = [one for one in document()["figures"] if one["high"] != 1]
     for figures, told in ((document()["figures"], True), (free, False)):
-        picture = draw({**document(), "figures": figures})
-        assert any("shares at most 1" in text for text in legend(picture)) is told
+        chart = tornado({**document(), "figures": figures})
+        assert any("shares at most 1" in text for text in legend(chart)) is told
     assert "to 1: " not in page(160, {**document(), "figures": free})
 
 
 def test_a_plan_that_nothing_changes_has_a_picture():
     idle = calculon.sensitivity(*EXAMPLE, of="optimizer_space").to_dict()
-    assert draw(idle).axes
+    assert tornado(idle).panels[0].title == "No figure of the machine has an effect"
 
 
 @cache
@@ -167,13 +166,12 @@ def test_a_run_fits_the_width():
 
 
 def test_a_tornado_of_a_run_has_a_panel_of_it():
-    assert [panel.title for panel in panels(whole())] == [
+    assert [panel.title for panel in tornado(whole()).panels] == [
         "The run",
         "Hardware",
         "How well it is used",
     ]
-    label = draw(whole()).axes[-1].get_xlabel()
-    assert f"(k USD): {whole()['value'] / 1e3:.3g}" in label
+    assert tornado(whole()).subtitle.endswith(f": {whole()['value'] / 1e3:.3g} k USD")
 
 
 def test_a_goodput_near_1_has_rows_of_what_it_lacks():
@@ -189,5 +187,5 @@ def test_a_goodput_near_1_has_rows_of_what_it_lacks():
     for path, change in changes.items():
         if change >= SHOWN * (1 - now):
             assert path in text.partition("Assumed")[0]
-    drawn = [row["path"] for one in panels(found) for row in one.rows]
+    drawn = [row["path"] for one in kinds_shown(found) for row in one.rows]
     assert "reliability.mtbf_processor" in drawn

@@ -5,8 +5,10 @@ from importlib.resources import files
 
 import pytest
 
-from calculon.explore.charts.memory_bars import KIND_COLORS
+from calculon.declarations.statistics import KINDS_OF_MEMORY
+from calculon.documents.charts.breakdown import LOOKS
 from calculon.explore.part import ASSETS
+from calculon.render.chart import color_code
 
 STYLE = files(ASSETS).joinpath("explore.css").read_text("utf-8")
 LIGHT, DARK = (
@@ -59,8 +61,8 @@ def test_words_edges_of_controls_and_pieces_of_bars_stand_out(
     assert contrast((mixed[0], mixed[1], mixed[2]), below) >= TEXT
     assert contrast(rgb(colors["edge"]), below) >= BOUNDARY
 
-    pieces = KIND_COLORS.items()
-    assert [kind for kind, color in pieces if contrast(rgb(color), below) < BOUNDARY] == []
+    pieces = {kind: rgb(color_code(LOOKS[kind].color)) for kind in KINDS_OF_MEMORY}
+    assert [kind for kind, color in pieces.items() if contrast(color, below) < BOUNDARY] == []
 
 
 def test_both_schemes_define_the_same_colors() -> None:

@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.plot:
         from calculon.cli.calibrate_picture import save
 
-        save(found, arguments.plot)
+        save(found, name, arguments.plot)
     document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
     parts = [part for part in found.parts if not part.unit and len(part.rows) <= MOST_STEPS]
     steps = [Table(STEPS, part.each()) for part in parts]

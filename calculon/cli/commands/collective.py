@@ -117,10 +117,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
-        from calculon.documents.pictures.collective_curves import draw
+        from calculon.documents.drawn_charts import drawn
         from calculon.render import canvas
 
-        canvas.save(draw(curves(asked, sizes[0], sizes[-1])), output)
+        canvas.save(
+            drawn("collective_chart:collective", curves(asked, sizes[0], sizes[-1])), output
+        )
         log(f"Output: {output}")
     elif output:
         log.write(None, output, sizes_table(asked, sizes))

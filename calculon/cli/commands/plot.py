@@ -30,6 +30,7 @@ from calculon.cli.serving_options import (
 )
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.result_selection import split
+from calculon.documents import drawn_charts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,9 +157,7 @@ class Kind:
 
     def draw(self, arguments: argparse.Namespace) -> "Figure":
         """Return the picture."""
-        module = import_module(f"calculon.documents.pictures.{self.picture}")
-        drawn: Figure = module.draw(self.content(arguments))
-        return drawn
+        return drawn_charts.drawn(self.picture, self.content(arguments))
 
     def show(self, arguments: argparse.Namespace, log: Log) -> None:
         """Show the content in a terminal."""
@@ -173,7 +172,7 @@ KINDS = (
         "where time and memory of one or several results go, against the capacity",
         add_result_arguments,
         "results:asked_results",
-        "time_breakdown",
+        "breakdown:breakdown",
         "calculon plot breakdown megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o breakdown.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon plot breakdown first=best.json tenth=best.json#9 -o ranks.svg\n"
@@ -185,7 +184,7 @@ KINDS = (
         "what each saves, and what memory it takes",
         add_result_arguments,
         "results:asked_falls",
-        "waterfall_bars",
+        "waterfall_chart:waterfall",
         "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
         "-o waterfall.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
@@ -196,17 +195,17 @@ KINDS = (
         "the best rate over tensor and pipeline parallelism, and where nothing can run",
         _heatmap_options,
         "plot_heatmap:heatmap",
-        "heatmap",
+        "heatmap_chart:heatmap",
         "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
     ),
     Kind(
         "surface",
-        "the best rate over tensor and pipeline parallelism as a surface: how steep the way there is",
+        "the best rate over tensor and pipeline parallelism, colours in proportion to it: how steep the way there is",
         _heatmap_options,
         "plot_heatmap:surface",
-        "surface",
+        "heatmap_chart:surface",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot surface all.csv --objective total_time -o time.svg",
@@ -216,7 +215,7 @@ KINDS = (
         "the best rate and its efficiency over numbers of processors",
         _add_source,
         "plot_curves:scaling",
-        "scaling",
+        "scaling_chart:scaling",
         "calculon plot scaling gpt3-175B 256:4096:x2 4096 float16 h100_80g_nvl8 -o scaling.png\n"
         "calculon loe megatron-22B 8:64:8 64 float16 a100_80g a100.json --quiet\n"
         "calculon loe megatron-22B 8:64:8 64 float16 h100_80g_nvl8 h100.json --quiet\n"
@@ -227,7 +226,7 @@ KINDS = (
         "predicted against measured, for every published study",
         _validation_options,
         "plot_validation:errors",
-        "error_scatter",
+        "validation_chart:validation_chart",
         "calculon plot validation -o validation.png\n"
         "calculon plot validation --study vtrain -o vtrain.svg",
     ),
@@ -236,7 +235,7 @@ KINDS = (
         "the rate against memory or processors, and the executions that nothing beats in both",
         _pareto_options,
         "plot_curves:pareto",
-        "pareto",
+        "pareto_chart:pareto",
         "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
@@ -247,7 +246,7 @@ KINDS = (
         "the passes of each pipeline stage over time, microbatch by microbatch, and its idle time",
         _schedule_options,
         "plot_schedule:gantt",
-        "gantt",
+        "schedule_chart:schedule",
         "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
         "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png\n"
         "calculon loe llama3-70B 256 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"

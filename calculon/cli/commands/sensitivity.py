@@ -197,10 +197,10 @@ def _write(path: str, document: dict[str, Any]) -> None:
     """Write a file in the form that its name asks for."""
     suffix = document_suffix(path)
     if suffix in PICTURES:
-        from calculon.documents.pictures.tornado import draw
+        from calculon.documents.drawn_charts import drawn
         from calculon.render.canvas import save
 
-        save(draw(document), path)
+        save(drawn("tornado_chart:tornado", document), path)
     elif suffix == ".csv":
         from calculon.documents.sensitivity_page import figures_table
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from calculon.advise.answer import Answer
@@ -13,8 +12,9 @@ from calculon.advise.runs.training_run import TrainingRun
 from calculon.advise.waterfall import Waterfall
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.declarations.origin import titled
+from calculon.documents import drawn_charts
+from calculon.documents.charts.scaling_chart import EFFICIENCY, RATE, Point, Series
 from calculon.documents.comparison import Comparison
-from calculon.documents.pictures.scaling import Point, Series
 from calculon.documents.result import Result
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.front import axis, front, front_of, terms
@@ -73,8 +73,8 @@ def _counts(one: Answer) -> list[Series]:
     points = []
     for count in one.counts:
         stats = {} if count.best is None else count.best.stats
-        figures = (stats.get(name) for name in ("sample_rate", "total_efficiency"))
-        points.append(Point(count.num_procs, *figures))
+        rate, efficiency = (stats.get(name) for name in (RATE, EFFICIENCY))
+        points.append(Point(count.num_procs, rate, efficiency))
     if all(point.rate is None for point in points):
         raise Infeasible("nothing", "no plan fits on any of these numbers of processors")
     label = f"{one.question.model.name} on {one.question.system.name}"
@@ -117,23 +117,26 @@ def _over_batches(one: Served) -> dict[str, Any]:
 Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
-    Estimate: {"breakdown": (_breakdown, "time_breakdown"), "schedule": (passes, "gantt")},
-    Answer: {
-        "breakdown": (_plans, "time_breakdown"),
-        "scaling": (_counts, "scaling"),
-        "waterfall": (_changes_of_mine, "waterfall_bars"),
+    Estimate: {
+        "breakdown": (_breakdown, "breakdown:breakdown"),
+        "schedule": (passes, "schedule_chart:schedule"),
     },
-    Comparison: {"breakdown": (_compared, "time_breakdown")},
-    Evaluation: {"scatter": (_scatter, "pareto")},
-    SearchResult: {"pareto": (_front, "pareto")},
+    Answer: {
+        "breakdown": (_plans, "breakdown:breakdown"),
+        "scaling": (_counts, "scaling_chart:scaling"),
+        "waterfall": (_changes_of_mine, "waterfall_chart:waterfall"),
+    },
+    Comparison: {"breakdown": (_compared, "breakdown:breakdown")},
+    Evaluation: {"scatter": (_scatter, "pareto_chart:pareto")},
+    SearchResult: {"pareto": (_front, "pareto_chart:pareto")},
     FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
-    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
+    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado_chart:tornado")},
     TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
-    Waterfall: {"waterfall": (_fall, "waterfall_bars")},
+    Waterfall: {"waterfall": (_fall, "waterfall_chart:waterfall")},
     ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},
     DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},
     Served: {"batch": (_over_batches, "batch_curves")},
-    Sweep: {"curves": (_curves, "curves")},
+    Sweep: {"curves": (_curves, "sweep_chart:curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""
 
@@ -154,12 +157,9 @@ def picture(result: Any, kind: str, **options: Any) -> "Figure":
     if kind not in kinds:
         wanted = "one of " + ", ".join(kinds)
         raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
-    content, module = kinds[kind]
+    content, chart = kinds[kind]
     known = _OPTIONS.get(kind, ())
     if strange := [name for name in options if name not in known]:
         wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
         raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
-    drawn: Figure = import_module(f"calculon.documents.pictures.{module}").draw(
-        content(result, **options)
-    )
-    return drawn
+    return drawn_charts.drawn(chart, content(result, **options))

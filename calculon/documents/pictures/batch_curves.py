@@ -9,16 +9,8 @@ from calculon.declarations.named_values import CORRECTED
 from calculon.documents.batch_page import CUTS
 from calculon.documents.serving_page import CAUSES, deployment_words, requests_words
 from calculon.render.bars import COLORS
-from calculon.render.canvas import (
-    BLACK,
-    GREY,
-    LIGHT,
-    count_axis,
-    drawing,
-    figure,
-    note_edition,
-    time_unit,
-)
+from calculon.render.canvas import BLACK, GREY, LIGHT, count_axis, drawing, figure, note_edition
+from calculon.render.chart_axes import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ import numpy as np
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import Array
 from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
-from calculon.documents.pictures.pareto import Pareto
+from calculon.documents.charts.pareto_chart import Pareto
 from calculon.plan.plan import Plan
 from calculon.search.objective import SENSES, Objective
 from calculon.search.search_counts import pareto_front

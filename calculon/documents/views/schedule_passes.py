@@ -8,7 +8,7 @@ from calculon.cost.batch import Batch
 from calculon.cost.pipeline.timeline import Span
 from calculon.declarations.named_values import SCHEDULE_NAMES
 from calculon.declarations.origin import titled
-from calculon.documents.pictures.gantt import Gantt, Piece
+from calculon.documents.charts.schedule_chart import Gantt, Piece
 from calculon.editions import EDITIONS
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import evaluate_rows
@@ -63,7 +63,8 @@ def passes(
     plan = titled(known.name, known.changes) if known else ""
     names = (found.model.name, plan, found.system.name)
     return Gantt(
-        title=f"{', '.join(names)}\n{', '.join(words)}",
+        title=", ".join(filter(None, names)),
+        subtitle=", ".join(words),
         stages=stages,
         pieces=_pieces(execute(one, shown), together=choice.pairs_passes),
         edition=found.terms,

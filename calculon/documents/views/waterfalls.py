@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import PUBLISHED
+from calculon.documents import drawn_charts
 from calculon.documents.result import Result
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Picture, Section
 
 if TYPE_CHECKING:
     from calculon.advise.waterfall import Point, Waterfall
-    from calculon.documents.pictures.waterfall_bars import Fall
+    from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.estimate.estimate import Estimate
 
 LEAST = 2
@@ -45,7 +46,7 @@ def waterfall_of(mine: Result, best: Result) -> dict[str, Any] | None:
         return None
 
 
-def falls(results: Sequence[Result]) -> "list[Fall]":
+def falls(results: Sequence[Result]) -> "list[WaterfallData]":
     """Return what ``calculon plot waterfall`` draws: a waterfall from the first result to each of the others.
 
     Raises
@@ -74,13 +75,13 @@ def falls(results: Sequence[Result]) -> "list[Fall]":
     return [fall_of(mine, best, told) for best, told in pairs]
 
 
-def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
+def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "WaterfallData":
     """Return a waterfall between two results with what its picture says beside."""
-    from calculon.documents.pictures.waterfall_bars import Fall
+    from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import digits_of_differences
 
     title = best.title if mine.title == best.title else f"{mine.title}, to {best.title}"
-    return Fall(
+    return WaterfallData(
         waterfall=told,
         names=(mine.label, best.label),
         title=f"{title}: one change at a time",
@@ -90,15 +91,15 @@ def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
     )
 
 
-def fall_alone(found: "Waterfall") -> "Fall":
+def fall_alone(found: "Waterfall") -> "WaterfallData":
     """Return a waterfall with what its picture says beside, as far as its plans tell."""
-    from calculon.documents.pictures.waterfall_bars import Fall
+    from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import NAMES, digits_of_differences
     from calculon.editions import find_edition
 
     best = found.best.execution
     mode = "Training" if best["training"] else "Inference"
-    return Fall(
+    return WaterfallData(
         waterfall=found.to_dict(),
         names=NAMES,
         title=f"{mode} of {found.model.name} on {best['num_procs']:,} x {found.system.name}: one change at a time",
@@ -142,8 +143,7 @@ def drawn(results: Sequence[Result]) -> list[Section]:
         except SpecError:
             found.append(section)
             continue
-        from calculon.documents.pictures.waterfall_bars import draw
-
-        picture = Picture(svg(draw([fall]), section.title))
+        chart = drawn_charts.drawn("waterfall_chart:waterfall", [fall])
+        picture = Picture(svg(chart, section.title))
         found.append(replace(section, blocks=(picture, *section.blocks)))
     return found

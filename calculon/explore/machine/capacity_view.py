@@ -3,20 +3,20 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from calculon.advise.replanned import Staircase, Step
 from calculon.base.units import GIB
 from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.declarations.presets import Preset
+from calculon.documents.charts.capacity_chart import CapacityStep, capacity_chart
 from calculon.documents.sensitivity_page import change
 from calculon.explore.answers import Answers
-from calculon.explore.charts.capacity_steps import capacity_steps
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import rungs
 from calculon.explore.machine.knobs import CAPACITY
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, html
+from calculon.render.chart import Chart
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 
 
@@ -53,29 +53,20 @@ def capacity(state: State, answers: Answers) -> Part | None:
             lines=_lines(found, question.preset),
             rows=rows,
         ),
-        figure=steps_chart(found, in_file, digits, link),
+        chart=steps_chart(state.title, found, in_file, digits, link),
         summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",
     )
 
 
 def steps_chart(
-    found: Staircase, in_file: float, digits: Digits, link: Callable[[Step], str]
-) -> dict[str, Any]:
-    """Return the steps as a chart.
-
-    Parameters
-    ----------
-    found : Staircase
-        The steps, of the time of a step.
-    in_file : float
-        Capacity of the machine in its file, in bytes.
-    digits : Digits
-        How times are written.
-    link : callable
-        Returns the address of a page on a step.
-    """
-    points = [(step, link(step), degrees_words(step.best.execution)) for step in found.steps]
-    return capacity_steps(points, found.capacity, in_file, digits)
+    title: str, found: Staircase, in_file: float, digits: Digits, link: Callable[[Step], str]
+) -> Chart:
+    """Return the steps as a chart; the capacity of the machine in its file is in bytes."""
+    steps = [
+        CapacityStep(step.capacity, step.best.value, degrees_words(step.best.execution), link(step))
+        for step in found.steps
+    ]
+    return capacity_chart(f"Best plans of {title}", steps, found.capacity, in_file, digits)
 
 
 def _digits(state: State, answers: Answers) -> Digits:

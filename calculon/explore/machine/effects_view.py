@@ -1,6 +1,7 @@
 """What each figure of the machine is worth to the plan: elasticities, and a tornado."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -8,9 +9,9 @@ from markupsafe import Markup
 from calculon.advise.dependence import CALIBRATED, Sensitivity
 from calculon.advise.replanned import Staircase
 from calculon.base.units import GIB
+from calculon.documents.charts.tornado_chart import kinds_shown, tornado
 from calculon.documents.sensitivity_page import change, sensitivity_page, stated
 from calculon.explore.answers import Answers
-from calculon.explore.charts.effect_bars import effect_bars
 from calculon.explore.machine.capacities import TIME
 from calculon.explore.machine.capacity_view import capacity_text
 from calculon.explore.machine.knobs import CAPACITY, labels
@@ -60,15 +61,12 @@ def effects(state: State, answers: Answers) -> Part | None:
         lines=_worth(found, answers.capacities(state)),
         everything=Markup(page(sensitivity_page(document, found.preset.usual))),
     )
-    figure = effect_bars(
-        document,
-        lambda path, value: _link(state, path, value),
-        {**labels(found.system), **STATISTICS},
-    )
+    names = {**labels(found.system), **STATISTICS}
+    shown = document["value"] and kinds_shown(document)
     return Part(
         title="What each figure is worth",
         html=body,
-        figure=figure,
+        chart=tornado(document, names, partial(_link, state)) if shown else None,
         summary=f"{_called(found)} with each figure of the machine lower and higher, as bars",
     )
 

@@ -10,23 +10,23 @@ from markupsafe import Markup
 from calculon.base.errors import CalculonError
 from calculon.base.frozen import dataclass
 from calculon.base.units import duration, scaled
-from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
-from calculon.documents.operator_page import PASSES, block_page
-from calculon.estimate.operator_passes import OperatorPass
-from calculon.estimate.operators import Block, block
-from calculon.explore.answers import Answers
-from calculon.explore.charts.operator_bars import (
-    EXPOSED,
+from calculon.documents.charts.operator_chart import (
+    WORK_COLORS,
     by_time,
-    operator_bars,
+    operator_chart,
     operator_time,
     whole_time,
 )
-from calculon.explore.charts.roofline_chart import drawn, roofline_chart
+from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
+from calculon.documents.operator_page import PASSES, block_page
+from calculon.documents.result import Result
+from calculon.documents.views.roofline_chart import BOUND, drawn, roofline_chart
+from calculon.estimate.operator_passes import OperatorPass
+from calculon.estimate.operators import Block, block
+from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.operator_words import (
-    BOUND,
     kernel_words,
     product_words,
     rate_words,
@@ -38,11 +38,12 @@ from calculon.render.texts import counted, percent, seconds
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The kind of block that is looked at, its operators by time, and the one that is selected.
+    """The plan, the kind of block that is shown, its operators by time, and the selected operator.
 
     ``lacking`` says what the address asks for that is not there.
     """
 
+    result: Result
     kinds: Sequence[Sequence[Layer]]
     kind: str
     operators: Sequence[Layer]
@@ -63,7 +64,8 @@ def _name(operator: Layer) -> str:
 
 def _seen(state: State, answers: Answers) -> _Seen | None:
     """Return what is looked at; None where the plan cannot run."""
-    if answers.plan(state).estimate is None:
+    result = answers.plan(state).brief
+    if result is None:
         return None
     kinds = {rows[0].get("kind", ""): rows for rows in by_kind(answers.block(state).operators)}
     asked, lacking = state.option("block"), ""
@@ -79,7 +81,8 @@ def _seen(state: State, answers: Answers) -> _Seen | None:
     if wanted and wanted not in timed:
         lacking = f"No operator of this block that computes is called {wanted!r}."
     selected = wanted if wanted in timed else max(timed, key=timed.__getitem__)
-    return _Seen(list(kinds.values()), kind, by_time(kinds[kind]), passes, selected, lacking)
+    every = list(kinds.values())
+    return _Seen(result, every, kind, by_time(kinds[kind]), passes, selected, lacking)
 
 
 def _links(state: State, seen: _Seen) -> dict[str, str]:
@@ -97,9 +100,7 @@ def _block(state: State, answers: Answers) -> Part | None:
     if seen is None:
         return None
     works = [
-        work
-        for work in (*PASSES, EXPOSED)
-        if any(operator_time(one, work) for one in seen.operators)
+        work for work in WORK_COLORS if any(operator_time(one, work) for one in seen.operators)
     ]
     total, links = sum(map(whole_time, seen.operators)), _links(state, seen)
     rows = [
@@ -140,7 +141,9 @@ def _block(state: State, answers: Answers) -> Part | None:
     return Part(
         title=f"One {kind_of(seen.operators)}, by operator",
         html=told,
-        figure=operator_bars(seen.operators, names, [links[one["name"]] for one in seen.operators]),
+        chart=operator_chart(
+            seen.result, seen.operators, names, [links[one["name"]] for one in seen.operators]
+        ),
         summary=f"Time of each operator of a block by pass, the longest first: {', '.join(names[:3])}. "
         "The table of operators has all of them.",
     )
@@ -201,7 +204,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Operators on the roofline",
         html=told,
-        figure=roofline_chart(seen.passes, seen.names, links, seen.selected),
+        chart=roofline_chart(seen.result, seen.passes, seen.names, links, seen.selected),
         summary="Arithmetic intensity of each pass of an operator against the rate that it reaches, below the roofs "
         "of memory and engines. The table of points has the same figures.",
     )

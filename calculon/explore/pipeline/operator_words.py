@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from calculon.estimate.operator_passes import ARITHMETIC, COLLECTIVE, LAUNCH, MEMORY, OperatorPass
+from calculon.estimate.operator_passes import OperatorPass
 from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.grouped import ExpertCalls
 from calculon.hardware.kernels.kernel import EngineRate, Rate
@@ -12,14 +12,6 @@ from calculon.hardware.kernels.share_of_peak import ShareOfPeak
 from calculon.hardware.kernels.stated_curve import StatedCurve
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
-
-BOUND = {
-    ARITHMETIC: "arithmetic",
-    MEMORY: "traffic in memory",
-    LAUNCH: "the start of its kernels",
-    COLLECTIVE: "the collective beside it",
-}
-"""What a pass is bound by."""
 
 _OVER = {"flops": "FLOP of a pass", "keys": "keys per query", "bytes": "bytes of a pass"}
 

@@ -8,13 +8,12 @@ from markupsafe import Markup
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.statistics import memory_by_kind
+from calculon.documents.charts.schedule_chart import LOOKS, Gantt, schedule
 from calculon.documents.page import PARTS as PARTS_OF_TIME
-from calculon.documents.pictures.gantt import LOOKS, Gantt
 from calculon.documents.result import Result
 from calculon.documents.stage_table import PAIRED, folded_words, stage_time
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers, Shown
-from calculon.explore.charts.schedule_chart import schedule_chart
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.block_parts import BLOCK_PARTS
@@ -48,7 +47,7 @@ def _schedule(state: State, answers: Answers) -> Part | None:
     gantt = answers.schedule(state, number)
     stages = shown.estimate.stages
     links = [state.with_options(stage=str(i)) for i in range(len(stages))]
-    words = gantt.title.split("\n")[1]
+    words = gantt.subtitle
     told = html(
         "schedule.html",
         words=words,
@@ -65,7 +64,7 @@ def _schedule(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Schedule",
         html=told,
-        figure=schedule_chart(gantt, result.digits, links, _stage(state, stages)),
+        chart=schedule(gantt, result.digits, links, _stage(state, stages)),
         summary=f"Passes of each stage over time: {words}. The table of stages says how long they take.",
     )
 

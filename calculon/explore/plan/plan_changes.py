@@ -10,6 +10,7 @@ from calculon.advise.remedies import Remedy
 from calculon.advise.unfit import change_in_words
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.units import GIB
+from calculon.documents.charts.waterfall_chart import WaterfallData, change_waterfall
 from calculon.documents.how_sure import WHY_TIED, order_in_words
 from calculon.documents.plan_page import against_words
 from calculon.documents.views.why_page import percent_more
@@ -20,7 +21,6 @@ from calculon.documents.waterfall_section import (
     waterfall_table,
 )
 from calculon.explore.answers import Answers, Shown
-from calculon.explore.charts.change_waterfall import change_waterfall
 from calculon.explore.choice_words import change_words, label, value_words
 from calculon.explore.page_state import State, value_text
 from calculon.explore.part import Part, html
@@ -164,9 +164,16 @@ def against(state: State, answers: Answers) -> Part | None:
             faster=faster,
             add=with_opened(state, answers, answer.untried),
         ),
-        figure=change_waterfall(told, digits, ("your plan", "the best")),
+        chart=change_waterfall(_drawn(told, digits, best)),
         summary=f"{said} A bar for each change: {_listed(rows)}." if steps else "",
     )
+
+
+def _drawn(told: Mapping[str, Any], digits: Digits, best: Shown) -> WaterfallData:
+    """Return the waterfall with the words of its chart."""
+    assert best.brief is not None
+    title = f"{best.brief.title}: one change at a time"
+    return WaterfallData(told, ("your plan", "the best"), title, best.brief.terms, digits)
 
 
 def _worth(shown: Shown, best: Shown) -> bool:

@@ -7,19 +7,20 @@ from typing import Any
 from markupsafe import Markup
 
 from calculon.advise.unfit import why_none
+from calculon.documents.charts.breakdown import time_parts
+from calculon.documents.charts.stage_memory_chart import kinds_of, stage_memory
+from calculon.documents.charts.traffic_chart import traffic_chart
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
 from calculon.documents.page import PARTS as PARTS_OF_TIME
 from calculon.documents.page import estimate_page, traffic
 from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Result
 from calculon.explore.answers import Answers
-from calculon.explore.charts.link_times import link_times
-from calculon.explore.charts.memory_bars import kinds_of, memory_bars
-from calculon.explore.charts.time_parts import time_parts
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
+from calculon.render.chart import color_code, named
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Document
 from calculon.render.html import NOTEBOOK, fragment, page
@@ -79,7 +80,7 @@ def _time(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Where the time goes",
         more=_folded("The same as a table", Table(columns, rows)),
-        figure=time_parts(result),
+        chart=time_parts(result),
         summary=f"Parts of the time of a step, {result.digits.duration(total)}; the largest is {largest['part']} "
         f"with {largest['share']}.",
     )
@@ -97,7 +98,8 @@ def _memory(state: State, answers: Answers) -> Part | None:
     place = f" on stage {worst.stage}" if len(stages) > 1 else ""
     said = f"{digits.gib(worst.needed[0])} of {digits.gib(worst.available[0])} usable{place}: "
     said += f"{digits.gib(over)} too much" if over > 0 else f"{digits.gib(-over)} free"
-    kinds = kinds_of(stages)
+    sizes = [one.parts[0] for one in stages]
+    kinds = kinds_of(sizes)
     columns = (
         Column("stage", "stage"),
         Column("blocks", "blocks", right=True),
@@ -115,12 +117,14 @@ def _memory(state: State, answers: Answers) -> Part | None:
         }
         for one in stages
     ]
-    figure = memory_bars(stages)
+    chart = stage_memory(sizes, stages[0].available[0], result, state.title)
+    entries = [(mark.name, color_code(str(mark.color))) for mark in named(chart.panels)]
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        html=html("plan_memory.html", said=said, bars=figure["data"]),
+        html=html("plan_memory.html", said=said, entries=entries),
         more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
-        figure=figure,
+        chart=chart,
+        key=True,
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
 
@@ -152,10 +156,9 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    several = traffic(result)
-    if not several:
+    several, chart = traffic(result), traffic_chart(result)
+    if chart is None:
         return Part(title="Traffic", html=Markup("<p>None: one processor works alone.</p>"))
-    names = [words.strip() for words, *_ in several]
     links, exposed = [link for *_, link, _ in several], [out for *_, out in several]
     total, digits = result.value("total_time"), result.digits
     share = digits.share(sum(exposed) / total)
@@ -167,7 +170,7 @@ def _traffic(state: State, answers: Answers) -> Part | None:
         title="Traffic",
         html=Markup("<p>{}</p>").format(said),
         more=_folded("The same as a table", rows) + Markup(page(Document("", parts=shown))),
-        figure=link_times(names, links, exposed),
+        chart=chart,
         summary=f"Traffic of each kind of parallelism in a step: {said}.",
     )
 

@@ -8,10 +8,10 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column, column
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.statistics import CorrectedStats
+from calculon.documents.charts.scaling_chart import Point
 from calculon.documents.plans_table import Plans, figure, plans_table
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers
-from calculon.explore.charts.scaling_lines import CountPoint
 from calculon.explore.page_state import State
 from calculon.explore.search.searches import Asked
 from calculon.search.search_result import SearchResult, with_figures
@@ -118,15 +118,15 @@ def split_name(tensor_par: int, pipeline_par: int) -> str:
     return f"{tensor_par}.{pipeline_par}"
 
 
-def count_point(num_procs: int, words: str, stats: Mapping[str, Any], link: str = "") -> CountPoint:
+def count_point(num_procs: int, words: str, stats: Mapping[str, Any], link: str = "") -> Point:
     """Return a plan on a number of processors with its rate and its efficiency."""
     rate, efficiency = (stats.get(one.name) for one in _OF_COUNTS)
     told = [figure(one, stats[one.name], stats) for one in _OF_COUNTS if stats.get(one.name)]
-    return CountPoint(
+    return Point(
         num_procs=num_procs,
         rate=rate,
         efficiency=efficiency,
-        words="<br>".join((words, ", ".join(told))),
+        words="\n".join((words, ", ".join(told))),
         link=link,
     )
 

@@ -11,19 +11,21 @@ from calculon.advise.unfit import why_none
 from calculon.base.errors import CalculonError, in_words
 from calculon.base.records import Column, columns
 from calculon.base.units import duration
+from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.plan_words import degrees_words
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.short_names import short_of
 from calculon.declarations.statistics import CorrectedStats
+from calculon.documents.charts.heatmap_chart import Cell, Heatmap, heatmap
+from calculon.documents.charts.pareto_chart import PlanPoint, plans_chart
+from calculon.documents.charts.scaling_chart import Point as CountPoint
+from calculon.documents.charts.scaling_chart import Series, scaling
 from calculon.documents.how_sure import WHY_TIED, ties_in_words
 from calculon.documents.plans_table import figure
 from calculon.documents.views.why_page import percent_more
 from calculon.documents.winners import reasons_table
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers
-from calculon.explore.charts.plans_chart import Point, plans_chart
-from calculon.explore.charts.scaling_lines import CountPoint, scaling_lines
-from calculon.explore.charts.split_map import Cell, degrees, split_map
 from calculon.explore.choice_words import label, value_words
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
@@ -238,11 +240,14 @@ def _splits(state: State, answers: Answers) -> Part | None:
     cells = list(_cells(plans))
     if len(cells) < 2:
         return None
-    across, up = degrees(cells)
     known = {(cell.tensor_par, cell.pipeline_par): cell for cell in cells}
     shown = answers.plan(state).estimate
     own = (plans.split(rank) for rank in plans.ranks if _same(plans.winners[rank][0], shown))
     selected = next(own, "")
+    smallest = plans.worse(2.0, 1.0) > 0
+    terms = [_terms(it)]
+    shown_map = Heatmap(_searched(it, state), plans.shown.name, cells, smallest, terms, selected)
+    across, up = shown_map.degrees
     told = html(
         "search_splits.html",
         across=across,
@@ -251,11 +256,11 @@ def _splits(state: State, answers: Answers) -> Part | None:
         what=plans.shown.help,
         tied=any(plans.tied(rank) for rank in plans.ranks),
     )
-    good = sum(cell.ratio is not None for cell in cells)
+    good = len(shown_map.feasible)
     return Part(
         title="Tensor against pipeline parallelism",
         html=told,
-        figure=split_map(cells, selected),
+        chart=heatmap(shown_map),
         summary=f"Best {plans.shown.help} of each split: {good} of {len(cells)} splits have a plan. "
         "The table below has all of them.",
     )
@@ -266,14 +271,14 @@ def _cells(plans: FoundPlans) -> Iterator[Cell]:
     best = {plans.split(rank): rank for rank in reversed(plans.ranks)}
     for (tensor_par, pipeline_par), reasons in sorted(plans.found.splits.items()):
         name = split_name(tensor_par, pipeline_par)
-        place = partial(Cell, tensor_par=tensor_par, pipeline_par=pipeline_par, name=name)
+        place = partial(Cell, tensor_par=tensor_par, pipeline_par=pipeline_par, key=name)
         if (rank := best.get(name)) is None:
             yield place(words=f"TP {tensor_par}, PP {pipeline_par}: {_reason(reasons)}")
             continue
         mark = " ~" if plans.tied(rank) else ""
         yield place(
             text=plans.text(rank) + mark,
-            ratio=1 + max(0.0, plans.worse(plans.value(rank), plans.value(0))),
+            value=plans.value(rank),
             words=plans.words(rank),
             link=plans.link(rank),
         )
@@ -309,16 +314,24 @@ def _front(state: State, answers: Answers) -> Part | None:
         rows=rows,
     )
     own = _own_point(state, answers, it)
-    chart = plans_chart(x, y, rows, points, own, best) if rows or points else None
+    chart = None
+    if rows or points:
+        chart = plans_chart(
+            *(_searched(it, state), _terms(it), (x.name, y.name)),
+            front=rows,
+            splits=points,
+            shown=own,
+            best=best,
+        )
     return Part(
         title="What each plan costs",
         html=told,
-        figure=chart,
+        chart=chart,
         summary=f"{y.help} over {x.help}: {len(rows)} executions that no other one beats in both",
     )
 
 
-def _points(plans: FoundPlans, x: Column, y: Column, ranks: Iterable[int]) -> Iterator[Point]:
+def _points(plans: FoundPlans, x: Column, y: Column, ranks: Iterable[int]) -> Iterator[PlanPoint]:
     """Yield plans as points; those without one of the statistics have no place."""
     across, up = plans.table[x.name].tolist(), plans.table[y.name].tolist()
     for rank in ranks:
@@ -328,16 +341,16 @@ def _points(plans: FoundPlans, x: Column, y: Column, ranks: Iterable[int]) -> It
         both = ", ".join(
             figure(one, value, stats) for one, value in ((y, up[rank]), (x, across[rank]))
         )
-        yield Point(
+        yield PlanPoint(
             x=across[rank],
             y=up[rank],
-            words=f"{plans.words(rank)}<br>{both}",
-            name=plans.split(rank),
+            words=f"{plans.words(rank)}\n{both}",
+            key=plans.split(rank),
             link=plans.link(rank),
         )
 
 
-def _own_point(state: State, answers: Answers, it: Asked) -> Point | None:
+def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
     """Return the plan of one's own as a point."""
     shown = answers.plan(state)
     if not state.plan or shown.estimate is None:
@@ -348,11 +361,11 @@ def _own_point(state: State, answers: Answers, it: Asked) -> Point | None:
     if across is None or up is None:
         return None
     both = f"{figure(y, up, stats)}, {figure(x, across, stats)}"
-    return Point(
+    return PlanPoint(
         x=across,
         y=up,
-        words=f"The plan of this page<br>{both}",
-        name=_split_of(shown.fields),
+        words=f"The plan of this page\n{both}",
+        key=_split_of(shown.fields),
         link=state.link(),
     )
 
@@ -361,6 +374,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
     """Return the best plan on several numbers of processors, with the same batch."""
     rows: list[dict[str, Any]] = []
     points: list[CountPoint] = []
+    known: Asked | None = None
     for procs in counts_of(state, answers):
         other = on_count(state, answers, procs)
         row: dict[str, Any] = {"procs": procs, "link": other.link()}
@@ -375,6 +389,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
             rows.append({**row, "none": none})
             points.append(CountPoint(num_procs=procs, words=none, link=row["link"]))
             continue
+        known = it
         plans = FoundPlans(it, found, other, answers)
         stats = plans.winners[0][1]
         rate = stats["sample_rate"] / procs
@@ -396,10 +411,25 @@ def _counts(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Other numbers of processors",
         html=told,
-        figure=scaling_lines(points),
+        chart=None if known is None else scaling([_series(known, points)]),
         summary="Rate and total efficiency of the best plan over the processors: "
         f"{good} of {len(points)} numbers have a plan. The table has all of them.",
     )
+
+
+def _series(it: Asked, points: list[CountPoint]) -> Series:
+    """Return the plans on several numbers of processors as a series of a chart."""
+    label = f"{it.question.model.name} on {it.question.system.name}"
+    return Series(label, points, _terms(it))
+
+
+def _searched(it: Asked, state: State) -> str:
+    return f"{it.question.model.name} on {state.procs:,} x {it.question.system.name}"
+
+
+def _terms(it: Asked) -> str:
+    """Return the edition with the preset of a search."""
+    return f"{CORRECTED}, {it.space.preset.name}"
 
 
 PARTS: tuple[PartKind, ...] = (

@@ -7,18 +7,7 @@ import pytest
 import calculon
 from calculon.base.errors import Infeasible, SpecError
 from calculon.cli.main import main
-from calculon.documents.pictures import (
-    batch_curves,
-    budget,
-    gantt,
-    goodput_curves,
-    pareto,
-    run_days,
-    scaling,
-    serving_frontier,
-    time_breakdown,
-)
-from calculon.documents.pictures import curves as curves_picture
+from calculon.documents import drawn_charts
 from calculon.render import canvas
 from tests.documents.notebook import results
 
@@ -29,10 +18,7 @@ LLAMA = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm")
 def content(monkeypatch):
     """What pictures are drawn of, in place of drawing them."""
     drawn = []
-    runs = (budget, goodput_curves, run_days)
-    own = (*runs, batch_curves, gantt, pareto, scaling, serving_frontier, time_breakdown)
-    for module in (curves_picture, *own):
-        monkeypatch.setattr(module, "draw", lambda given, *_: drawn.append(given))
+    monkeypatch.setattr(drawn_charts, "drawn", lambda _, given: drawn.append(given))
     monkeypatch.setattr(canvas, "save", lambda *_: None)
     return drawn
 

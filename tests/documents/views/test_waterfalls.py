@@ -29,7 +29,7 @@ def test_a_notebook_shows_a_row_for_each_change(found):
 
 def test_the_picture_of_a_waterfall_is_that_of_the_command(found):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    labels = [label.get_text() for label in found.plot().subfigs[0].axes[0].get_yticklabels()]
+    labels = [label.get_text() for label in found.plot().axes[0].get_yticklabels()]
     assert labels == ["mine", *(step.words for step in found.steps), "best"]
     told = fall_alone(found)
     assert told.capacity == found.system.usable[0]

@@ -22,7 +22,9 @@ from calculon.explore.machine.knobs import CAPACITY, labels
 from calculon.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.explore.page_state import State
 from calculon.explore.web.page_server import app
+from calculon.render.chart import Bars, Line
 from tests.cases import for_each
+from tests.documents.charts.reading import marks
 from tests.draws import some
 from tests.explore.asking import answers, asked, found, made
 
@@ -72,28 +74,26 @@ def test_figures_are_written_as_on_the_page_of_the_estimate():
 def path_of(label):
     """Return the path of a figure that a bar is labelled with: by its name, or by itself."""
     paths = {name: path for path, name in labels(inputs.system(SYSTEM)).items()}
-    return paths.get(label.replace("<br>", " "), label.replace("<br>", ""))
+    return paths.get(label.replace("\n", " "), label.replace("\n", "").partition(" (")[0])
 
 
 def test_bars_are_the_rows_of_the_sensitivity_and_lead_to_their_values():
     rows = {row["path"]: row for row in answers().sensitivity(FIRST).rows()}
     value = answers().sensitivity(FIRST).value
     drawn = {"low": {}, "high": {}}
-    for trace in made("machine-effects", FIRST).figure["data"]:
-        end = trace["legendgroup"]
-        paths = [path_of(label) for label in trace["y"]]
-        drawn[end].update(zip(paths, trace["x"], strict=True))
-        for path, (link, _) in zip(paths, trace["customdata"], strict=True):
-            if rows[path][end] is not None:
+    for panel in made("machine-effects", FIRST).chart.panels:
+        for end, bars in zip(drawn, marks(panel, Bars), strict=True):
+            paths = [path_of(panel.y.ticks[at][1]) for at in bars.at]
+            drawn[end].update(zip(paths, bars.lengths, strict=True))
+            for path, link in zip(paths, bars.links, strict=True):
                 assert link == FIRST.link(machine={path: rows[path][end]})
-    assert drawn["low"].keys() == drawn["high"].keys() <= rows.keys()
+    assert drawn["low"].keys() | drawn["high"].keys() <= rows.keys()
     assert "matrix.float16.tflops" in drawn["low"] or "matrix.bfloat16.tflops" in drawn["low"]
     for end, percents in drawn.items():
         for path, percent in percents.items():
             at = rows[path][f"at_{end}"]
-            assert (percent is None) == (at is None)
-            if at is not None:
-                assert percent == pytest.approx(100 * (at / value - 1), abs=1e-12)
+            expected = 0 if at is None else 100 * (at / value - 1)
+            assert percent == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("capacity", some([30, 40, 60, 160], 2))
@@ -116,13 +116,12 @@ def test_steps_do_not_depend_on_the_capacity_of_now():
 
 def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits():
     found_steps = answers().capacities(SMALLER)
-    marks = made("machine-capacity", SMALLER).figure["data"][1]
-    values = dict(zip(marks["x"], marks["y"], strict=True))
-    links = [link for link, *_ in marks["customdata"]]
-    for size, link in zip(marks["x"], links, strict=True):
+    (panel,) = made("machine-capacity", SMALLER).chart.panels
+    _, points = marks(panel, Line)
+    for size, time, link in zip(points.x, points.y, points.links, strict=True):
         set_to = float(re.search(r"system\.mem1\.GiB=([\d.]+)", link)[1])
         assert size <= set_to < size + 0.1 + 1e-9
-        assert found_steps.at(size * GIB * (1 + 1e-12)).value == values[size]
+        assert found_steps.at(size * GIB * (1 + 1e-12)).value == pytest.approx(time)
 
 
 def test_lines_of_capacity_begin_below_now_and_each_gains():

@@ -1,9 +1,10 @@
 """Operators in words."""
 
 from calculon.declarations import catalog
+from calculon.documents.views.roofline_chart import BOUND
 from calculon.estimate.operator_passes import BOUNDS_OF_TIME, operator_passes
 from calculon.estimate.operators import block
-from calculon.explore.pipeline.operator_words import BOUND, product_words, rate_words
+from calculon.explore.pipeline.operator_words import product_words, rate_words
 from calculon.hardware.kernels.kernel import ENGINE_RATE
 from calculon.hardware.kernels.share_of_peak import ShareOfPeak
 from calculon.hardware.kernels.stated_kernels import FAMILIES

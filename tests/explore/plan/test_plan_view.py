@@ -15,6 +15,8 @@ from calculon.documents.views.why_page import percent_more
 from calculon.explore.page_state import State
 from calculon.explore.plan.plan_view import PARTS
 from calculon.explore.search.searches import best_of_all, with_opened
+from calculon.render.chart import Bars
+from tests.documents.charts.reading import marks, tick_texts
 from tests.draws import some
 from tests.explore.asking import answers, at, made, words
 from tests.store import cache
@@ -79,19 +81,13 @@ def test_the_key_figures_of_the_best_plan_are_those_of_the_command():
 def test_the_changes_to_the_best_are_those_of_the_command():
     told = command().partition("From mine to the best")[2]
     part = made("against", OWN)
-    texts = part.figure["data"][0]["text"]
+    _, notes = part.chart.panels[0].marks[1:3]
+    texts = notes.texts
     for text in texts:
         assert text in told
     assert float(texts[-1].split()[0]) < float(texts[0].split()[0])
-    for change in part.figure["data"][0]["y"][1:-1]:
-        assert change.split("<br>")[0] in told
-
-
-def test_bars_of_the_waterfall_add_up():
-    (bars,) = made("against", OWN).figure["data"]
-    assert bars["x"][0] + sum(bars["x"][1:-1]) == pytest.approx(bars["x"][-1], rel=1e-4)
-    assert bars["measure"][0] == "absolute"
-    assert bars["measure"][-1] == "total"
+    for _, change in part.chart.panels[0].y.ticks[1:-1]:
+        assert change.split("\n")[0] in told
 
 
 @pytest.mark.parametrize("state", [OWN, LARGE], ids=["runs", "too large"])
@@ -155,7 +151,7 @@ def test_the_best_plan_stated_as_ones_own_is_the_best():
     own = replace(BEST, plan=answers().stated(BEST))
     part = made("against", own)
     assert "Your plan is the best plan." in words(part)
-    assert part.figure is None
+    assert part.chart is None
 
 
 @pytest.mark.parametrize("state", [LARGE, ILLEGAL], ids=["memory", "rule"])
@@ -181,7 +177,8 @@ def test_a_memory_that_is_too_small_is_told_by_stage():
     assert f"{worst / GIB:.1f} GiB too much" in words(part)
     fits = [one["proc_mem_tier1_cap_req"] for one in answers().plan(OWN).estimate.stages]
     for state, needed in ((LARGE, [one.needed[0] for one in stages]), (OWN, fits)):
-        bars = zip(*(one["x"] for one in made("memory", state).figure["data"]), strict=True)
+        (panel,) = made("memory", state).chart.panels
+        bars = zip(*(one.lengths for one in marks(panel, Bars)), strict=True)
         assert [sum(sizes) * GIB for sizes in bars] == pytest.approx(needed)
 
 
@@ -222,7 +219,11 @@ def test_parts_of_the_time_have_their_shares_of_its_sum():
 def test_traffic_is_that_of_the_statistics():
     part = made("traffic", OWN)
     stats = answers().plan(OWN).estimate.stats
-    exposed, hidden = (dict(zip(one["y"], one["x"], strict=True)) for one in part.figure["data"])
+    (panel,) = part.chart.panels
+    assert panel.x.unit == "s"
+    exposed, hidden = (
+        dict(zip(tick_texts(panel.y), one.lengths, strict=True)) for one in panel.marks
+    )
     assert exposed["tensor-parallel"] == stats["tp_comm_exposed_time"]
     assert exposed["pipeline-parallel"] + hidden["pipeline-parallel"] == pytest.approx(
         stats["pp_comm_link_time"]
@@ -233,6 +234,6 @@ def test_every_part_says_what_its_chart_shows():
     for state in (BEST, OWN, LARGE):
         for kind in PARTS:
             part = made(kind.name, state)
-            if part is not None and part.figure is not None:
+            if part is not None and part.chart is not None:
                 assert part.summary.endswith("."), kind.name
                 assert "<table" in part.html + part.more

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
@@ -15,8 +16,10 @@ from calculon.explore.page_state import OPTIONS, State, read_state
 from calculon.explore.search.found_plans import FoundPlans, split_name
 from calculon.explore.search.search_view import PARTS
 from calculon.explore.search.searches import OPENED, asked, each_split, front, offered, opened
+from calculon.render.chart import Cells, Line
 from calculon.search.best_first import count_space
 from calculon.search.driver import run
+from tests.documents.charts.reading import marks
 from tests.draws import some
 from tests.explore.asking import answers, at, made, words
 
@@ -66,27 +69,27 @@ def test_the_best_has_the_numbers_of_the_command(options, capsys):
 def test_map_table_and_best_agree(options):
     state = with_options(**options)
     rows = re.findall(r'<tr data-key="([\d.]+)"', str(made("search-plans", state).html))
-    tiles, crosses = made("search-splits", state).figure["data"]
+    (panel,) = made("search-splits", state).chart.panels
+    (tiles,) = marks(panel, Cells)
+    flat = [chain.from_iterable(rows) for rows in (tiles.values, tiles.texts)]
     cells = {
-        name: (ratio, text)
-        for row, ratios, texts in zip(tiles["customdata"], tiles["z"], tiles["text"], strict=True)
-        for (_, name, _), ratio, text in zip(row, ratios, texts, strict=True)
-        if name
+        name: (ratio, text) for name, ratio, text in zip(tiles.keys, *flat, strict=True) if name
     }
     assert {*rows} == {*cells}
     assert cells[rows[0]][0] == 1.0 == min(ratio for ratio, _ in cells.values())
     ratios = [cells[name][0] for name in rows]
     assert ratios == sorted(ratios)
-    assert not {name for _, name, _ in crosses["customdata"]} & {*rows}
+    assert not {key for one in marks(panel, Line) for key in one.keys} & {*rows}
 
 
 def test_crosses_say_why_nothing_can_run():
     state = replace(BEST, model="gpt3-175B", procs=32)
     it = asked(state, answers())
-    crosses = made("search-splits", state).figure["data"][1]
-    assert crosses["customdata"]
-    places = zip(crosses["x"], crosses["y"], crosses["customdata"], strict=True)
-    for x, y, (link, name, said) in some(places, 3):
+    (panel,) = made("search-splits", state).chart.panels
+    (crosses,) = marks(panel, Line)
+    places = zip(crosses.x, crosses.y, crosses.links, crosses.keys, crosses.words, strict=True)
+    for column, row, link, name, said in some(places, 3):
+        x, y = panel.y.ticks[row][1], panel.x.ticks[column][1]
         fix = {"tensor_par": int(x), "pipeline_par": int(y)}
         found = run(space_of(replace(it.question, fix=fix), 32), it.best())
         assert found.counts.total > 0 == found.counts.good
@@ -111,12 +114,14 @@ def test_ties_are_those_of_the_plan():
 @pytest.mark.parametrize("axes", some([{"x": "tp_comm_exposed_time", "y": "mfu"}, {}], 1))
 def test_points_are_plans_that_run_and_cells_and_links_lead_to_them(axes):
     state = with_options(**axes, **ASKED["all"])
-    figure = made("search-front", state).figure
+    (panel,) = made("search-front", state).chart.panels
     x, y = (state.option(name) for name in ("x", "y"))
     units = []
-    for trace in figure["data"]:
-        places = zip(trace["x"], trace["y"], trace["customdata"], strict=True)
-        for across, up, (link, name, _) in some(places, 5):
+    for mark in marks(panel, Line):
+        if not mark.links:
+            continue
+        places = zip(mark.x, mark.y, mark.links, mark.keys, strict=True)
+        for across, up, link, name in some(places, 5):
             shown = answers().plan(at(link)).estimate
             again = estimate(shown.model, shown.execution, shown.system).stats
             units += [again[y] / up, again[x] / across] if across else []
@@ -168,9 +173,9 @@ def test_counts_are_compared_with_the_same_batch():
     assert "100.0 %" in told
     points = {
         count: link
-        for one in part.figure["data"]
-        if "customdata" in one
-        for count, (link, *_) in zip(one["x"], one["customdata"], strict=True)
+        for panel in part.chart.panels
+        for one in marks(panel, Line)
+        for count, link in zip(one.x, one.links, strict=bool(one.links))
     }
     assert sorted(points) == [8, 16, 48]
     assert [at(link).procs for link in points.values()] == [*points]

@@ -1,0 +1,100 @@
+"""The time of the best plan over the capacity of memory, as a staircase."""
+
+import math
+from collections.abc import Sequence
+
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB
+from calculon.render.chart import Axis, Chart, Line, Panel, Rule
+from calculon.render.chart_axes import time_unit, widened
+from calculon.render.digits import Digits
+
+WIDEST = 4.0
+"""Multiple of the larger capacity of now and of the file up to which the chart goes."""
+
+_NEAR = 0.2
+"""Share of the time below which changes are so small that the axis does not start at 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityStep:
+    """A capacity in bytes from which a plan fits, the seconds of its step, its words, and the address of its page."""
+
+    capacity: float
+    seconds: float
+    words: str
+    link: str = ""
+
+
+def capacity_chart(
+    title: str, every: Sequence[CapacityStep], now: float, in_file: float, digits: Digits
+) -> Chart:
+    """Return the staircase.
+
+    Parameters
+    ----------
+    title : str
+        Model and machine.
+    every : sequence of CapacityStep
+        The steps, the least capacity first.
+    now, in_file : float
+        Capacity of the machine, and of the machine in its file, in bytes.
+    digits : Digits
+        Digits of the times.
+    """
+    first, last = min(now, in_file) / WIDEST, max(now, in_file) * WIDEST
+    steps = [one for one in every if first <= one.capacity <= last] or list(every[:1])
+    seconds = [one.seconds for one in steps]
+    unit, factor = time_unit(max(seconds))
+    sizes, times = [one.capacity / GIB for one in steps], [factor * time for time in seconds]
+    words = [
+        f"from {size:,.1f} GiB: {text}\n{one.words}"
+        for size, text, one in zip(sizes, digits.seconds(seconds, seconds[0]), steps, strict=True)
+    ]
+    rules = _rules(now / GIB, in_file / GIB)
+    end = max(last / GIB, sizes[-1])
+    points = Line(
+        x=sizes,
+        y=times,
+        dash="none",
+        marker="circle",
+        words=words,
+        links=[one.link for one in steps],
+    )
+    panel = Panel(
+        x=_sizes([*sizes, end, *(rule.at for rule in rules)]),
+        y=_times(times, unit),
+        marks=[Line(x=[*sizes, end], y=[*times, times[-1]], steps="after"), points, *rules],
+        height=3.7,
+    )
+    return Chart(title=title, rows=((panel,),))
+
+
+def _rules(now: float, in_file: float) -> list[Rule]:
+    """Return lines at both capacities in GiB."""
+    rules = [Rule(name=f"now: {now:,.5g} GiB", at=now, color="vermilion")]
+    if in_file != now:
+        name = f"system file: {in_file:,.5g} GiB"
+        rules.append(Rule(name=name, at=in_file, color="grey", dash="dash"))
+    return rules
+
+
+def _sizes(sizes: Sequence[float]) -> Axis:
+    """Return the axis of capacities, with ticks at powers of two."""
+    limits = widened(sizes, 0.03, log=True)
+    powers = range(math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1])) + 1)
+    return Axis(
+        label="Memory of a processor",
+        unit="GiB",
+        scale="log",
+        limits=limits,
+        ticks=[(2.0**power, f"{2.0**power:,.4g}") for power in powers],
+    )
+
+
+def _times(times: Sequence[float], unit: str) -> Axis:
+    """Return the axis of times; it says so if it does not start at 0."""
+    if max(times) - min(times) < _NEAR * max(times):
+        limits = widened(times, 0.08)
+        return Axis(label="Time of a step", unit=f"{unit}, not from 0", limits=limits)
+    return Axis(label="Time of a step", unit=unit, limits=(0.0, 1.08 * max(times)))

@@ -1,0 +1,118 @@
+"""Time and bus bandwidth of a collective over sizes: a line for each algorithm, the chosen one bold."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from calculon.base.frozen import dataclass
+from calculon.base.units import duration, scaled
+from calculon.render.chart import DASHES, MARKERS, SERIES, Axis, Chart, Line, Panel
+from calculon.render.chart_axes import log_axis, time_unit, value_axis, widened
+
+THIN, BOLD = 1.0, 3.2
+_MOST_MARKERS = 16
+"""Sizes up to which each has a marker."""
+
+_WIDE = 10
+"""Ratio of times from which their axis is logarithmic."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
+    """A collective over sizes.
+
+    Attributes
+    ----------
+    title : str
+        The operation and its group.
+    sizes : sequence of float
+        Bytes, ascending.
+    seconds, bus : mapping of str to sequences of float
+        Times, and bus bandwidths in GB/s, of each algorithm at these sizes.
+    taken : sequence of str
+        The algorithm that is taken at each size.
+    """
+
+    title: str
+    sizes: Sequence[float]
+    seconds: Mapping[str, Sequence[float]]
+    bus: Mapping[str, Sequence[float]]
+    taken: Sequence[str]
+
+
+def collective(one: CollectiveTimes) -> Chart:
+    """Return both panels."""
+    x = _size_axis(one.sizes)
+    y, factor = _time_axis([time for line in one.seconds.values() for time in line])
+    times = {name: [time * factor for time in line] for name, line in one.seconds.items()}
+    rates = [rate for line in one.bus.values() for rate in line]
+    panels = (
+        Panel(
+            x=x,
+            y=y,
+            marks=list(_lines(one, times)),
+            height=3.6,
+        ),
+        Panel(
+            x=x,
+            y=value_axis("Bus bandwidth", "GB/s", rates),
+            marks=list(_lines(one, one.bus)),
+            height=3.6,
+        ),
+    )
+    return Chart(title=f"{one.title}; bold: taken", rows=(panels,), width=9.0)
+
+
+def _lines(one: CollectiveTimes, values: Mapping[str, Sequence[float]]) -> Iterator[Line]:
+    """Yield a bold line for each algorithm at the sizes that take it, and a thin one at all."""
+    few = len(one.sizes) <= _MOST_MARKERS
+    for i, (name, line) in enumerate(values.items()):
+        color = SERIES[i % len(SERIES)]
+        if name in one.taken:
+            taken = [y if who == name else math.nan for y, who in zip(line, one.taken, strict=True)]
+            yield Line(x=one.sizes, y=taken, color=color, width=BOLD)
+        yield Line(
+            name=name,
+            x=one.sizes,
+            y=line,
+            color=color,
+            width=THIN,
+            dash=DASHES[i % len(DASHES)],
+            marker=MARKERS[i % len(MARKERS)] if few else "",
+            sizes=(4.0,),
+            words=[
+                f"{name}, {scaled(size, 'B', binary=True, digits=1)}: {y:.3g}"
+                for size, y in zip(one.sizes, line, strict=True)
+            ],
+        )
+
+
+def _size_axis(sizes: Sequence[float]) -> Axis:
+    """Return the axis of sizes: at most seven powers of two, or the ends if there are no two of them."""
+    low, high = math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1]))
+    step = max(1, -(-(high - low) // 6))
+    powers = [2.0**n for n in range(low, high + 1, step)]
+    places, digits = (powers, 0) if len(powers) > 1 else ([sizes[0], sizes[-1]], 1)
+    return Axis(
+        label="Size",
+        scale="log",
+        limits=widened(sizes, 0.05, log=True),
+        ticks=[(size, scaled(size, "B", binary=True, digits=digits)) for size in places],
+    )
+
+
+def _time_axis(times: Sequence[float]) -> tuple[Axis, float]:
+    """Return the axis of times, and the factor to its unit; times that differ much have ticks with their own units."""
+    if max(times) < _WIDE * min(times):
+        unit, factor = time_unit(max(times))
+        return value_axis("Time", unit, [time * factor for time in times]), factor
+    return log_axis("Time", "", times, form=_short), 1.0
+
+
+def _short(seconds: float) -> str:
+    """Write a time on an axis.
+
+    >>> _short(1e-5), _short(2e-3), _short(1.0)
+    ('10 us', '2 ms', '1 s')
+    """
+    number, unit = duration(seconds).split()
+    return f"{float(number):g} {unit}"

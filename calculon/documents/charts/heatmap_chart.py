@@ -1,0 +1,227 @@
+"""The best value over tensor and pipeline parallelism; degrees without a plan that can run have a cross."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from calculon.base.frozen import dataclass
+from calculon.base.units import significant
+from calculon.declarations.named_values import PUBLISHED
+from calculon.render.chart import Axis, Boxes, Cells, Chart, Line, Mark, Notes, Panel, categories
+from calculon.render.chart_axes import Quantity
+
+_SCALE = ("blue+30", "blue+65", "blue+90")
+"""Colours from the best value to values that are :data:`_FAR` times as bad: light enough for dark digits."""
+
+_FAR = 2.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One pair of degrees.
+
+    Attributes
+    ----------
+    tensor_par, pipeline_par : int
+        Degrees of parallelism.
+    value : float or None
+        The best value in the unit of the statistic; None if no plan can run.
+    note : str
+        Why no plan can run, in a word.
+    text : str
+        The value as it is written; without it with three digits.
+    words : str
+        The best plan, or why there is none.
+    key, link : str
+        The name that rows and points of these degrees have, too; the address of the page with the plan.
+    """
+
+    tensor_par: int
+    pipeline_par: int
+    value: float | None = None
+    note: str = ""
+    text: str = ""
+    words: str = ""
+    key: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """Cells, the statistic, whether small is good, a title, editions, and the key of the plan of a page."""
+
+    title: str
+    statistic: str
+    cells: Sequence[Cell]
+    smallest: bool = False
+    terms: Sequence[str] = (PUBLISHED,)
+    selected: str = ""
+
+    @property
+    def degrees(self) -> tuple[list[int], list[int]]:
+        """Tensor and pipeline degrees, ascending."""
+        return (
+            sorted({cell.tensor_par for cell in self.cells}),
+            sorted({cell.pipeline_par for cell in self.cells}),
+        )
+
+    def place(self, cell: Cell) -> tuple[int, int]:
+        """Return the row and the column of a cell."""
+        tensor, pipeline = self.degrees
+        return tensor.index(cell.tensor_par), pipeline.index(cell.pipeline_par)
+
+    @property
+    def feasible(self) -> list[Cell]:
+        """The cells with a plan."""
+        return [cell for cell in self.cells if cell.value is not None]
+
+    @property
+    def best(self) -> Cell | None:
+        """The cell with the best value; the first of equal ones."""
+        choose = min if self.smallest else max
+        return choose(self.feasible, key=lambda cell: cell.value or 0.0, default=None)
+
+    @property
+    def quantity(self) -> Quantity:
+        """The statistic on an axis."""
+        return Quantity(self.statistic)
+
+    @property
+    def label(self) -> str:
+        """The name of the values with their unit."""
+        words = self.quantity.label
+        return f"Best {words[0].lower()}{words[1:]}"
+
+    def ratio(self, cell: Cell) -> float:
+        """Return how many times a value is as bad as the best: 1 or more."""
+        best, value = (self.best.value if self.best else None) or 0.0, cell.value or 0.0
+        worse, better = (value, best) if self.smallest else (best, value)
+        if better > 0 and worse > 0:
+            return worse / better
+        return 1.0 if value == best else _FAR
+
+    def text(self, cell: Cell) -> str:
+        """Write the value of a cell."""
+        return cell.text or short((cell.value or 0.0) * self.quantity.factor)
+
+
+def heatmap(found: Heatmap) -> Chart:
+    """Return the map, tensor parallelism upwards and pipeline parallelism to the right."""
+    tensor, pipeline = found.degrees
+    marks: list[Mark] = [_values(found)] if found.feasible else []
+    marks += [*_crosses(found), *_frame(found)]
+    y = categories([f"{degree:,}" for degree in tensor], label="Tensor parallelism", down=False)
+    x = categories([f"{n:,}" for n in pipeline], label="Pipeline parallelism", down=False)
+    panel = Panel(
+        x=_whole(x, len(pipeline)),
+        y=_whole(y, len(tensor)),
+        marks=marks,
+        height=max(1.6, 0.7 + 0.42 * len(tensor)),
+    )
+    width = max(5.6, 1.4 + 0.66 * len(pipeline))
+    return Chart(
+        title=found.title,
+        subtitle=found.label,
+        terms=found.terms,
+        rows=((panel,),),
+        width=width,
+    )
+
+
+def surface(found: Heatmap) -> Chart:
+    """Return the map with colours in proportion to the values, and their scale: it shows how steep the values are."""
+    chart = heatmap(found)
+    (panel,), cells = chart.rows[0], _values(found)
+    grid: list[list[float | None]] = [[None] * len(row) for row in cells.values]
+    for cell in found.feasible:
+        row, column = found.place(cell)
+        grid[row][column] = (cell.value or 0.0) * found.quantity.factor
+    values = [value for line in grid for value in line if value is not None]
+    scale = _SCALE if found.smallest else _SCALE[::-1]
+    limits = min(values), max(values)
+    tiles = replace(cells, values=grid, scale=scale, limits=limits, label=found.label)
+    marks = [tiles if isinstance(mark, Cells) else mark for mark in panel.marks]
+    return replace(chart, rows=((replace(panel, marks=marks),),), width=chart.width + 0.9)
+
+
+def _whole(axis: Axis, count: int) -> Axis:
+    """Return an axis that ends with its cells."""
+    return replace(axis, limits=(-0.5, count - 0.5))
+
+
+def _values(found: Heatmap) -> Cells:
+    """Return the cells with a plan; the others are empty."""
+    tensor, pipeline = found.degrees
+    by_place = {found.place(cell): cell for cell in found.feasible}
+    rows, columns = range(len(tensor)), range(len(pipeline))
+    grid = [[by_place.get((row, column)) for column in columns] for row in rows]
+    flat = [cell for row in grid for cell in row]
+    best = found.best
+    return Cells(
+        values=[[min(_FAR, found.ratio(cell)) if cell else None for cell in row] for row in grid],
+        texts=[[found.text(cell) if cell else "" for cell in row] for row in grid],
+        scale=_SCALE,
+        limits=(1.0, _FAR),
+        bold=None if best is None else found.place(best),
+        words=[cell.words if cell else "" for cell in flat],
+        links=[cell.link if cell else "" for cell in flat],
+        keys=[cell.key if cell else "" for cell in flat],
+    )
+
+
+def _crosses(found: Heatmap) -> Iterator[Mark]:
+    """Yield crosses on the cells without a plan, and below them why there is none."""
+    missing = [cell for cell in found.cells if cell.value is None]
+    if not missing:
+        return
+    places = [found.place(cell) for cell in missing]
+    words = "no execution can run"
+    if any("GiB" in cell.note for cell in missing):
+        words += " (memory that is missing)"
+    yield Line(
+        name=words,
+        x=[column for _, column in places],
+        y=[
+            row + (0.15 if cell.note else 0) for (row, _), cell in zip(places, missing, strict=True)
+        ],
+        dash="none",
+        marker="thin cross",
+        color="grey",
+        words=[cell.words for cell in missing] if any(cell.words for cell in missing) else (),
+        links=[cell.link for cell in missing],
+        keys=[cell.key for cell in missing],
+    )
+    noted = [(row, column, cell.note) for (row, column), cell in zip(places, missing, strict=True)]
+    noted = [one for one in noted if one[2]]
+    if noted:
+        yield Notes(
+            x=[column for _, column, _ in noted],
+            y=[row - 0.2 for row, _, _ in noted],
+            texts=[note for *_, note in noted],
+            side="center",
+            size=6.0,
+            color="grey",
+        )
+
+
+def _frame(found: Heatmap) -> Iterator[Boxes]:
+    """Yield a frame around the plan of the page, or around the best."""
+    selected = [cell for cell in found.cells if cell.key and cell.key == found.selected]
+    best = [found.best] if found.best is not None else []
+    for cell in selected or best:
+        row, column = found.place(cell)
+        yield Boxes(
+            name="best" if cell is found.best else "shown plan",
+            boxes=((column - 0.5, column + 0.5, row - 0.5, row + 0.5),),
+            color="vermilion",
+            filled=False,
+            edge=2.2,
+        )
+
+
+def short(value: float) -> str:
+    """Write a value with three digits.
+
+    >>> short(112.76), short(12345.0), short(0.051234)
+    ('113', '12,345', '0.0512')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 else significant(value, 3)

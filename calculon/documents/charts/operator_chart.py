@@ -1,0 +1,94 @@
+"""Time of the operators of a block, the longest first, by pass."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.documents.charts.breakdown import result_chart
+from calculon.documents.operator_page import PASSES
+from calculon.documents.result import Result
+from calculon.render.chart import Axis, Bars, Chart, Panel, categories, stacked
+from calculon.render.chart_axes import time_unit
+from calculon.render.texts import counted, seconds
+
+MOST = 14
+"""Operators with a bar of their own."""
+
+EXPOSED = "exposed collectives"
+
+WORK_COLORS = {
+    "forward": "blue",
+    "activation_grad": "purple",
+    "weight_grad": "orange",
+    "recompute": "sky",
+    EXPOSED: "vermilion",
+}
+"""Colours of the passes."""
+
+_AROUND, _ROW = 0.9, 0.26
+"""Inches: title and axis, and a bar."""
+
+
+def operator_time(operator: Mapping[str, Any], work: str) -> float:
+    """Return the seconds of an operator in a pass, or of :data:`EXPOSED` in all passes."""
+    if work == EXPOSED:
+        return float(sum(sent["exposed"] for sent in operator["collectives"]))
+    return float(operator["time"][work])
+
+
+def whole_time(operator: Mapping[str, Any]) -> float:
+    """Return all seconds of an operator: its passes, and its exposed collectives."""
+    return sum(operator_time(operator, work) for work in WORK_COLORS)
+
+
+def by_time(operators: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the operators that take time, the longest first."""
+    return sorted((one for one in operators if whole_time(one)), key=whole_time, reverse=True)
+
+
+def operator_chart(
+    result: Result,
+    operators: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    links: Sequence[str],
+) -> Chart:
+    """Return the chart.
+
+    Parameters
+    ----------
+    result : Result
+        The plan.
+    operators : sequence of mapping
+        Operators of a block of one kind, sorted by :func:`by_time`.
+    names, links : sequence of str
+        For each operator its name, and the address to which a click leads.
+    """
+    rest = operators[MOST:]
+    labels = [*names[:MOST], *([counted(len(rest), "other")] if rest else [])]
+    addresses = [*links[:MOST], ""][: len(labels)]
+    total, longest = sum(map(whole_time, operators)), max(map(whole_time, operators), default=0.0)
+    unit, factor = time_unit(longest)
+    pieces = []
+    for work, color in WORK_COLORS.items():
+        times = [operator_time(one, work) for one in operators]
+        if not any(times):
+            continue
+        shown = [*times[:MOST], *([sum(times[MOST:])] if rest else [])]
+        name = PASSES.get(work, work)
+        texts = zip(labels, seconds(shown, total), strict=True)
+        pieces.append(
+            Bars(
+                name=name,
+                at=range(len(labels)),
+                lengths=[factor * time for time in shown],
+                color=color,
+                words=[f"{label}, {name}: {text}" for label, text in texts],
+                links=addresses,
+            )
+        )
+    panel = Panel(
+        x=Axis(label="Time of a microbatch", unit=unit, limits=(0.0, 1.04 * factor * longest)),
+        y=categories(labels),
+        marks=stacked(pieces),
+        height=_AROUND + _ROW * len(labels),
+    )
+    return result_chart(result, panel)

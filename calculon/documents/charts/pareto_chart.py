@@ -1,0 +1,253 @@
+"""Plans by two statistics, and the plans that no other one beats in both."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.named_values import PUBLISHED
+from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel
+from calculon.render.chart_axes import Quantity, count_axis, log_axis, time_unit, widened
+
+CELLS = (360, 240)
+"""Dots that fit in a row and in a column: of several at one place, one is drawn."""
+
+_LABELS = 8
+"""Plans of the front with a label."""
+
+_FAR = 20.0
+"""Ratio of the ends of the front from which an axis is logarithmic."""
+
+COUNTS = "num_procs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPoint:
+    """A plan on the chart.
+
+    Attributes
+    ----------
+    x, y : float
+        Its statistics, in their own units.
+    label : str
+        A short name next to the point.
+    words : str
+        The plan, and both statistics, in words.
+    key : str
+        The name that the cell and the row of its split have, too.
+    link : str
+        The address of the page with this plan.
+    """
+
+    x: float
+    y: float
+    label: str = ""
+    words: str = ""
+    key: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto:
+    """Executions by two statistics.
+
+    Attributes
+    ----------
+    x, y : str
+        Statistics, or fields of the execution.
+    columns : array, shape (2, rows)
+        Their values, in their own units.
+    front : array of int64
+        Rows of the front, in the order of `x`.
+    names : sequence of str
+        One per row of the front.
+    complete : bool
+        The rows are all executions, not only the front.
+    terms : sequence of str
+        Editions of the model.
+    """
+
+    title: str
+    x: str
+    y: str
+    columns: Array
+    front: Array
+    names: Sequence[str]
+    complete: bool = True
+    terms: Sequence[str] = (PUBLISHED,)
+
+
+def pareto(found: Pareto) -> Chart:
+    """Return the front as a line through its executions, and the others as dots."""
+    x, y = found.columns
+    front = [
+        PlanPoint(x=x[row], y=y[row], label=name)
+        for row, name in zip(found.front.tolist(), found.names, strict=True)
+    ]
+    words = f"not beaten in both by any other ({len(front):,}), with TP.PP.DP"
+    others = []
+    if found.complete:
+        rows = scattered(found.columns)
+        others = [PlanPoint(x=x[row], y=y[row]) for row in rows.tolist()]
+    drawn = _Plans(found.x, found.y, [*front, *others], front)
+    marks = [
+        drawn.points(others, f"{len(x):,} executions that can run", "silver", (1.4,)),
+        *drawn.front(front, words),
+    ]
+    return drawn.chart(found.title, found.terms, marks[0 if others else 1 :])
+
+
+def plans_chart(
+    title: str,
+    terms: str,
+    statistics: tuple[str, str],
+    *,
+    front: Sequence[PlanPoint],
+    splits: Sequence[PlanPoint],
+    shown: PlanPoint | None = None,
+    best: PlanPoint | None = None,
+) -> Chart:
+    """Return the best plan of each split, the front, the best of all, and the plan of the page.
+
+    Parameters
+    ----------
+    title, terms : str
+        The question, and the edition with its preset.
+    statistics : tuple of str
+        Names of the horizontal and of the vertical statistic.
+    front : sequence of PlanPoint
+        Plans that no other one beats in both, in the order of `x`.
+    splits : sequence of PlanPoint
+        The best plan of each split.
+    shown, best : PlanPoint, optional
+        The plan of the page, and the best of all.
+    """
+    single = [one for one in (best, shown) if one is not None]
+    drawn = _Plans(*statistics, [*front, *splits, *single], [*front, *single])
+    marks = [drawn.points(splits, "each split", "grey", (5.0,)), *drawn.front(front, "unbeaten")]
+    if best is not None:
+        marks.append(drawn.points([best], "best", "orange", (10.0,), "star"))
+    if shown is not None:
+        marks.append(drawn.points([shown], "shown", "vermilion", (10.5,), hollow=True))
+    return drawn.chart(title, [terms], marks)
+
+
+class _Plans:
+    """Two statistics on their axes.
+
+    Parameters
+    ----------
+    x, y : str
+        The statistics.
+    every : sequence of PlanPoint
+        All plans, which are in sight.
+    important : sequence of PlanPoint
+        Plans that decide whether an axis is logarithmic.
+    """
+
+    def __init__(self, x: str, y: str, every: Sequence[PlanPoint], important: Sequence[PlanPoint]):
+        counted = x == COUNTS
+        across, up = [one.x for one in every], [one.y for one in every]
+        self.x, self.x_factor = _axis(x, across, [one.x for one in important])
+        powers = counted and self.x.scale == "log" and min(up) > 0
+        self.y, self.y_factor = _axis(y, up, [one.y for one in important], log=powers)
+
+    def points(
+        self,
+        plans: Sequence[PlanPoint],
+        name: str,
+        color: str,
+        sizes: Sequence[float],
+        marker: str = "circle",
+        *,
+        hollow: bool = False,
+    ) -> Line:
+        """Return plans as points."""
+        said = any(one.words for one in plans)
+        return Line(
+            name=name,
+            x=[one.x * self.x_factor for one in plans],
+            y=[one.y * self.y_factor for one in plans],
+            dash="none",
+            marker=marker,
+            color=color,
+            sizes=sizes,
+            hollow=hollow,
+            words=[one.words for one in plans] if said else (),
+            links=[one.link for one in plans] if said else (),
+            keys=[one.key for one in plans] if said else (),
+        )
+
+    def front(self, plans: Sequence[PlanPoint], name: str) -> Iterator[Mark]:
+        """Yield the front: a line through its plans, and labels that are apart from each other."""
+        points = self.points(plans, name, "blue", (4.5,))
+        values = np.array([points.x, points.y])
+        steps = "after" if ascends(values) else "before"
+        yield replace(points, dash="solid", width=1.2, steps=steps)
+        labelled = [i for i in spread(values, _LABELS) if plans[i].label]
+        if not labelled:
+            return
+        yield Notes(
+            x=[points.x[i] for i in labelled],
+            y=[points.y[i] for i in labelled],
+            texts=[plans[i].label for i in labelled],
+            side="below",
+            size=6.5,
+        )
+
+    def chart(self, title: str, terms: Sequence[str], marks: Sequence[Mark]) -> Chart:
+        """Return the chart of some marks."""
+        panel = Panel(x=self.x, y=self.y, marks=marks, height=4.0)
+        return Chart(title=title, terms=terms, rows=((panel,),), width=6.4)
+
+
+def _axis(
+    name: str, values: Sequence[float], important: Sequence[float], *, log: bool = False
+) -> tuple[Axis, float]:
+    """Return the axis of a statistic, and the factor to its unit."""
+    quantity = Quantity(name)
+    if name == COUNTS:
+        return count_axis(quantity.title, values), 1.0
+    unit, factor = quantity.unit, quantity.factor
+    if unit == "s":
+        unit, factor = time_unit(max(values))
+    scaled = [factor * value for value in values]
+    if log or (0 < _FAR * min(important) < max(important) and min(values) > 0):
+        return log_axis(quantity.title, unit, scaled), factor
+    return Axis(label=quantity.title, unit=unit, limits=widened(scaled, 0.08)), factor
+
+
+def ascends(front: Array) -> bool:
+    """Return whether the second statistic grows with the first."""
+    return bool(front.shape[1] < 2 or front[1, -1] >= front[1, 0])
+
+
+def scattered(values: Array) -> Array:
+    """Return rows so that no two would be drawn at the same place, ascending."""
+    low = values.min(axis=1, keepdims=True)
+    span = values.max(axis=1, keepdims=True) - low
+    span[span == 0] = 1.0
+    places = ((values - low) / span * (np.array(CELLS)[:, None] - 1)).astype(np.int64)
+    _, rows = np.unique(places[0] * CELLS[1] + places[1], return_index=True)
+    return np.sort(rows)
+
+
+def spread(front: Array, most: int) -> list[int]:
+    """Choose points of a front that are apart from each other: the best first, then the others in turn."""
+    if not front.shape[1]:
+        return []
+    span = np.ptp(front, axis=1)
+    span[span == 0] = 1.0
+    places = front / span[:, None]
+    order = sorted(range(front.shape[1]), key=lambda i: -front[1, i])
+    chosen: list[int] = []
+    for i in order:
+        apart = all(
+            abs(places[1, i] - places[1, j]) > 0.05 or abs(places[0, i] - places[0, j]) > 0.2
+            for j in chosen
+        )
+        if apart and len(chosen) < most:
+            chosen.append(i)
+    return chosen

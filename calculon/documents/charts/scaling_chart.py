@@ -1,0 +1,141 @@
+"""The best rate, and the efficiency that goes with it, over numbers of processors."""
+
+from collections.abc import Iterator, Sequence
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.named_values import PUBLISHED
+from calculon.render.chart import DASHES, MARKERS, SERIES, Axis, Chart, Line, Mark, Panel
+from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis
+
+RATE, EFFICIENCY = "sample_rate", "total_efficiency"
+
+_IDEAL = "proportional to the processors"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The best plan on a number of processors.
+
+    Attributes
+    ----------
+    num_procs : int
+        Processors.
+    rate, efficiency : float or None
+        Samples per second, and useful arithmetic at peak rate over the time; None if no plan can run.
+    words : str
+        The plan with its figures, or why there is none.
+    link : str
+        The address of the page on this number.
+    """
+
+    num_procs: int
+    rate: float | None = None
+    efficiency: float | None = None
+    words: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One model on one system in one edition of the cost model, over numbers of processors."""
+
+    label: str
+    points: Sequence[Point]
+    terms: str = PUBLISHED
+
+
+def scaling(series: Sequence[Series]) -> Chart:
+    """Return rates above and efficiencies below; dotted lines are proportional to the processors."""
+    ordered = [_Ordered(one, number) for number, one in enumerate(series)]
+    counts = count_axis("Processors", [n for one in ordered for n in one.counts])
+    words = "the best plan on each number of processors"
+    return Chart(
+        title=f"{series[0].label}: {words}" if len(series) == 1 else words.capitalize(),
+        terms=[one.terms for one in series],
+        rows=((_rates(ordered, counts),), (_efficiencies(ordered, counts),)),
+        width=6.4,
+        shared=True,
+    )
+
+
+class _Ordered:
+    """A series in the order of its processors, with its look."""
+
+    def __init__(self, series: Series, number: int):
+        self.label = series.label
+        self.points = sorted(series.points, key=lambda point: point.num_procs)
+        self.good = [point for point in self.points if point.rate is not None]
+        self.bad = [point for point in self.points if point.rate is None]
+        self.counts = [point.num_procs for point in self.points]
+        self.color = SERIES[number % len(SERIES)]
+        self.marker = MARKERS[number % len(MARKERS)]
+        self.dash = DASHES[number % len(DASHES)]
+
+    def line(self, values: Sequence[float]) -> Line:
+        """Return the line through values of the points with a plan."""
+        return Line(
+            name=self.label,
+            x=[point.num_procs for point in self.good],
+            y=values,
+            color=self.color,
+            marker=self.marker,
+            dash=self.dash,
+            words=[f"{point.num_procs:,} processors: {point.words}" for point in self.good],
+            links=[point.link for point in self.good],
+            keys=[str(point.num_procs) for point in self.good],
+        )
+
+    def ideal(self) -> Iterator[Line]:
+        """Yield the rate that is proportional to the processors, from the fewest that can run."""
+        if len(self.good) < 2:
+            return
+        first, last = self.good[0], self.good[-1]
+        rate = first.rate or 0.0
+        yield Line(
+            name=_IDEAL,
+            x=[first.num_procs, last.num_procs],
+            y=[rate, rate * last.num_procs / first.num_procs],
+            color=self.color,
+            dash="dot",
+            width=1.0,
+        )
+
+    def crosses(self) -> Iterator[Line]:
+        """Yield marks of numbers on which no plan can run, at the foot of a panel."""
+        if self.bad:
+            yield Line(
+                name="no plan can run",
+                x=[point.num_procs for point in self.bad],
+                y=[0.0] * len(self.bad),
+                color="grey",
+                marker="thin cross",
+                dash="none",
+                clip=False,
+                words=[f"{point.num_procs:,} processors: {point.words}" for point in self.bad],
+                links=[point.link for point in self.bad],
+                keys=[str(point.num_procs) for point in self.bad],
+            )
+
+
+def _rates(series: Sequence[_Ordered], counts: Axis) -> Panel:
+    quantity = Quantity(RATE)
+    lines = [one.line([point.rate or 0.0 for point in one.good]) for one in series]
+    marks: list[Mark] = [*lines, *(ideal for one in series for ideal in one.ideal())]
+    values = [y for mark in marks if isinstance(mark, Line) for y in mark.y]
+    axis = log_axis if counts.scale == "log" else value_axis
+    y = axis(quantity.title, quantity.unit, values)
+    return Panel(x=counts, y=y, marks=marks, height=3.0)
+
+
+def _efficiencies(series: Sequence[_Ordered], counts: Axis) -> Panel:
+    quantity = Quantity(EFFICIENCY)
+    lines = [
+        one.line([(point.efficiency or 0.0) * quantity.factor for point in one.good])
+        for one in series
+    ]
+    crosses = [cross for one in series for cross in one.crosses()]
+    largest = max((y for line in lines for y in line.y), default=100.0)
+    # above one half the distance to 100 % matters
+    top = 100.0 if 50.0 < largest <= 100.0 else 1.06 * largest
+    y = Axis(label=quantity.title, unit=quantity.unit, limits=(0.0, top))
+    return Panel(x=counts, y=y, marks=[*lines, *crosses], height=2.0)

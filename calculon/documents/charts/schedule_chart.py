@@ -1,0 +1,288 @@
+"""The pipeline schedule: the passes of each stage over time, numbered by microbatch, and idle time."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.named_values import PUBLISHED
+from calculon.render.chart import Axis, Boxes, Chart, Notes, Panel, lighter
+from calculon.render.chart_axes import time_unit
+from calculon.render.digits import Digits
+
+AGAIN = "recomputation"
+
+HEIGHT = 0.86
+"""Height of a pass, as a share of its row."""
+
+LOOKS = {
+    "forward": ("forward", "blue"),
+    "backward": ("backward", "green"),
+    "inputs": ("gradients of inputs", "purple"),
+    "weight": ("gradients of weights", "orange"),
+}
+"""Words and colour by kind of pass."""
+
+_LIGHTEST = 0.55
+"""Share of white in the colour of the last chunk."""
+
+_SHADES = 4
+"""Shades of a kind of pass: neighbouring chunks of many share one."""
+
+_BACKWARD = ("backward", "inputs")
+"""Kinds of passes that compute again the activations that were not kept."""
+
+_WIDTH, _LEAST = 11.0, 0.1  # inches: of the picture, and of a piece that a digit fits into
+_TALLEST = 8.0  # inches of all rows
+_ROW, _LEAST_ROW = 0.34, 0.2  # inches of a row, and of a row with numbers
+_LABELLED = 24  # stages up to which the idle time is written next to each row
+_THIN = 0.005  # share of the time below which passes have thin edges
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One pass of a stage for a microbatch and chunk, from its start to its end in seconds.
+
+    ``half`` is -1 or 1 for the two passes of a pair that run at the same time: they are drawn above each other.
+    """
+
+    stage: int
+    kind: str
+    microbatch: int
+    chunk: int
+    start: float
+    end: float
+    half: int = 0
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Upper end and height of the piece, in rows."""
+        if not self.half:
+            return self.stage - HEIGHT / 2, HEIGHT
+        return self.stage - (HEIGHT / 2 if self.half < 0 else 0.0), HEIGHT / 2
+
+    @property
+    def long(self) -> float:
+        """Duration in seconds."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """The passes of all stages.
+
+    Attributes
+    ----------
+    title, subtitle : str
+        Model, plan and machine; the schedule.
+    edition : str
+        Edition of the model with its preset.
+    row, second : str
+        The word for a row, and the words for the second of two chunks.
+    again : sequence of sequences of float
+        Seconds of recomputation in the backward pass of each stage and chunk.
+    """
+
+    title: str
+    subtitle: str
+    stages: int
+    pieces: Sequence[Piece]
+    edition: str = PUBLISHED
+    row: str = "Stage"
+    second: str = "second chunk"
+    again: Sequence[Sequence[float]] = ()
+
+    @property
+    def end(self) -> float:
+        """When the last pass ends."""
+        return max(piece.end for piece in self.pieces)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a stage."""
+        return 1 + max(piece.chunk for piece in self.pieces)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of passes that there are, in the order of :data:`LOOKS`."""
+        there = {piece.kind for piece in self.pieces}
+        return [kind for kind in LOOKS if kind in there]
+
+    @property
+    def idle_share(self) -> float:
+        """Mean share of the time in which stages do nothing."""
+        return 1 - _busy(self.pieces) / (self.end * self.stages)
+
+    def idle(self, stage: int) -> float:
+        """Return the share of the time in which a stage does nothing."""
+        return 1 - _busy(piece for piece in self.pieces if piece.stage == stage) / self.end
+
+    def recomputed(self, piece: Piece) -> float:
+        """Return the share of a pass that is recomputation."""
+        if not self.again or piece.kind not in _BACKWARD:
+            return 0.0
+        return self.again[piece.stage][piece.chunk] / piece.long
+
+
+def _busy(pieces: Iterable[Piece]) -> float:
+    """Add up the times of pieces; the two of a pair share one time."""
+    return sum(piece.long / (2 if piece.half else 1) for piece in pieces)
+
+
+def schedule(
+    gantt: Gantt,
+    digits: Digits | None = None,
+    links: Sequence[str] = (),
+    selected: int | None = None,
+) -> Chart:
+    """Return a row for each stage, the first at the top.
+
+    Parameters
+    ----------
+    gantt : Gantt
+        The passes.
+    digits : Digits, optional
+        Digits of the times under a pointer.
+    links : sequence of str
+        The address to which a click on each row leads.
+    selected : int, optional
+        The row with a frame.
+    """
+    drawn = _Schedule(gantt, digits or Digits())
+    row = min(_ROW, _TALLEST / gantt.stages)
+    marks = [drawn.idle(), *drawn.passes(links), *drawn.recomputation(), *drawn.numbers(row)]
+    if gantt.stages <= _LABELLED:
+        marks.append(drawn.idle_texts())
+    if selected is not None and gantt.stages > 1:
+        marks.append(drawn.frame(selected))
+    step = max(1, -(-gantt.stages // _LABELLED))
+    room = 1.06 if gantt.stages <= _LABELLED else 1.0
+    panel = Panel(
+        x=Axis(label="Time", unit=drawn.unit, limits=(0.0, room * gantt.end * drawn.factor)),
+        y=Axis(
+            label=gantt.row,
+            limits=(gantt.stages - 0.5, -0.5),
+            ticks=[(stage, str(stage)) for stage in range(0, gantt.stages, step)],
+            grid=False,
+        ),
+        marks=marks,
+        height=0.7 + row * gantt.stages,
+    )
+    return Chart(
+        title=gantt.title,
+        subtitle=gantt.subtitle,
+        terms=[gantt.edition],
+        rows=((panel,),),
+        width=_WIDTH,
+    )
+
+
+class _Schedule:
+    """The marks of a schedule."""
+
+    def __init__(self, gantt: Gantt, digits: Digits):
+        self.gantt, self.digits = gantt, digits
+        self.unit, self.factor = time_unit(gantt.end)
+        self.decimals = max(0, 5 - math.ceil(math.log10(gantt.end * self.factor)))
+
+    def _time(self, seconds: float) -> float:
+        return round(seconds * self.factor, self.decimals)
+
+    def _box(self, piece: Piece) -> tuple[float, float, float, float]:
+        top, height = piece.place
+        start, end = self._time(piece.start), self._time(piece.end)
+        return start, end, round(top, 3), round(top + height, 3)
+
+    def idle(self) -> Boxes:
+        """Return a hatched row for each stage, behind its passes."""
+        half, last = HEIGHT / 2, self._time(self.gantt.end)
+        return Boxes(
+            name=f"idle: {100 * self.gantt.idle_share:.1f} % of the time that is drawn",
+            boxes=[(0.0, last, i - half, i + half) for i in range(self.gantt.stages)],
+            color="grey+30",
+            hatch="/",
+        )
+
+    def passes(self, links: Sequence[str]) -> Iterator[Boxes]:
+        """Yield the passes of each kind, from the first chunk to the last."""
+        gantt = self.gantt
+        chunks, shades = gantt.chunks, min(gantt.chunks, _SHADES)
+        found: dict[tuple[str, int], list[Piece]] = defaultdict(list)
+        for piece in gantt.pieces:
+            found[piece.kind, piece.chunk * shades // chunks].append(piece)
+        thin = min(piece.long for piece in gantt.pieces) < _THIN * gantt.end
+        last_words = f"last of {chunks} chunks" if chunks > 2 else gantt.second
+        for kind in gantt.kinds:
+            for shade in range(shades):
+                pieces, last = found[kind, shade], shades > 1 and shade == shades - 1
+                name = LOOKS[kind][0] if shade == 0 or last else ""
+                yield Boxes(
+                    name=f"{name}, {last_words}" if last else name,
+                    boxes=[self._box(piece) for piece in pieces],
+                    color=lighter(
+                        LOOKS[kind][1], _LIGHTEST * shade / (shades - 1) if shades > 1 else 0.0
+                    ),
+                    edge=0.1 if thin else 0.4,
+                    words=self._words(pieces),
+                    links=links,
+                    groups=[piece.stage for piece in pieces],
+                )
+
+    def _words(self, pieces: Sequence[Piece]) -> list[str]:
+        """Write each pass with its duration and its start."""
+        longs, gantt = [piece.long for piece in pieces], self.gantt
+        durations = self.digits.seconds(longs, max(longs, default=0.0))
+        starts = self.digits.seconds([piece.start for piece in pieces], gantt.end)
+        several = gantt.chunks > 1
+        return [
+            f"{gantt.row} {piece.stage}: {LOOKS[piece.kind][0]}, microbatch {piece.microbatch + 1}"
+            f"{f', chunk {piece.chunk + 1}' if several else ''}\n{long}, from {start}"
+            for piece, long, start in zip(pieces, durations, starts, strict=True)
+        ]
+
+    def recomputation(self) -> Iterator[Boxes]:
+        """Yield the recomputation in backward passes: as high a part of a pass as it is of the time."""
+        boxes = []
+        for piece in self.gantt.pieces:
+            if share := self.gantt.recomputed(piece):
+                start, end, top, bottom = self._box(piece)
+                boxes.append((start, end, bottom - (bottom - top) * share, bottom))
+        if boxes:
+            yield Boxes(name=AGAIN, boxes=boxes, color="sky")
+
+    def numbers(self, row: float) -> Iterator[Notes]:
+        """Yield the microbatches, counted from 1, in pieces that are wide enough."""
+        inches = (_WIDTH - 1.2) / self.gantt.end
+        shown = [
+            piece
+            for piece in self.gantt.pieces
+            if piece.long * inches >= _LEAST * (0.3 + 0.7 * len(str(piece.microbatch + 1)))
+        ]
+        if not shown or row < _LEAST_ROW:
+            return
+        dark = [piece.chunk < self.gantt.chunks / 2 and piece.kind != "weight" for piece in shown]
+        yield Notes(
+            x=[(piece.start + piece.end) / 2 * self.factor for piece in shown],
+            y=[piece.stage + piece.half * HEIGHT / 4 for piece in shown],
+            texts=[str(piece.microbatch + 1) for piece in shown],
+            side="center",
+            size=min(7.0, 20 * row),
+            halo=False,
+            color=["white" if one else "black" for one in dark],
+        )
+
+    def idle_texts(self) -> Notes:
+        """Return the idle share of each stage, at the right of its row."""
+        stages = range(self.gantt.stages)
+        return Notes(
+            x=[self.gantt.end * self.factor] * len(stages),
+            y=stages,
+            texts=[f"{100 * self.gantt.idle(stage):.0f} %" for stage in stages],
+            size=7.0,
+            color="grey",
+        )
+
+    def frame(self, stage: int) -> Boxes:
+        """Return a frame around a row."""
+        box = (0.0, self._time(self.gantt.end), stage - 0.5, stage + 0.5)
+        return Boxes(boxes=(box,), color="vermilion", filled=False, edge=2.0)

@@ -1,0 +1,351 @@
+"""Chart specifications: titles, panels, axes and marks as frozen data, which matplotlib and Plotly draw alike.
+
+Positions are values on the axes. Categories have the positions 0, 1, 2 and so on, and their names are ticks. Marks are
+drawn in their order, later ones over earlier ones; a mark with a name has an entry in the legend.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from calculon.base.frozen import dataclass
+from calculon.render.bars import COLORS
+
+Floats = Sequence[float]
+Texts = Sequence[str]
+
+PALETTE: Mapping[str, str] = {
+    **COLORS,
+    "grey": "#8a8f98",
+    "silver": "#d9d9d9",
+    "black": "#000000",
+    "white": "#ffffff",
+    "azure": "#2d71c7",
+    "leaf": "#37a15e",
+    "teal": "#2b7f79",
+    "amber": "#c97001",
+    "cyan": "#0b96c6",
+    "violet": "#7656d8",
+    "pink": "#d55299",
+    "plum": "#9e48ab",
+    "slate": "#6b6f76",
+}
+"""Colour codes by name; from azure on, each has a contrast of 3 to light and to dark pages."""
+
+SERIES = ("blue", "vermilion", "green", "purple", "orange", "sky", "black")
+"""Colours of several lines, in this order."""
+
+MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross")
+DASHES = ("solid", "dash", "dashdot", "dot")
+
+
+def lighter(color: str, share: float) -> str:
+    """Return the name of a colour of the palette that is mixed with a share of white.
+
+    >>> lighter("blue", 0.4), lighter("blue", 0.0)
+    ('blue+40', 'blue')
+    """
+    return f"{color}+{round(100 * share)}" if round(100 * share) else color
+
+
+def color_code(name: str) -> str:
+    """Return the code of a colour of the palette, with its share of white.
+
+    >>> color_code("blue"), color_code("blue+40")
+    ('#0072b2', '#66aad1')
+    """
+    color, _, percent = name.partition("+")
+    code, share = PALETTE[color], int(percent or 0) / 100
+    parts = (int(code[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """An axis of a panel.
+
+    Attributes
+    ----------
+    label, unit : str
+        Text of the axis, and the unit of its numbers.
+    scale : str
+        ``linear`` or ``log``.
+    limits : pair of float, optional
+        Both ends; descending limits reverse the axis.
+    ticks : sequence of (float, str), optional
+        Positions and texts of ticks. A linear axis without them has round numbers.
+    grid, shown : bool
+        Whether it has grid lines, and whether its ticks and label are drawn.
+    """
+
+    label: str = ""
+    unit: str = ""
+    scale: str = "linear"
+    limits: tuple[float, float] | None = None
+    ticks: Sequence[tuple[float, str]] | None = None
+    grid: bool = True
+    shown: bool = True
+
+    @property
+    def text(self) -> str:
+        """Label and unit."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+def categories(names: Texts, *, label: str = "", down: bool = True) -> Axis:
+    """Return the axis of categories, the first at the top or at the left."""
+    ends = (len(names) - 0.4, -0.6) if down else (-0.6, len(names) - 0.4)
+    return Axis(label=label, limits=ends, ticks=tuple(enumerate(names)), grid=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A series of points of one look.
+
+    Attributes
+    ----------
+    name : str
+        Its entry in the legend.
+    color : str or sequence of str
+        Colour of the palette, or one for each point.
+    words, links, keys : sequence of str
+        For each point: the text under a pointer, the address to which a click leads, and the name that it has in common
+        with points and rows elsewhere on a page.
+    """
+
+    name: str = ""
+    color: str | Texts = "blue"
+    words: Texts = ()
+    links: Texts = ()
+    keys: Texts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars(Mark):
+    r"""Horizontal bars at positions of the vertical axis, or upright ones at positions of the horizontal axis.
+
+    ``hatch`` is one of ``/``, ``\``, ``x``, ``.`` and ``-``; ``hatched`` are the bars that have it, or all.
+    """
+
+    at: Floats
+    lengths: Floats
+    starts: Floats = ()
+    hatch: str = ""
+    hatched: Sequence[bool] = ()
+    thick: float = 0.62
+    upright: bool = False
+
+
+def stacked(pieces: Sequence[Bars]) -> list[Bars]:
+    """Return bars that start where the previous ones end."""
+    found: list[Bars] = []
+    for piece in pieces:
+        starts = [0.0] * len(piece.at)
+        if found:
+            starts = [a + b for a, b in zip(found[-1].starts, found[-1].lengths, strict=True)]
+        found.append(replace(piece, starts=starts))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(Mark):
+    """A line through points, with or without markers; markers alone with ``dash="none"``.
+
+    ``steps`` is ``before`` or ``after`` the change of a value; ``sizes`` are the widths of markers in points.
+    """
+
+    x: Floats
+    y: Floats
+    dash: str = "solid"
+    width: float = 1.5
+    steps: str = ""
+    marker: str = ""
+    sizes: Floats = (5.0,)
+    hollow: bool = False
+    clip: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area(Mark):
+    """The area between two lines."""
+
+    x: Floats
+    low: Floats
+    high: Floats
+    hatch: str = ""
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boxes(Mark):
+    """Rectangles of one colour: left, right, lower and upper end of each.
+
+    ``groups`` are the numbers of rows of which all boxes share a link.
+    """
+
+    boxes: Sequence[tuple[float, float, float, float]]
+    hatch: str = ""
+    edge: float = 0.0
+    filled: bool = True
+    groups: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells(Mark):
+    """A map of values at whole positions: rows from the lowest, None where there is no cell.
+
+    ``scale`` names colours from the lowest value to the highest; ``label`` is the text of their scale.
+    """
+
+    values: Sequence[Sequence[float | None]]
+    texts: Sequence[Texts]
+    scale: Texts
+    label: str = ""
+    limits: tuple[float, float] | None = None
+    bold: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes(Mark):
+    """Texts at points: at their ``right``, ``left``, ``center``, ``above`` or ``below``."""
+
+    x: Floats
+    y: Floats
+    texts: Texts
+    side: str | Texts = "right"
+    size: float = 8.0
+    halo: bool = True
+    color: str | Texts = "black"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Mark):
+    """A line across a panel at a value of the horizontal axis, or with ``level`` of the vertical axis.
+
+    ``text`` is written above it, ``row`` lines higher than its usual place, on one ``side`` of it.
+    """
+
+    at: float
+    level: bool = False
+    dash: str = "solid"
+    width: float = 1.4
+    text: str = ""
+    row: int = 0
+    side: str = "center"
+    color: str | Texts = "black"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span(Mark):
+    """A shaded range of the horizontal axis, or with ``level`` of the vertical axis."""
+
+    low: float
+    high: float
+    level: bool = False
+    opacity: float = 0.4
+    color: str | Texts = "silver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Axes with marks.
+
+    Attributes
+    ----------
+    height : float
+        Inches, with title and labels.
+    share : float
+        Part of the width of a row, compared with the other panels of the row.
+    square : bool
+        Whether the axes are as high as wide.
+    """
+
+    x: Axis
+    y: Axis
+    marks: Sequence[Mark]
+    title: str = ""
+    height: float = 3.0
+    share: float = 1.0
+    square: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A chart: rows of panels under a title.
+
+    Attributes
+    ----------
+    title, subtitle : str
+        Model, machine and plan; what else there is to know.
+    terms : sequence of str
+        Editions of the cost model with their presets.
+    rows : sequence of rows of Panel
+        From the top.
+    width : float
+        Inches.
+    legends : str
+        ``one`` legend for all panels, one for each of the ``rows``, or ``none``.
+    shared : bool
+        The panels above each other have one horizontal axis, whose numbers are below the last one.
+    """
+
+    title: str
+    rows: Sequence[Sequence[Panel]]
+    subtitle: str = ""
+    terms: Texts = ()
+    width: float = 7.6
+    legends: str = "one"
+    shared: bool = False
+
+    @property
+    def panels(self) -> list[Panel]:
+        """All panels."""
+        return [panel for row in self.rows for panel in row]
+
+    @property
+    def heading(self) -> list[str]:
+        """The lines above the panels: the title, and the subtitle with the editions."""
+        edition = edition_words(self.terms) if any(self.terms) else ""
+        return [*filter(None, (self.title, "; ".join(filter(None, (self.subtitle, edition)))))]
+
+
+def plain(value: float) -> str:
+    """Write a number of an axis without an exponent.
+
+    >>> plain(0.3), plain(300_000.0), plain(1.05e6)
+    ('0.3', '300,000', '1.05 M')
+    """
+    return f"{value / 1e6:,.10g} M" if abs(value) >= 1e6 else f"{value:,.10g}"
+
+
+def tiled(panels: Sequence[Panel], across: int) -> list[Sequence[Panel]]:
+    """Return panels in rows; a label that the left or the lower neighbour has too is written once."""
+    tiles = []
+    for place, panel in enumerate(panels):
+        below = panels[place + across] if place + across < len(panels) else None
+        left = panels[place - 1] if place % across else None
+        x = panel.x if below is None or below.x.text != panel.x.text else _unlabelled(panel.x)
+        y = panel.y if left is None or left.y.text != panel.y.text else _unlabelled(panel.y)
+        tiles.append(replace(panel, x=x, y=y))
+    return [tiles[at : at + across] for at in range(0, len(tiles), across)]
+
+
+def _unlabelled(axis: Axis) -> Axis:
+    return replace(axis, label="", unit="")
+
+
+def named(panels: Sequence[Panel]) -> list[Mark]:
+    """Return one mark for each entry of a legend, in their order."""
+    found = {mark.name: mark for panel in reversed(panels) for mark in reversed(panel.marks)}
+    order = dict.fromkeys(mark.name for panel in panels for mark in panel.marks if mark.name)
+    return [found[name] for name in order]
+
+
+def edition_words(terms: Texts) -> str:
+    """Name the editions of the cost model, each with its preset if it has one.
+
+    >>> edition_words(["sc23", "sc23"]), edition_words(["sc23", "corrected, megatron-lm"])
+    ('edition sc23', 'editions sc23; corrected, megatron-lm')
+    """
+    names = list(dict.fromkeys(terms))
+    separator = "; " if any("," in name for name in names) else ", "
+    return f"edition{'s' if len(names) > 1 else ''} {separator.join(names)}"

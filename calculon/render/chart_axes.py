@@ -1,0 +1,166 @@
+"""Axes of charts: quantities with their units, and ticks of counts and of logarithmic scales."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from calculon.base.records import Column, columns
+from calculon.base.units import GIB
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.statistics import CorrectedStats
+from calculon.render.chart import Axis, plain
+
+SHORT = {
+    "sample_rate": "sample rate",
+    "total_time": "iteration time",
+    "total_efficiency": "efficiency",
+    "compute_efficiency": "compute efficiency",
+    "system_efficiency": "system efficiency",
+    "proc_mem_tier1_cap_req": "tier-1 memory per processor",
+    "proc_mem_tier2_cap_req": "tier-2 memory per processor",
+    "mfu": "MFU, full attention",
+    "mfu_causal": "MFU, causal attention",
+    "hfu": "HFU",
+    "model_flops_per_second_per_proc": "model arithmetic per processor",
+    "tokens_per_second_per_proc": "tokens per processor",
+    "num_procs": "processors",
+    "batch_size": "batch, sequences",
+}
+"""Shorter words than the declared ones, for axes."""
+
+_LONGEST = 40
+"""Letters of the help of a statistic on an axis; the name of others is shorter."""
+
+_MOST_TICKS, _MOST_COUNTS = 9, 10
+"""Ticks of a logarithmic axis, and counts that each have a tick."""
+
+
+class Quantity:
+    """A statistic, or a number of the execution, on an axis: its words, its unit, and the factor to that unit."""
+
+    def __init__(self, name: str):
+        self.name = name
+        every = (*columns(CorrectedStats), *RUN_FIGURES.values())
+        declared: Column | None = next((c for c in every if c.name == name), None)
+        long = declared is None or len(declared.help) > _LONGEST
+        plain = name.replace("_", " ") if declared is None or long else declared.help
+        self.words = SHORT.get(name, plain)
+        symbol = declared.unit.symbol if declared else ""
+        self.unit, self.factor = {
+            "B": ("GiB", 1 / GIB),
+            "B/s": ("GB/s", 1e-9),
+            "FLOP": ("TFLOP", 1e-12),
+            "FLOP/s": ("TFLOP/s", 1e-12),
+            "fraction": ("%", 100.0),
+        }.get(symbol, (symbol, 1.0))
+
+    @property
+    def title(self) -> str:
+        """The words with a capital letter."""
+        return self.words[0].upper() + self.words[1:]
+
+    @property
+    def label(self) -> str:
+        """The text of an axis."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+def time_unit(largest: float) -> tuple[str, float]:
+    """Return the unit that suits a time, and how many of it are a second."""
+    units = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0))
+    return next((unit, factor) for limit, unit, factor in units if largest < limit)
+
+
+def by_factors(values: Sequence[float]) -> bool:
+    """Tell whether ascending values rather grow by factors than in steps.
+
+    >>> by_factors([8, 16, 32, 64]), by_factors([8, 16, 24, 32, 40, 48])
+    (True, False)
+    """
+    if len(values) < 2 or values[0] <= 0 or values[-1] < 4 * values[0]:
+        return False
+    ratios = sorted(b / a for a, b in pairwise(values))
+    return ratios[len(ratios) // 2] > 1.4
+
+
+def thinned(values: Sequence[float], most: int = 10) -> list[float]:
+    """Return at most `most` of the ascending values, first and last included, about evenly spaced in powers."""
+    if len(values) <= most:
+        return list(values)
+    ratio = (values[-1] / values[0]) ** (1 / (most - 1))
+    kept = [values[0]]
+    for value in values[1:-1]:
+        if value >= kept[-1] * ratio * 0.999 and values[-1] >= value * ratio * 0.7:
+            kept.append(value)
+    return [*kept, values[-1]]
+
+
+def count_axis(label: str, values: Sequence[float], *, room: float = 0.05) -> Axis:
+    """Return the axis of counts: logarithmic when they grow by factors, with ticks where values are."""
+    ordered = sorted(set(values))
+    if by_factors(ordered):
+        ticks = tuple((value, f"{value:,.0f}") for value in thinned(ordered))
+        return Axis(label=label, scale="log", limits=widened(ordered, room, log=True), ticks=ticks)
+    limits = widened(ordered, room)
+    if len(ordered) > _MOST_COUNTS:
+        return Axis(label=label, limits=limits)
+    return Axis(label=label, limits=limits, ticks=[(n, f"{n:,.0f}") for n in ordered])
+
+
+def widened(
+    values: Sequence[float], room: float = 0.05, *, log: bool = False
+) -> tuple[float, float]:
+    """Return the ends of an axis with room around values, as a share of their range."""
+    low, high = min(values), max(values)
+    if log:
+        factor = (high / low) ** room if high > low else 1.5
+        return low / factor, high * factor
+    margin = room * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def value_axis(
+    label: str,
+    unit: str,
+    values: Sequence[float],
+    *,
+    ratio: float = math.inf,
+    room: float = 0.06,
+) -> Axis:
+    """Return the axis of values: from 0, or logarithmic from a ratio of the largest to the smallest on."""
+    low, high = min(values), max(values)
+    if low > 0 and ratio * low < high:
+        return log_axis(label, unit, values, room=room)
+    start = 0.0 if low >= 0 else low - room * (high - low)
+    return Axis(label=label, unit=unit, limits=(start, high + room * (high - start) or 1.0))
+
+
+def log_axis(
+    label: str,
+    unit: str,
+    values: Sequence[float],
+    *,
+    room: float = 0.06,
+    most: int = _MOST_TICKS,
+    form: Callable[[float], str] = plain,
+) -> Axis:
+    """Return a logarithmic axis around values, with at most so many ticks."""
+    low, high = widened(values, room, log=True)
+    ticks = tuple((tick, form(tick)) for tick in log_ticks(low, high, most))
+    return Axis(label=label, unit=unit, scale="log", limits=(low, high), ticks=ticks)
+
+
+def log_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
+    """Return round numbers between two others: with digits 1, 2 and 5, 1 and 3, or powers of ten, as many as fit.
+
+    >>> log_ticks(0.8, 60), log_ticks(1e-6, 1)
+    ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1e-06, 1e-05, 0.0001, 0.001, 0.01, 0.1, 1.0])
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    step = max(1, -(-len(powers) // most))
+    for digits in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        every = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        inside = [tick for tick in every if low <= tick <= high * (1 + 1e-9)]
+        if len(inside) <= most - 2 or (digits == (1, 3) and len(inside) <= most):
+            return inside
+    return [tick for tick in inside if round(math.log10(tick)) % step == 0]
