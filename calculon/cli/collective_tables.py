@@ -9,7 +9,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA, Array, Bytes, Seconds, duration, scaled, significant
 from calculon.cli.options import Log
 from calculon.cli.sizes import size_text
-from calculon.documents.pictures.collective_curves import Curves
+from calculon.documents.charts.collective_curves import collective_curves
 from calculon.hardware.collectives.algorithm_times import (
     algorithm_bandwidth,
     bus_bandwidth,
@@ -25,6 +25,7 @@ from calculon.hardware.collectives.algorithms import ALGORITHMS
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.collectives.protocols import Pace
 from calculon.hardware.system import System
+from calculon.render.chart import Chart
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import bandwidth, counted
 
@@ -221,19 +222,18 @@ def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
     return Table(columns, rows)
 
 
-def curves(asked: Asked, first: float, last: float) -> Curves:
+def curves(asked: Asked, first: float, last: float) -> Chart:
     """Return time and bus bandwidth of each algorithm from the first size to the last."""
     sizes = np.geomspace(first, last, _FINE)
     found, names, _ = asked.answer(sizes)
-    buses = {
-        name: bus_bandwidth(asked.operation, sizes, times, asked.ranks)
+    rates = {
+        name: bus_bandwidth(asked.operation, sizes, times, asked.ranks) / GIGA
         for name, times in found.items()
     }
-    title = asked.title + (f", {asked.name}" if asked.name else "")
-    return Curves(
-        title,
+    return collective_curves(
+        asked.title + (f", {asked.name}" if asked.name else ""),
         sizes.tolist(),
         {name: times.tolist() for name, times in found.items()},
-        {name: (bus / GIGA).tolist() for name, bus in buses.items()},
+        {name: rate.tolist() for name, rate in rates.items()},
         names.tolist(),
     )

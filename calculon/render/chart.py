@@ -4,6 +4,7 @@ Positions are values on the axes. Categories have the positions 0, 1, 2 and so o
 drawn in their order, later ones over earlier ones; a mark with a name has an entry in the legend.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from calculon.base.frozen import dataclass
@@ -80,6 +81,20 @@ class Axis:
         """Label and unit."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
+    def share(self, value: float) -> float:
+        """Return the place of a value on an axis with limits: 0 at its first end, 1 at its last."""
+        low, high, value = self._even(*(self.limits or (0.0, 1.0)), value)
+        return (value - low) / (high - low)
+
+    def value(self, share: float) -> float:
+        """Return the value at a place of an axis with limits."""
+        low, high = self._even(*(self.limits or (0.0, 1.0)))
+        place = low + share * (high - low)
+        return math.exp(place) if self.scale == "log" else place
+
+    def _even(self, *values: float) -> list[float]:
+        return [math.log(value) if self.scale == "log" else value for value in values]
+
 
 def categories(names: Texts, *, label: str = "", down: bool = True) -> Axis:
     """Return the axis of categories, the first at the top or at the left."""
@@ -129,7 +144,8 @@ class Bars(Mark):
 class Line(Mark):
     """A line through points, with or without markers; markers alone with ``dash="none"``.
 
-    ``steps`` is ``before`` or ``after`` the change of a value; ``sizes`` are the widths of markers in points.
+    ``steps`` is ``before`` or ``after`` the change of a value; ``sizes`` are the widths of markers in points, and
+    ``most`` is about how many points have a marker, 0 for all.
     """
 
     x: Floats
@@ -139,6 +155,7 @@ class Line(Mark):
     steps: str = ""
     marker: str = ""
     sizes: Floats = (5.0,)
+    most: int = 0
     hollow: bool = False
     clip: bool = True
 

@@ -193,7 +193,9 @@ def _line(axes: "Axes", mark: Line, order: float) -> None:
             zorder=order,
         )
         return
-    axes.plot(mark.x, mark.y, zorder=order, clip_on=mark.clip, **_line_look(mark, size))
+    every = -(-len(mark.x) // mark.most) if mark.most else None
+    look = _line_look(mark, size)
+    axes.plot(mark.x, mark.y, zorder=order, clip_on=mark.clip, markevery=every, **look)
 
 
 def _line_look(mark: Line, size: float) -> dict[str, Any]:

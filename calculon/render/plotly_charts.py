@@ -188,7 +188,8 @@ def _panel(
 
 def _axis(axis: Axis, *, labelled: bool = True) -> Json:
     """Return an axis."""
-    found: Json = {"zeroline": False, "showgrid": axis.grid, "title": {"text": axis.text}}
+    title = {"text": axis.text.replace("\n", "<br>")}
+    found: Json = {"zeroline": False, "showgrid": axis.grid, "title": title}
     if axis.scale == "log":
         found["type"] = "log"
     if axis.limits is not None:
@@ -255,6 +256,8 @@ def _line(mark: Line) -> list[Json]:
         "symbol": f"{symbol}-open" if mark.hollow or symbol.endswith("thin") else symbol,
         "line": {"width": 2 if mark.hollow else 0 if len(sizes) == 1 else 0.5, "color": "white"},
     }
+    if mark.most:
+        marker["maxdisplayed"] = mark.most
     if mark.hollow or symbol.endswith("thin"):
         marker["line"] = {"width": 2, "color": _codes(mark)}
     color = mark.color if isinstance(mark.color, str) else mark.color[0]

@@ -11,7 +11,9 @@ from calculon.cli.collective_tables import Asked, curves
 from calculon.cli.sizes import LARGEST, size
 from calculon.hardware.collectives.algorithm_times import bus_factor, fastest, times
 from calculon.hardware.collectives.placement import place
+from calculon.render.chart import Line
 from tests.cases import for_each
+from tests.documents.charts.reading import assert_in_sight, legend, marks
 from tests.helpers import csv_rows
 
 SYSTEM = "h100_80g_sxm"
@@ -90,39 +92,39 @@ def test_one_rank_takes_no_time(output_of):
     assert (first["seconds"], first["algbw"], first["busbw"]) == ("0.0", "", "0.0")
 
 
-def test_a_picture_has_a_line_for_each_algorithm_and_the_one_taken_is_bold():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.documents.pictures.collective_curves import BOLD, THIN, draw
-
+def test_a_chart_has_a_line_for_each_algorithm_and_the_one_used_is_bold():
     system = inputs.system(SYSTEM)
     asked = Asked(system, "all_reduce", place(system, 64), "", 2**20)
-    one = curves(asked, 2**10, 2**33)
-    assert set(one.taken) == {"tree", "ring"}
-    time, bus = draw(one).axes
-    for axes, values in ((time, one.seconds), (bus, one.bus)):
-        thin = {x.get_label(): x for x in axes.lines if x.get_linewidth() == THIN}
-        assert {name: list(line.get_ydata()) for name, line in thin.items()} == values
-        bold = np.array([x.get_ydata() for x in axes.lines if x.get_linewidth() == BOLD])
-        wanted = [values[name][i] for i, name in enumerate(one.taken)]
-        np.testing.assert_array_equal(np.nansum(bold, axis=0), wanted)
+    chart = curves(asked, 2**10, 2**33)
+    assert_in_sight(chart)
+    time, bus = chart.panels
+    (size, *_) = (line.x for line in time.marks)
+    expected, names, _ = asked.answer(np.array(size))
+    assert {*names} == {"tree", "ring"}
+    assert legend(chart) == [*expected]
+    for panel in (time, bus):
+        lines = {name: marks(panel, Line, name)[0].y for name in expected}
+        bold = np.array([line.y for line in panel.marks if not line.name])
+        np.testing.assert_array_equal(
+            np.nansum(bold, axis=0), [lines[name][i] for i, name in enumerate(names)]
+        )
+    (seconds,), (rate,) = (marks(panel, Line, "ring") for panel in (time, bus))
+    assert seconds.y == expected["ring"].tolist()
     factor = bus_factor("all_reduce", 64)
-    np.testing.assert_allclose(
-        one.bus["ring"], factor * np.array(one.sizes) / np.array(one.seconds["ring"]) / 1e9
-    )
+    np.testing.assert_allclose(rate.y, factor * np.array(size) / np.array(seconds.y) / 1e9)
 
 
 @for_each(("first", "last"), [(5000, 6000), (1, 3), (1024, 2**40)])
 def test_any_range_has_ticks(first, last):
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.documents.pictures.collective_curves import draw
-
     system = inputs.system(SYSTEM)
     asked = Asked(system, "all_gather", place(system, 8), "", first)
-    for axes in draw(curves(asked, first, last)).axes:
-        low, high = axes.get_xlim()
-        assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 2
-        low, high = axes.get_ylim()
-        assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 2
+    for panel in curves(asked, first, last).panels:
+        for axis in (panel.x, panel.y):
+            low, high = axis.limits
+            ticks = (
+                None if axis.ticks is None else [at for at, _ in axis.ticks if low <= at <= high]
+            )
+            assert axis.scale == "linear" if ticks is None else len(ticks) >= 2
 
 
 def test_says_what_is_wrong(refuses, tmp_path):

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from calculon.documents.pictures import (
     budget,
     calibration,
-    collective_curves,
     curves,
     error_scatter,
     gantt,
@@ -60,7 +59,6 @@ RATES = ("interactivity", "output_rate_per_proc")
 @pytest.mark.parametrize(
     ("scale", "names", "ratio"),
     [
-        (lambda axes, r: collective_curves._time_axis(axes, [1.0, r]), "y", 10),
         (lambda axes, r: budget._scale(axes, [{"days": 1}, {"days": r}], [1, r]), "x", 4),
         (lambda axes, r: frontier._scale(axes, [{"points": [dict.fromkeys(RATES, y) for y in (1, r)]}]), "xy", 20),
         (lambda axes, r: curves._scale(axes, Curves("", "", "total_time", [Curve("", [0, 1], [1, r])])), "y", 20),
@@ -138,7 +136,6 @@ def test_units_scales_and_labels_change_at_their_limits(function, inputs, expect
         (lambda axes: calibration._ticks(axes, str, str), 20, {1, 2, 5}, {1, 3}),
         (lambda axes: calibration._ticks(axes, str, str), 100, {1, 3}, {1}),
         (lambda axes: error_scatter._ticks(axes, logarithmic=True), 300, {1, 3}, {1}),
-        (lambda axes: collective_curves._time_axis(axes, axes.get_ylim()), 10**2, {1, 2, 5}, {1}),
     ],
 )
 def test_long_logarithmic_axes_have_fewer_ticks(write, ratio, below, above):

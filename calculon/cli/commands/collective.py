@@ -111,10 +111,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
-        from calculon.documents.pictures.collective_curves import draw
-        from calculon.render import canvas
+        from calculon.render.canvas import save
+        from calculon.render.matplotlib_charts import draw
 
-        canvas.save(draw(curves(asked, sizes[0], sizes[-1])), output)
+        save(draw(curves(asked, sizes[0], sizes[-1])), output)
     elif output:
         with replacing(output) as stream:
             stream.write(f"{sizes_table(asked, sizes).csv()}\n".encode())
