@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from calculon.documents.pictures import (
     budget,
     calibration,
-    curves,
     error_scatter,
     gantt,
     goodput_curves,
@@ -24,7 +23,6 @@ from calculon.documents.pictures import (
     surface,
 )
 from calculon.documents.pictures import serving_frontier as frontier
-from calculon.documents.pictures.curves import Curve, Curves
 from calculon.documents.pictures.error_scatter import Panel, Scatter
 from calculon.render import canvas, chart_axes
 
@@ -61,7 +59,6 @@ RATES = ("interactivity", "output_rate_per_proc")
     [
         (lambda axes, r: budget._scale(axes, [{"days": 1}, {"days": r}], [1, r]), "x", 4),
         (lambda axes, r: frontier._scale(axes, [{"points": [dict.fromkeys(RATES, y) for y in (1, r)]}]), "xy", 20),
-        (lambda axes, r: curves._scale(axes, Curves("", "", "total_time", [Curve("", [0, 1], [1, r])])), "y", 20),
         (lambda axes, r: error_scatter._panel(axes, Panel("", "time", "s", [1, r], [1, r], SCORE)), "xy", 5),
     ],
 )  # fmt: skip
@@ -109,8 +106,6 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
         (chart_axes.by_factors, [[1, r, r * r, r**5] for r in (1.4, 1.42)], [False, True]),
         (chart_axes.thinned, [[2**n for n in range(19)]], [[4**n for n in range(10)]]),
         (lambda v: chart_axes.thinned(v, 3), [[1, 9, 12, 100], [1, 2, 15, 100]], [[1, 12, 100], [1, 100]]),
-        (curves._grows_by_factors, [[1, 2, 10], [1, 2, 9.9], [1, 3, 2, 10]], [True, False, False]),
-        (curves._grows_by_factors, [[0, 1, 10], [1, 10]], [False, False]),
         (lambda v: budget._in_sight(v, 1, 2), [0.69, 0.71, 2.29, 2.31], [False, True, True, False]),
         # a twentieth of the height or a fifth of the width from each other, the highest first
         (lambda x: pareto.spread(np.array([[0, x, 1], [0, 0.04, 1]]), 9), [0.19, 0.21], [[2, 1], [2, 1, 0]]),

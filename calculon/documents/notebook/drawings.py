@@ -133,7 +133,7 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},
     DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},
     Served: {"batch": (_over_batches, "batch_curves")},
-    Sweep: {"curves": (_curves, "curves")},
+    Sweep: {"curves": (_curves, "curves:curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.units import Array
-from calculon.documents.pictures.curves import MOST, Curve, Curves
+from calculon.documents.charts.curves import MOST, Curve, Curves
 from calculon.documents.views.front import axis
 from calculon.search.sweep.sweep_result import Sweep
 
@@ -31,8 +31,10 @@ def curves(found: Sweep, x: str, y: str, by: str | None, editions: Sequence[str]
     for label, rows in groups.items():
         ends = _best(across[rows], values[rows], sign)
         drawn.append(Curve(label, [*ends], [*ends.values()]))
-    title = " on ".join(_only(found[name]) for name in ("model", "system") if _only(found[name]))
-    return Curves(title, _titled(found, x), statistic, drawn, names, ", ".join(apart), editions)
+    model, system, plan = (_only(found[name]) for name in ("model", "system", "execution"))
+    title = " on ".join(filter(None, (model, system)))
+    by = ", ".join(apart)
+    return Curves(title, _titled(found, x), statistic, drawn, names, by, editions, plan)
 
 
 def _column(found: Sweep, name: str, argument: str) -> Array:
