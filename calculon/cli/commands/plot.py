@@ -289,7 +289,7 @@ KINDS = (
         "takes, and where each bound cuts; without -o as a table",
         add_deployment,
         "plot_serving:batch",
-        "batch_curves",
+        "batch_curves:batch_curves",
         "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
         "batch_page:BatchPage",

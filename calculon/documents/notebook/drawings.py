@@ -130,9 +130,9 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
     TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
     Waterfall: {"waterfall": (_fall, "waterfall_bars")},
-    ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},
+    ByBatch: {"batch": (ByBatch.to_dict, "batch_curves:batch_curves")},
     DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},
-    Served: {"batch": (_over_batches, "batch_curves")},
+    Served: {"batch": (_over_batches, "batch_curves:batch_curves")},
     Sweep: {"curves": (_curves, "curves:curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""

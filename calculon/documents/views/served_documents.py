@@ -75,12 +75,13 @@ def pictured(results: Sequence[ServedResult]) -> list[ServedResult]:
         require_library()
     except SpecError:
         return list(results)
-    from calculon.documents.pictures.batch_curves import WORDS, draw
+    from calculon.documents.charts.batch_curves import WORDS, batch_curves
+    from calculon.render.matplotlib_charts import draw
 
     found = []
     for one in results:
         again = one.found if isinstance(one, FoundResult) else _again(one.document)
-        svgs = () if again is None else (svg(draw(by_batch(again).to_dict()), WORDS),)
+        svgs = () if again is None else (svg(draw(batch_curves(by_batch(again).to_dict())), WORDS),)
         found.append(replace(one, svgs=svgs))
     return found
 
