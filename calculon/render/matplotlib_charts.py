@@ -179,6 +179,10 @@ def _bars(axes: "Axes", mark: Bars, order: float) -> None:
 
 
 def _line(axes: "Axes", mark: Line, order: float) -> None:
+    if (
+        len(mark.x) == 0
+    ):  # an entry of the legend; without clipping, no points would have endless bounds
+        return
     code, size = _codes(mark), mark.sizes[0] if mark.sizes else 0.0
     if len(mark.sizes) > 1 or not isinstance(code, str):
         areas = [one**2 for one in mark.sizes]

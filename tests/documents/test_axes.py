@@ -17,7 +17,6 @@ from calculon.documents.pictures import (
     calibration,
     error_scatter,
     gantt,
-    goodput_curves,
     pareto,
     scaling,
     surface,
@@ -127,7 +126,6 @@ def test_units_scales_and_labels_change_at_their_limits(function, inputs, expect
     ("write", "ratio", "below", "above"),
     [
         (canvas.plain_ticks, 1000, {1, 2, 5}, {1}),
-        (goodput_curves._ticks, 50, {1, 2, 5}, {1}),
         (lambda axes: calibration._ticks(axes, str, str), 20, {1, 2, 5}, {1, 3}),
         (lambda axes: calibration._ticks(axes, str, str), 100, {1, 3}, {1}),
         (lambda axes: error_scatter._ticks(axes, logarithmic=True), 300, {1, 3}, {1}),

@@ -12,8 +12,7 @@ pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
 
-from calculon.advise.runs.goodput_by_size import goodput_by_size
-from calculon.documents.pictures import budget, goodput_curves, run_days
+from calculon.documents.pictures import budget, run_days
 from calculon.documents.views import run_pictures
 
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -24,70 +23,6 @@ RAMP = {"start": 64, "step": 64, "tokens": "400G"}
 def run():
     evaluation = {"evaluate_every": 100, "evaluate_time": 60}
     return calculon.campaign(*PLAN, tokens="1T", deadline="20d", **evaluation)
-
-
-# -- goodput ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def by_size(run):
-    return goodput_by_size(run, "64:32768:x2", [20_000, 80_000]).to_dict()
-
-
-def test_curves_are_goodput_interruptions_and_checkpoints(by_size):
-    panels = goodput_curves.draw(by_size).axes
-    assert panels[2].get_ylabel().startswith("Best")
-    for axes in panels:
-        assert_in_sight(axes, up=0)
-    factors = {"goodput": 100.0, "mtbf_hours": 1.0, "checkpoint_interval": 1 / 60}
-    for axes, (name, factor) in zip(panels, factors.items(), strict=True):
-        drawn = [one for one in axes.lines if len(one.get_xdata()) == len(by_size["num_procs"])]
-        assert len(drawn) == 2
-        for line, curve in zip(drawn, by_size["curves"], strict=True):
-            assert list(line.get_xdata()) == by_size["num_procs"]
-            assert line.get_ydata() == pytest.approx(np.array(curve[name]) * factor)
-
-
-def test_published_runs_of_these_sizes_are_beside_the_curves(by_size):
-    figure = goodput_curves.draw(by_size)
-    labels = [text.partition(" (recalled)")[0] for text in legend(figure)]
-    first, last = by_size["num_procs"][0], by_size["num_procs"][-1]
-    near = [first <= one["num_procs"] <= last for one in by_size["published"]]
-    assert {*near} == {True, False}
-    assert [one["run"] in labels for one in by_size["published"]] == near
-    upper, middle, _ = figure.axes
-    (known,) = [one for one in by_size["published"] if one["goodput"]]
-    marks = {(*line.get_xdata(), *line.get_ydata()) for line in upper.lines}
-    assert (known["num_procs"], 100 * known["goodput"]) in marks
-    assert len(upper.texts) == 1  # the arrow of a bound
-    hours = {tuple(line.get_ydata()) for line in middle.lines}
-    assert (known["mtbf_hours"],) in hours
-
-
-def test_sizes_without_measured_failures_are_grey(by_size):
-    low, high = by_size["measured_num_procs"]
-    for axes in goodput_curves.draw(by_size).axes:
-        spans = [one for one in axes.patches if hasattr(one, "get_width")]
-        edges = sorted(end for one in spans for end in (one.get_x(), one.get_x() + one.get_width()))
-        left, right = axes.get_xlim()
-        assert edges == pytest.approx([left, low, high, right], rel=1e-6)
-
-
-def test_says_that_the_interval_is_stated():
-    stated = calculon.campaign(*PLAN, tokens="1T", checkpoints__interval="20min")
-    figure = goodput_curves.draw(goodput_by_size(stated, "64").to_dict())
-    assert figure.axes[2].get_ylabel().startswith("Stated")
-
-
-def test_what_the_storage_limits_is_hollow():
-    slow = calculon.campaign(*PLAN, tokens="1T", checkpoints__bandwidth=0.1)
-    told = goodput_by_size(slow, "64:16384:x2", [50_000]).to_dict()
-    pairs = zip(told["num_procs"], told["curves"][0]["storage_limits"], strict=True)
-    limited = [size for size, one in pairs if one]
-    figure = goodput_curves.draw(told)
-    hollow = [one for one in figure.axes[2].lines if one.get_markerfacecolor() == "white"]
-    assert list(hollow[0].get_xdata()) == limited
-    assert "storage takes no more checkpoints" in legend(figure)
 
 
 # -- the days of a run ------------------------------------------------------------------------------------------------
@@ -133,8 +68,6 @@ def test_a_run_that_never_fails_has_no_chances():
     upper, lower = run_days.draw(run_pictures.run_days(sure)).subfigs
     assert len(lower.axes) == 1
     assert texts(upper.axes[1]) == ["nothing"]
-    figure = goodput_curves.draw(goodput_by_size(sure, "64-256").to_dict())
-    assert legend(figure)[0] == "no failures (campaign)"
 
 
 def test_the_shortest_of_many_parts_are_one(monkeypatch):

@@ -268,7 +268,7 @@ KINDS = (
         "fewer replicas of the plan, and batch and tokens in proportion",
         _goodput_options,
         "plot_run:goodput",
-        "goodput_curves",
+        "goodput_curves:goodput_curves",
         "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "--procs 1024:131072:x2 -o goodput.png\n"
         "calculon plot goodput llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --mtbf 20000h,80000h -o mtbf.svg",

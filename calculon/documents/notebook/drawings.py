@@ -128,7 +128,10 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     SearchResult: {"pareto": (_front, "pareto")},
     FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
-    TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
+    TrainingRun: {
+        "campaign": (run_days, "run_days"),
+        "goodput": (_goodput, "goodput_curves:goodput_curves"),
+    },
     Waterfall: {"waterfall": (_fall, "waterfall_bars")},
     ByBatch: {"batch": (ByBatch.to_dict, "batch_curves:batch_curves")},
     DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},

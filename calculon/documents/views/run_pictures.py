@@ -79,11 +79,15 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
         require_library()
     except SpecError:
         return RunShown(label, page, missed=missed)
-    from calculon.documents.pictures import goodput_curves
+    from calculon.documents.charts import goodput_curves
     from calculon.documents.pictures import run_days as days
+    from calculon.render.matplotlib_charts import draw
 
     pictures = (
         svg(days.draw(run_days(run)), days.WORDS),
-        svg(goodput_curves.draw(goodput_by_size(run).to_dict()), goodput_curves.WORDS),
+        svg(
+            draw(goodput_curves.goodput_curves(goodput_by_size(run).to_dict())),
+            goodput_curves.WORDS,
+        ),
     )
     return RunShown(label, page, pictures, missed)
