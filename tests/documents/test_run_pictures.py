@@ -1,4 +1,4 @@
-"""Pictures of whole runs: what stands on the axes is what the run says."""
+"""Pictures of days against money: what stands on the axes is what the document says."""
 
 import numpy as np
 import pytest
@@ -12,78 +12,7 @@ pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
 
-from calculon.documents.pictures import budget, run_days
-from calculon.documents.views import run_pictures
-
-PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
-RAMP = {"start": 64, "step": 64, "tokens": "400G"}
-
-
-@pytest.fixture(scope="module")
-def run():
-    evaluation = {"evaluate_every": 100, "evaluate_time": 60}
-    return calculon.campaign(*PLAN, tokens="1T", deadline="20d", **evaluation)
-
-
-# -- the days of a run ------------------------------------------------------------------------------------------------
-
-
-def bars(axes) -> dict[str, float]:
-    labels = [one.get_text() for one in axes.get_yticklabels()]
-    return dict(zip(labels, [bar.get_width() for bar in axes.patches], strict=True))
-
-
-def test_bars_are_the_days_of_the_parts_and_of_the_losses(run):
-    upper, lower = run_days.draw(run_pictures.run_days(run)).subfigs
-    parts, losses = (bars(axes) for axes in upper.axes)
-    figures = run.figures
-    assert sum(parts.values()) == pytest.approx(figures["useful_days"])
-    factor = 24 if upper.axes[1].get_xlabel() == "Hours" else 1
-    assert sum(losses.values()) / factor == pytest.approx(figures["days"] - figures["useful_days"])
-    assert losses["evaluation"] / factor == pytest.approx(figures["evaluation_days"])
-    axes, chances = lower.axes
-    for one in (*upper.axes, axes, chances):
-        assert_in_sight(one, up=0)
-    deadlines = [one for one in axes.lines if list(one.get_xdata()) == [20, 20]]
-    assert [one.get_label() for one in deadlines] == ["deadline, 20 d"]
-    marks = [one.get_xdata()[0] for one in axes.lines if one.get_marker() == "o"]
-    assert marks == pytest.approx([figures["useful_days"], figures["days_p50"], figures["days"]])
-    lines = [tuple(one.get_xdata()) for one in axes.lines if one.get_linewidth() == 4]
-    assert lines[0] == pytest.approx((figures["days_p10"], figures["days_p90"]))
-    assert lines[-1] == pytest.approx(run.days_between)
-    curve, *marks = chances.lines
-    told = {10: "days_p10", 50: "days_p50", 90: "days_p90"}
-    assert {y: x for line in marks for x, y in [(*line.get_xdata(), *line.get_ydata())]} == {
-        share: pytest.approx(figures[name]) for share, name in told.items()
-    }
-    for share, name in told.items():
-        assert np.interp(share, curve.get_ydata(), curve.get_xdata()) == pytest.approx(
-            figures[name]
-        )
-    assert np.all(np.diff(curve.get_xdata()) >= 0)
-
-
-def test_a_run_that_never_fails_has_no_chances():
-    sure = calculon.campaign(*PLAN, tokens="1G", reliability__mtbf_processor="never")
-    upper, lower = run_days.draw(run_pictures.run_days(sure)).subfigs
-    assert len(lower.axes) == 1
-    assert texts(upper.axes[1]) == ["nothing"]
-
-
-def test_the_shortest_of_many_parts_are_one(monkeypatch):
-    monkeypatch.setattr(run_days, "MOST", 4)
-    ramp = calculon.campaign(*PLAN, tokens="1T", batch_ramp=RAMP)
-    assert len(ramp.parts) > run_days.MOST
-    upper, _ = run_days.draw(run_pictures.run_days(ramp)).subfigs
-    parts = bars(upper.axes[0])
-    assert len(parts) == run_days.MOST
-    others = len(ramp.parts) - run_days.MOST + 1
-    days = sorted(one.days for one in ramp.parts)
-    assert parts[f"{others} other parts"] == pytest.approx(sum(days[:others]))
-    assert sum(parts.values()) == pytest.approx(ramp.figures["useful_days"])
-
-
-# -- days against money -----------------------------------------------------------------------------------------------
+from calculon.documents.pictures import budget
 
 
 @pytest.fixture(scope="module")

@@ -257,7 +257,7 @@ KINDS = (
         "where the days of a whole training run go, and when it ends",
         add_run,
         "plot_run:days",
-        "run_days",
+        "run_days:run_days",
         "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "-o campaign.png\n"
         "calculon plot campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 20d -o days.svg",

@@ -122,5 +122,12 @@ def _point(point: Document, name: str, factor: float, y: Axis) -> Iterator[Line]
     """Yield the batch under the workload."""
     value = point[name] * factor
     if math.isfinite(value) and y.share(value) <= 1:
-        look = {"color": "black", "dash": "none", "marker": "circle", "clip": False}
-        yield Line(name="under the workload", x=[point["batch"]], y=[value], **look)
+        yield Line(
+            name="under the workload",
+            x=[point["batch"]],
+            y=[value],
+            color="black",
+            dash="none",
+            marker="circle",
+            clip=False,
+        )

@@ -129,7 +129,7 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
     TrainingRun: {
-        "campaign": (run_days, "run_days"),
+        "campaign": (run_days, "run_days:run_days"),
         "goodput": (_goodput, "goodput_curves:goodput_curves"),
     },
     Waterfall: {"waterfall": (_fall, "waterfall_bars")},

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations.named_values import CORRECTED
-from calculon.documents.pictures.run_days import RunDays
+from calculon.documents.charts.run_days import RunDays
 from calculon.documents.result import Result
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.waterfalls import Estimated
@@ -23,9 +23,8 @@ def run_days(run: "TrainingRun") -> RunDays:
     """Return where the days of a run go, and when it ends, with the digits that its interval leaves."""
     main = result_of(run.main.estimate)
     ended = run.whole.days_by(CHANCES).tolist()
-    return RunDays(
-        run.to_dict(), main.digits, main.interval, tuple(zip(CHANCES, ended, strict=True))
-    )
+    shares = tuple(zip(CHANCES, ended, strict=True))
+    return RunDays(run.to_dict(), main.digits, main.interval, shares, main.split)
 
 
 def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[RunShown]":
@@ -80,14 +79,12 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
     except SpecError:
         return RunShown(label, page, missed=missed)
     from calculon.documents.charts import goodput_curves
-    from calculon.documents.pictures import run_days as days
+    from calculon.documents.charts import run_days as days
     from calculon.render.matplotlib_charts import draw
 
+    by_size = goodput_by_size(run).to_dict()
     pictures = (
-        svg(days.draw(run_days(run)), days.WORDS),
-        svg(
-            draw(goodput_curves.goodput_curves(goodput_by_size(run).to_dict())),
-            goodput_curves.WORDS,
-        ),
+        svg(draw(days.run_days(run_days(run))), days.WORDS),
+        svg(draw(goodput_curves.goodput_curves(by_size)), goodput_curves.WORDS),
     )
     return RunShown(label, page, pictures, missed)
