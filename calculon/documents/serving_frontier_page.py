@@ -35,7 +35,7 @@ class ServingFrontierPage:
     Parameters
     ----------
     document : mapping
-        As of :func:`calculon.documents.pictures.serving_frontier.draw`.
+        As of :func:`calculon.documents.charts.serving_frontier.serving_frontier`.
     """
 
     def __init__(self, document: Document):

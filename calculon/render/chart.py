@@ -202,7 +202,10 @@ class Cells(Mark):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes(Mark):
-    """Texts at points: at their ``right``, ``left``, ``center``, ``above`` or ``below``."""
+    """Texts at a side of their points.
+
+    A side is ``right``, ``left``, ``center``, ``above``, ``upper right``, ``upper left`` or ``below``.
+    """
 
     x: Floats
     y: Floats

@@ -61,6 +61,8 @@ _OFFSETS: Mapping[str, tuple[float, float, str, str]] = {
     "left": (-5, 0, "right", "center"),
     "center": (0, 0, "center", "center_baseline"),
     "above": (0, 4, "center", "bottom"),
+    "upper right": (5, 4, "left", "bottom"),
+    "upper left": (-5, 4, "right", "bottom"),
     "below": (5, -4, "left", "top"),
 }
 """Distance in points and alignment of a text for each side of its point."""

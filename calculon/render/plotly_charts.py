@@ -55,6 +55,8 @@ _SIDES = {
     "left": "middle left",
     "center": "middle center",
     "above": "top center",
+    "upper right": "top right",
+    "upper left": "top left",
     "below": "bottom right",
 }
 _PADS = {"right": "\N{NO-BREAK SPACE}{}", "left": "{}\N{NO-BREAK SPACE}"}

@@ -13,7 +13,6 @@ pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 from matplotlib.figure import Figure
 
 from calculon.documents.pictures import (
-    budget,
     calibration,
     error_scatter,
     gantt,
@@ -21,7 +20,6 @@ from calculon.documents.pictures import (
     scaling,
     surface,
 )
-from calculon.documents.pictures import serving_frontier as frontier
 from calculon.documents.pictures.error_scatter import Panel, Scatter
 from calculon.render import canvas, chart_axes
 
@@ -50,14 +48,11 @@ def test_numbers_of_microbatches_are_in_pieces_that_are_wide_enough():
 
 
 SCORE = {"n": 2, "mean": 0.0, "bias": 0.0}
-RATES = ("interactivity", "output_rate_per_proc")
 
 
 @pytest.mark.parametrize(
     ("scale", "names", "ratio"),
     [
-        (lambda axes, r: budget._scale(axes, [{"days": 1}, {"days": r}], [1, r]), "x", 4),
-        (lambda axes, r: frontier._scale(axes, [{"points": [dict.fromkeys(RATES, y) for y in (1, r)]}]), "xy", 20),
         (lambda axes, r: error_scatter._panel(axes, Panel("", "time", "s", [1, r], [1, r], SCORE)), "xy", 5),
     ],
 )  # fmt: skip
@@ -97,7 +92,6 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
         (lambda s: chart_axes.time_unit(s)[0], [9.9e-4, 1e-3, 0.99, 1.0], ["µs", "ms", "ms", "s"]),
         (lambda s: chart_axes.time_unit(s)[1], [9.9e-4, 0.99, 1.0], [1e6, 1e3, 1.0]),
         (lambda s: gantt.shade("weight", s, 3)[2], [0, 1, 2], [0, 0x8F / 255 / 2, 0x8F / 255]),
-        (lambda v: budget._unit("usd", v)[1], [9999.0, 1e4, 999_999.0, 1e6], [1.0, 1e-3, 1e-3, 1e-6]),
         (calibration._duration, [1e-4, 0.9995e-3, 0.6], ["100 µs", "0.9995 ms", "600 ms"]),
         (lambda e: scaling._high([scaling.Series("", [scaling.Point(1, e, e)])]), [0.5, 0.51], [False, True]),
         # four times the first value, and the median ratio
@@ -105,7 +99,6 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
         (chart_axes.by_factors, [[1, r, r * r, r**5] for r in (1.4, 1.42)], [False, True]),
         (chart_axes.thinned, [[2**n for n in range(19)]], [[4**n for n in range(10)]]),
         (lambda v: chart_axes.thinned(v, 3), [[1, 9, 12, 100], [1, 2, 15, 100]], [[1, 12, 100], [1, 100]]),
-        (lambda v: budget._in_sight(v, 1, 2), [0.69, 0.71, 2.29, 2.31], [False, True, True, False]),
         # a twentieth of the height or a fifth of the width from each other, the highest first
         (lambda x: pareto.spread(np.array([[0, x, 1], [0, 0.04, 1]]), 9), [0.19, 0.21], [[2, 1], [2, 1, 0]]),
         (lambda y: pareto.spread(np.array([[0, 0, 1], [0, y, 1]]), 9), [0.04, 0.06], [[2, 1], [2, 1, 0]]),

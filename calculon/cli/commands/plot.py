@@ -279,7 +279,7 @@ KINDS = (
         "limits",
         _budget_options,
         "plot_budget:budget",
-        "budget",
+        "budget:budget",
         "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
         "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
     ),
@@ -300,7 +300,7 @@ KINDS = (
         "one or several machines; without -o with characters (of training runs: pareto)",
         _frontier_options,
         "plot_serving:frontier",
-        "serving_frontier",
+        "serving_frontier:serving_frontier",
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
         "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
         "serving_frontier_page:ServingFrontierPage",

@@ -126,7 +126,7 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Comparison: {"breakdown": (_compared, "breakdown:breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},
-    FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
+    FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget:budget")},
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
     TrainingRun: {
         "campaign": (run_days, "run_days:run_days"),
@@ -134,7 +134,7 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     },
     Waterfall: {"waterfall": (_fall, "waterfall_bars")},
     ByBatch: {"batch": (ByBatch.to_dict, "batch_curves:batch_curves")},
-    DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},
+    DeploymentSearch: {"frontier": (frontier_in, "serving_frontier:serving_frontier")},
     Served: {"batch": (_over_batches, "batch_curves:batch_curves")},
     Sweep: {"curves": (_curves, "curves:curves")},
 }
