@@ -29,6 +29,19 @@ MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross")
 DASHES = ("solid", "dash", "dashdot", "dot")
 
 
+def line_look(number: int) -> tuple[str, str, str]:
+    """Return colour, marker and dash of one of several lines.
+
+    >>> line_look(0), line_look(8)
+    (('blue', 'circle', 'solid'), ('vermilion', 'square', 'solid'))
+    """
+    return (
+        SERIES[number % len(SERIES)],
+        MARKERS[number % len(MARKERS)],
+        DASHES[number % len(DASHES)],
+    )
+
+
 def lighter(color: str, share: float) -> str:
     """Return the name of a colour of the palette that is mixed with a share of white.
 

@@ -59,7 +59,12 @@ _SIDES = {
     "upper left": "top left",
     "below": "bottom right",
 }
-_PADS = {"right": "\N{NO-BREAK SPACE}{}", "left": "{}\N{NO-BREAK SPACE}"}
+_PADS = {
+    "right": "\N{NO-BREAK SPACE}{}",
+    "upper right": "\N{NO-BREAK SPACE}{}",
+    "left": "{}\N{NO-BREAK SPACE}",
+    "upper left": "{}\N{NO-BREAK SPACE}",
+}
 _SHAPES = {"": "linear", "before": "vh", "after": "hv"}
 _ON_BOTH = "#8a929c"
 """Grey that stands out from light and from dark grounds: there black is this."""
@@ -269,8 +274,8 @@ def _line(mark: Line) -> list[Json]:
         {
             "type": "scatter",
             "mode": "+".join(modes) or "none",
-            "x": list(mark.x),
-            "y": list(mark.y),
+            "x": list(mark.x) or [None],  # without points there would be no entry in the legend
+            "y": list(mark.y) or [None],
             "line": line,
             "marker": marker,
             "cliponaxis": mark.clip,

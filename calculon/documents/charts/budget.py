@@ -6,7 +6,7 @@ from typing import Any
 from calculon.base.errors import Infeasible
 from calculon.declarations.origin import stated_name
 from calculon.render.canvas import wrapped
-from calculon.render.chart import MARKERS, SERIES, Axis, Chart, Line, Mark, Notes, Panel, Rule
+from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Rule, line_look
 from calculon.render.chart_axes import value_axis
 from calculon.render.label_places import placed
 from calculon.render.texts import token_count
@@ -97,7 +97,7 @@ def _series(
     mine = [one for one in points if one["system"] == system]
     if not mine:
         name += ", not drawn"
-    color, marker = (names[number % len(names)] for names in (SERIES, MARKERS))
+    color, marker, _ = line_look(number)
     look: dict[str, Any] = {"color": color, "marker": marker, "dash": "none", "sizes": (5.5,)}
     met = [one for one in mine if one["meets"]]
     yield _line(met, money, factor, name=wrapped(name, 80), **look)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from calculon.base.units import duration, scaled
-from calculon.render.chart import DASHES, MARKERS, SERIES, Axis, Chart, Floats, Line, Panel
+from calculon.render.chart import Axis, Chart, Floats, Line, Panel, line_look
 from calculon.render.chart_axes import log_axis, time_unit, value_axis
 
 _FAR = 10  # ratio of times from which their axis is logarithmic
@@ -52,7 +52,7 @@ def collective_curves(
 def _lines(sizes: Floats, lines: Mapping[str, Floats], fastest: Sequence[str]) -> Iterator[Line]:
     """Yield a thin line for each algorithm, over a bold one where it is used."""
     for number, (name, values) in enumerate(lines.items()):
-        color = SERIES[number % len(SERIES)]
+        color, marker, dash = line_look(number)
         if name in fastest:
             used = [y if one == name else math.nan for y, one in zip(values, fastest, strict=True)]
             yield Line(x=sizes, y=used, color=color, width=3.2)
@@ -62,8 +62,8 @@ def _lines(sizes: Floats, lines: Mapping[str, Floats], fastest: Sequence[str]) -
             y=values,
             color=color,
             width=1.0,
-            dash=DASHES[number % len(DASHES)],
-            marker=MARKERS[number % len(MARKERS)],
+            dash=dash,
+            marker=marker,
             most=_MARKED,
         )
 

@@ -6,8 +6,6 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import PUBLISHED
 from calculon.render.canvas import wrapped
 from calculon.render.chart import (
-    DASHES,
-    MARKERS,
     SERIES,
     Axis,
     Chart,
@@ -16,6 +14,7 @@ from calculon.render.chart import (
     Panel,
     Texts,
     categories,
+    line_look,
 )
 from calculon.render.chart_axes import (
     Quantity,
@@ -106,14 +105,15 @@ def _lines(content: Curves, y: Axis, factor: float) -> Iterator[Line]:
     missing = False
     for number, one in enumerate(content.curves):
         found = [(x, v) for x, v in zip(one.places, one.values, strict=True) if v is not None]
-        color, turn = SERIES[number % len(SERIES)], number // len(SERIES)
+        color, marker, _ = line_look(number)
+        *_, dash = line_look(number // len(SERIES))  # dashes distinguish lines of one colour
         yield Line(
             name=one.label if len(content.curves) > 1 else "",
             x=[place for place, _ in found],
             y=[value * factor for _, value in found],
             color=color,
-            dash="none" if content.names else DASHES[turn % len(DASHES)],
-            marker=MARKERS[number % len(MARKERS)] if len(found) <= _MARKED else "",
+            dash="none" if content.names else dash,
+            marker=marker if len(found) <= _MARKED else "",
         )
         nowhere = [x for x, value in zip(one.places, one.values, strict=True) if value is None]
         if nowhere:

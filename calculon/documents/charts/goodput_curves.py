@@ -6,9 +6,6 @@ from typing import Any
 
 from calculon.declarations.origin import stated_name
 from calculon.render.chart import (
-    DASHES,
-    MARKERS,
-    SERIES,
     Axis,
     Chart,
     Line,
@@ -17,6 +14,7 @@ from calculon.render.chart import (
     Panel,
     Rule,
     Span,
+    line_look,
 )
 from calculon.render.chart_axes import count_axis, log_axis, widened
 
@@ -91,7 +89,7 @@ def _curves(document: Document, place: int) -> list[Line]:
     name, _, factor = _FIGURES[place]
     found, limited = [], False
     for number, curve in enumerate(document["curves"]):
-        color, marker = (names[number % len(names)] for names in (SERIES, MARKERS))
+        color, marker, dash = line_look(number)
         bounds = curve["storage_limits"]
         limited = limited or any(bounds)
         points = [
@@ -106,7 +104,7 @@ def _curves(document: Document, place: int) -> list[Line]:
                 y=[y for _, y, _ in points],
                 color=color,
                 marker=marker,
-                dash=DASHES[number % len(DASHES)],
+                dash=dash,
             )
         )
         hollow = [(x, y) for x, y, bound in points if bound and name == "checkpoint_interval"]

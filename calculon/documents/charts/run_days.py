@@ -8,9 +8,9 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.origin import stated_name
 from calculon.documents.campaign_sections import USES
 from calculon.documents.campaign_words import span
+from calculon.documents.result import Result
 from calculon.render.canvas import wrapped
 from calculon.render.chart import Axis, Bars, Chart, Line, Mark, Notes, Panel, Rule, categories
-from calculon.render.digits import Digits
 from calculon.render.texts import level_text, percent, token_count
 
 Document = Mapping[str, Any]
@@ -35,10 +35,8 @@ class RunDays:
     ----------
     run : mapping
         :meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`.
-    digits : Digits
-        Precision of its days.
-    interval : mapping or None
-        The interval of a step, whose level is also the level of the days.
+    main : Result
+        Its main part: the split, and the interval of a step, whose level and digits the days have too.
     ended : sequence of (float, float)
         Shares of such runs, ascending, and the days by which they have ended, as failures alone leave it.
     split : str
@@ -46,10 +44,8 @@ class RunDays:
     """
 
     run: Document
-    digits: Digits
-    interval: Document | None = None
+    main: Result
     ended: Sequence[tuple[float, float]] = ()
-    split: str = ""
 
 
 def run_days(content: RunDays) -> Chart:
@@ -62,7 +58,7 @@ def run_days(content: RunDays) -> Chart:
         ends.append(_chances_panel(content))
     return Chart(
         title=_title(content),
-        subtitle=content.split,
+        subtitle=content.main.split,
         terms=[run["question"]["edition"]],
         rows=(
             (
@@ -81,7 +77,7 @@ def _title(content: RunDays) -> str:
     asked, figures = content.run["question"], content.run["figures"]
     machine = f"{asked['execution']['fields']['num_procs']:,} x {stated_name(asked['system'])}"
     unit, factor = _unit(figures["days"])
-    days = f"{content.digits.rate(figures['days'] * factor)} {unit.lower()}"
+    days = f"{content.main.digits.rate(figures['days'] * factor)} {unit.lower()}"
     tokens = f"{token_count(content.run['tokens'])} tokens of {stated_name(asked['model'])}"
     return f"{tokens} on {machine}: {days}, goodput {percent(figures['goodput'])}"
 
@@ -162,10 +158,11 @@ def _ends(content: RunDays) -> Iterator[_End]:
     if run["days_between"] is not None:
         first, last = run["days_between"]
         unit, factor = _unit(days)
-        digits = content.digits
+        digits = content.main.digits
         words = [digits.rate(end * factor, like=days * factor) for end in (first, last)]
         text = f"{' to '.join(words)} {unit[0].lower()}"
-        level = f": {level_text(content.interval)} interval" if content.interval else ""
+        interval = content.main.interval
+        level = f": {level_text(interval)} interval" if interval else ""
         yield _End(f"cost model{level}", "grey", first, days, last, text)
 
 

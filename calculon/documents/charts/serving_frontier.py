@@ -9,7 +9,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.serving_frontier_page import all_types, counts_words, pools_words
 from calculon.documents.serving_page import requests_words
-from calculon.render.chart import MARKERS, SERIES, Chart, Line, Mark, Notes, Panel, Rule
+from calculon.render.chart import Chart, Line, Mark, Notes, Panel, Rule, line_look
 from calculon.render.chart_axes import value_axis
 from calculon.render.label_places import placed
 
@@ -43,13 +43,12 @@ def serving_frontier(document: Document) -> Chart:
     y = value_axis("Generated tokens/s of a processor", "", rates, ratio=_SPREAD, room=0.1)
     labels: list[_Label] = []
     for number, curve in enumerate(curves):
-        color = SERIES[number % len(SERIES)]
+        color, marker, _ = line_look(number)
         own = _labels(curve["points"], color, typed=len(types) > 1)
         labels += own
         across, up = _places(curve["points"])
         marks.append(Line(x=across, y=up, color=color))
         across, up = _places([one.point for one in own])
-        marker = MARKERS[number % len(MARKERS)]
         name = curve["system"]
         marks.append(Line(name=name, x=across, y=up, color=color, dash="none", marker=marker))
     marks += [

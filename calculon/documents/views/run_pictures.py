@@ -21,10 +21,9 @@ CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
 
 def run_days(run: "TrainingRun") -> RunDays:
     """Return where the days of a run go, and when it ends, with the digits that its interval leaves."""
-    main = result_of(run.main.estimate)
     ended = run.whole.days_by(CHANCES).tolist()
     shares = tuple(zip(CHANCES, ended, strict=True))
-    return RunDays(run.to_dict(), main.digits, main.interval, shares, main.split)
+    return RunDays(run.to_dict(), result_of(run.main.estimate), shares)
 
 
 def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[RunShown]":
