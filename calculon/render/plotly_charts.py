@@ -81,8 +81,9 @@ def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
         Whether it has its title and a legend of its own; a page may have them in its text.
     """
     entries = named(chart.panels) if legend and chart.legends != "none" else []
-    letters = sum(len(mark.name) + 6 for mark in entries)
-    above = _LEGEND * math.ceil(letters / _LETTERS) + (_HEADING if titled else 0) + 8
+    widest = max((len(mark.name) + 6 for mark in entries), default=1)  # of the columns of a legend
+    lines = math.ceil(len(entries) / max(1, int(_LETTERS // widest)))
+    above = _LEGEND * lines + (_HEADING if titled else 0) + 8
     places = list(_places(chart))
     inside = sum(place.pixels for place in places if place.first) or 1.0
     data: list[Json] = []
@@ -300,6 +301,7 @@ def _clear(code: str, opacity: float) -> str:
 
 def _area(mark: Area) -> list[Json]:
     color = mark.color if isinstance(mark.color, str) else mark.color[0]
+    look: Json = {"shape": mark.hatch, "fillmode": "overlay", "size": 6, "solidity": 0.15}
     return [
         {
             "type": "scatter",
@@ -308,6 +310,7 @@ def _area(mark: Area) -> list[Json]:
             "y": [*mark.high, *reversed(mark.low)],
             "fill": "toself",
             "fillcolor": _clear(_code(color), mark.opacity),
+            **({"fillpattern": {**look, "fgcolor": "white"}} if mark.hatch else {}),
             "hoverinfo": "skip",
         }
     ]

@@ -106,6 +106,14 @@ def test_few_points_of_a_line_have_markers():
     assert (drawn.get_markevery(), trace["marker"]["maxdisplayed"]) == (3, 2)
 
 
+def test_a_line_without_points_has_an_entry_in_the_legend():
+    mark = Line(name="far", x=(), y=(), dash="none", marker="circle", clip=False)
+    chart = replace(CHART, rows=((replace(PANELS["lines"], marks=(mark, LINE)),),))
+    assert [text.get_text() for text in draw(chart).legends[0].get_texts()] == ["far", "line"]
+    first, _ = figure(chart)["data"]
+    assert (first["x"], first["showlegend"]) == ([None], True)
+
+
 def test_shares_of_an_axis_are_places_of_its_values():
     for axis, middle in (
         (Axis(limits=(1.0, 100.0), scale="log"), 10.0),
