@@ -227,8 +227,8 @@ def curves(asked: Asked, first: float, last: float) -> CollectiveTimes:
     """Return time and bus bandwidth of each algorithm from the first size to the last."""
     sizes = np.geomspace(first, last, _FINE)
     found, names, _ = asked.answer(sizes)
-    buses = {
-        name: bus_bandwidth(asked.operation, sizes, times, asked.ranks)
+    rates = {
+        name: bus_bandwidth(asked.operation, sizes, times, asked.ranks) / GIGA
         for name, times in found.items()
     }
     title = asked.title + (f", {asked.name}" if asked.name else "")
@@ -236,6 +236,6 @@ def curves(asked: Asked, first: float, last: float) -> CollectiveTimes:
         title,
         sizes.tolist(),
         {name: times.tolist() for name, times in found.items()},
-        {name: (bus / GIGA).tolist() for name, bus in buses.items()},
+        {name: rate.tolist() for name, rate in rates.items()},
         names.tolist(),
     )

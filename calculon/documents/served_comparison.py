@@ -13,6 +13,7 @@ from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.documents.comparison import SECONDS, Line, ranked
 from calculon.documents.result import Document
 from calculon.documents.serving_page import CAUSES, PASSES
+from calculon.render.document import Picture
 from calculon.render.text_tables import Column, Table
 
 if TYPE_CHECKING:
@@ -34,14 +35,14 @@ class ServedResult:
         :meth:`calculon.serving.serve.Served.to_dict`.
     sources : tuple of Document
         The files that it was made from.
-    svgs : tuple of str
-        Its pictures, as elements of a page.
+    pictures : tuple of Picture
+        Its pictures.
     """
 
     label: str
     document: Mapping[str, Any]
     sources: tuple[Document, ...] = ()
-    svgs: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
     @property
     def missed(self) -> list[str]:

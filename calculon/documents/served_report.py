@@ -6,7 +6,6 @@ from calculon.documents.comparison_page import comparison_page
 from calculon.documents.report_page import last_parts
 from calculon.documents.served_comparison import ServedComparison, ServedResult
 from calculon.documents.serving_page import serving_page
-from calculon.render.document import Picture
 from calculon.render.html_file import Part, html_file
 from calculon.render.text_tables import Table
 
@@ -31,7 +30,7 @@ def served_report(
         (
             f"result-{i}",
             one.label if several else "Deployment",
-            (serving_page(one.document), *map(Picture, one.svgs)),
+            (serving_page(one.document), *one.pictures),
         )
         for i, one in enumerate(results)
     ]

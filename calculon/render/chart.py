@@ -4,6 +4,7 @@ Positions are values on the axes. Categories have the positions 0, 1, 2 and so o
 drawn in their order, later ones over earlier ones; a mark with a name has an entry in the legend.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -36,6 +37,19 @@ SERIES = ("blue", "vermilion", "green", "purple", "orange", "sky", "black")
 
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross")
 DASHES = ("solid", "dash", "dashdot", "dot")
+
+
+def line_look(number: int) -> tuple[str, str, str]:
+    """Return colour, marker and dash of one of several lines.
+
+    >>> line_look(0), line_look(8)
+    (('blue', 'circle', 'solid'), ('vermilion', 'square', 'solid'))
+    """
+    return (
+        SERIES[number % len(SERIES)],
+        MARKERS[number % len(MARKERS)],
+        DASHES[number % len(DASHES)],
+    )
 
 
 def lighter(color: str, share: float) -> str:
@@ -89,6 +103,20 @@ class Axis:
     def text(self) -> str:
         """Label and unit."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
+
+    def share(self, value: float) -> float:
+        """Return the place of a value on an axis with limits: 0 at its first end, 1 at its last."""
+        low, high, value = self._even(*(self.limits or (0.0, 1.0)), value)
+        return (value - low) / (high - low)
+
+    def value(self, share: float) -> float:
+        """Return the value at a place of an axis with limits."""
+        low, high = self._even(*(self.limits or (0.0, 1.0)))
+        place = low + share * (high - low)
+        return math.exp(place) if self.scale == "log" else place
+
+    def _even(self, *values: float) -> list[float]:
+        return [math.log(value) if self.scale == "log" else value for value in values]
 
 
 def categories(names: Texts, *, label: str = "", down: bool = True) -> Axis:
@@ -150,7 +178,8 @@ def stacked(pieces: Sequence[Bars]) -> list[Bars]:
 class Line(Mark):
     """A line through points, with or without markers; markers alone with ``dash="none"``.
 
-    ``steps`` is ``before`` or ``after`` the change of a value; ``sizes`` are the widths of markers in points.
+    ``steps`` is ``before`` or ``after`` the change of a value; ``sizes`` are the widths of markers in points, and
+    ``most`` is about how many points have a marker, 0 for all.
     """
 
     x: Floats
@@ -160,6 +189,7 @@ class Line(Mark):
     steps: str = ""
     marker: str = ""
     sizes: Floats = (5.0,)
+    most: int = 0
     hollow: bool = False
     clip: bool = True
 
@@ -206,7 +236,10 @@ class Cells(Mark):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes(Mark):
-    """Texts at points: at their ``right``, ``left``, ``center``, ``above`` or ``below``."""
+    """Texts at a side of their points.
+
+    A side is ``right``, ``left``, ``center``, ``above``, ``upper right``, ``upper left`` or ``below``.
+    """
 
     x: Floats
     y: Floats

@@ -10,6 +10,7 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.render.bars import Bar, TwoSided
+from calculon.render.chart import Chart
 from calculon.render.text_tables import Table
 
 
@@ -111,9 +112,10 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture as an element of SVG, for pages in HTML only."""
+    """A chart, and words for readers who do not see it; a terminal leaves it out."""
 
-    svg: str
+    chart: Chart
+    words: str
 
 
 @dataclass(frozen=True, slots=True)

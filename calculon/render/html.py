@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from importlib.util import find_spec
 
 from calculon.base.frozen import dataclass
 from calculon.render.bars import COLORS, DRAWN, Bar, TwoSided
@@ -46,6 +47,8 @@ class Look:
         Rows of a long table that are shown; None shows all.
     sorts : bool
         Whether cells carry the values that a script sorts by.
+    pictures : bool
+        Whether charts are drawn, as elements of SVG.
     """
 
     width: int
@@ -53,6 +56,7 @@ class Look:
     folds: bool = False
     rows: int | None = None
     sorts: bool = False
+    pictures: bool = False
 
 
 NOTEBOOK = Look(
@@ -79,6 +83,7 @@ REPORT = Look(
         "first number": ' class="right"',
     },
     sorts=True,
+    pictures=True,
 )
 """A file with a style sheet and a script that sorts tables."""
 
@@ -125,7 +130,7 @@ class _Html:
             elif isinstance(one, Items):
                 yield f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in one.texts)}</ul>"
             elif isinstance(one, Picture):
-                yield f'<div class="scroll">{one.svg}</div>'
+                yield from self._picture(one)
             elif words := self.words(one):
                 yield f"<p>{words}</p>"
 
@@ -147,6 +152,15 @@ class _Html:
             return f"<p>{title}</p>"
         opened = " open" if section.opened else ""
         return f"<details{opened}><summary>{title}</summary>{inner}</details>"
+
+    def _picture(self, picture: Picture) -> Iterator[str]:
+        """Yield a picture, if the look has pictures and the library that draws them is installed."""
+        if not self.look.pictures or find_spec("matplotlib") is None:
+            return
+        from calculon.render.canvas import svg
+        from calculon.render.matplotlib_charts import draw
+
+        yield f'<div class="scroll">{svg(draw(picture.chart), picture.words)}</div>'
 
     def _grid(self, grid: Grid) -> str:
         """Return a grid as a table; of a long one the first rows."""

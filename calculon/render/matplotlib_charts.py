@@ -70,6 +70,8 @@ _OFFSETS: Mapping[str, tuple[float, float, str, str]] = {
     "left": (-5, 0, "right", "center"),
     "center": (0, 0, "center", "center_baseline"),
     "above": (0, 4, "center", "bottom"),
+    "upper right": (5, 4, "left", "bottom"),
+    "upper left": (-5, 4, "right", "bottom"),
     "below": (5, -4, "left", "top"),
 }
 """Distance in points and alignment of a text for each side of its point."""
@@ -187,6 +189,10 @@ def _bars(axes: "Axes", mark: Bars, order: float) -> None:
 
 
 def _line(axes: "Axes", mark: Line, order: float) -> None:
+    if (
+        len(mark.x) == 0
+    ):  # an entry of the legend; without clipping, no points would have endless bounds
+        return
     code, size = _codes(mark), mark.sizes[0] if mark.sizes else 0.0
     if len(mark.sizes) > 1 or not isinstance(code, str):
         areas = [one**2 for one in mark.sizes]
@@ -201,7 +207,9 @@ def _line(axes: "Axes", mark: Line, order: float) -> None:
             zorder=order,
         )
         return
-    axes.plot(mark.x, mark.y, zorder=order, clip_on=mark.clip, **_line_look(mark, size))
+    every = -(-len(mark.x) // mark.most) if mark.most else None
+    look = _line_look(mark, size)
+    axes.plot(mark.x, mark.y, zorder=order, clip_on=mark.clip, markevery=every, **look)
 
 
 def _line_look(mark: Line, size: float) -> dict[str, Any]:

@@ -61,9 +61,16 @@ _SIDES = {
     "left": "middle left",
     "center": "middle center",
     "above": "top center",
+    "upper right": "top right",
+    "upper left": "top left",
     "below": "bottom right",
 }
-_PADS = {"right": "\N{NO-BREAK SPACE}{}", "left": "{}\N{NO-BREAK SPACE}"}
+_PADS = {
+    "right": "\N{NO-BREAK SPACE}{}",
+    "upper right": "\N{NO-BREAK SPACE}{}",
+    "left": "{}\N{NO-BREAK SPACE}",
+    "upper left": "{}\N{NO-BREAK SPACE}",
+}
 _SHAPES = {"": "linear", "before": "vh", "after": "hv"}
 _ON_BOTH = "#8a929c"
 """Grey that stands out from light and from dark grounds: there black is this."""
@@ -80,8 +87,9 @@ def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
         Whether it has its title and a legend of its own; a page may have them in its text.
     """
     entries = named(chart.panels) if legend and chart.legends != "none" else []
-    letters = sum(len(mark.name) + 6 for mark in entries)
-    above = _LEGEND * math.ceil(letters / _LETTERS) + (_HEADING if titled else 0) + 8
+    widest = max((len(mark.name) + 6 for mark in entries), default=1)  # of the columns of a legend
+    lines = math.ceil(len(entries) / max(1, int(_LETTERS // widest)))
+    above = _LEGEND * lines + (_HEADING if titled else 0) + 8
     places = list(_places(chart))
     inside = sum(place.pixels for place in places if place.first) or 1.0
     data: list[Json] = []
@@ -199,7 +207,8 @@ def _panel(
 
 def _axis(axis: Axis, *, labelled: bool = True) -> Json:
     """Return an axis."""
-    found: Json = {"zeroline": False, "showgrid": axis.grid, "title": {"text": axis.text}}
+    title = {"text": axis.text.replace("\n", "<br>")}
+    found: Json = {"zeroline": False, "showgrid": axis.grid, "title": title}
     if axis.scale == "log":
         found["type"] = "log"
     if axis.limits is not None:
@@ -275,6 +284,8 @@ def _line(mark: Line) -> list[Json]:
         "symbol": f"{symbol}-open" if mark.hollow or symbol.endswith("thin") else symbol,
         "line": {"width": 2 if mark.hollow else 0 if len(sizes) == 1 else 0.5, "color": "white"},
     }
+    if mark.most:
+        marker["maxdisplayed"] = mark.most
     if mark.hollow or symbol.endswith("thin"):
         marker["line"] = {"width": 2, "color": _codes(mark)}
     color = mark.color if isinstance(mark.color, str) else mark.color[0]
@@ -284,8 +295,8 @@ def _line(mark: Line) -> list[Json]:
         {
             "type": "scatter",
             "mode": "+".join(modes) or "none",
-            "x": _plain(mark.x),
-            "y": _plain(mark.y),
+            "x": _plain(mark.x) or [None],  # without points there would be no entry in the legend
+            "y": _plain(mark.y) or [None],
             "line": line,
             "marker": marker,
             "cliponaxis": mark.clip,
@@ -310,6 +321,7 @@ def _clear(code: str, opacity: float) -> str:
 
 def _area(mark: Area) -> list[Json]:
     color = mark.color if isinstance(mark.color, str) else mark.color[0]
+    look: Json = {"shape": mark.hatch, "fillmode": "overlay", "size": 6, "solidity": 0.15}
     return [
         {
             "type": "scatter",
@@ -318,6 +330,7 @@ def _area(mark: Area) -> list[Json]:
             "y": [*mark.high, *reversed(mark.low)],
             "fill": "toself",
             "fillcolor": _clear(_code(color), mark.opacity),
+            **({"fillpattern": {**look, "fgcolor": "white"}} if mark.hatch else {}),
             "hoverinfo": "skip",
         }
     ]

@@ -99,6 +99,30 @@ def test_bars_have_their_places_colours_and_hatches():
     assert bars["marker"]["pattern"]["shape"] == ["/", ""]
 
 
+def test_few_points_of_a_line_have_markers():
+    mark = Line(x=(1.0, 2.0, 3.0, 4.0, 5.0), y=(1.0,) * 5, marker="circle", most=2)
+    chart = replace(CHART, rows=((replace(PANELS["lines"], marks=(mark,)),),))
+    (drawn,), (trace,) = draw(chart).axes[0].lines, figure(chart)["data"]
+    assert (drawn.get_markevery(), trace["marker"]["maxdisplayed"]) == (3, 2)
+
+
+def test_a_line_without_points_has_an_entry_in_the_legend():
+    mark = Line(name="far", x=(), y=(), dash="none", marker="circle", clip=False)
+    chart = replace(CHART, rows=((replace(PANELS["lines"], marks=(mark, LINE)),),))
+    assert [text.get_text() for text in draw(chart).legends[0].get_texts()] == ["far", "line"]
+    first, _ = figure(chart)["data"]
+    assert (first["x"], first["showlegend"]) == ([None], True)
+
+
+def test_shares_of_an_axis_are_places_of_its_values():
+    for axis, middle in (
+        (Axis(limits=(1.0, 100.0), scale="log"), 10.0),
+        (Axis(limits=(8.0, 2.0)), 5.0),
+    ):
+        assert axis.share(middle) == pytest.approx(0.5)
+        assert axis.value(0.5) == pytest.approx(middle)
+
+
 @for_each("mark", [LINE, SIZED, replace(LINE, steps="after")])
 def test_points_of_lines_are_those_of_the_specification(mark):
     chart = replace(CHART, rows=((replace(PANELS["lines"], marks=(mark,)),),))

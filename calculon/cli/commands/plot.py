@@ -257,7 +257,7 @@ KINDS = (
         "where the days of a whole training run go, and when it ends",
         add_run,
         "plot_run:days",
-        "run_days",
+        "run_days_chart:run_days",
         "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "-o campaign.png\n"
         "calculon plot campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 20d -o days.svg",
@@ -268,7 +268,7 @@ KINDS = (
         "fewer replicas of the plan, and batch and tokens in proportion",
         _goodput_options,
         "plot_run:goodput",
-        "goodput_curves",
+        "goodput_chart:goodput_curves",
         "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "--procs 1024:131072:x2 -o goodput.png\n"
         "calculon plot goodput llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --mtbf 20000h,80000h -o mtbf.svg",
@@ -279,7 +279,7 @@ KINDS = (
         "limits",
         _budget_options,
         "plot_budget:budget",
-        "budget",
+        "budget_chart:budget",
         "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
         "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
     ),
@@ -289,7 +289,7 @@ KINDS = (
         "takes, and where each bound cuts; without -o as a table",
         add_deployment,
         "plot_serving:batch",
-        "batch_curves",
+        "batch_chart:batch_curves",
         "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
         "batch_page:batch_page",
@@ -300,7 +300,7 @@ KINDS = (
         "one or several machines; without -o with characters (of training runs: pareto)",
         _frontier_options,
         "plot_serving:frontier",
-        "serving_frontier",
+        "serving_frontier_chart:serving_frontier",
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
         "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
         "serving_frontier_page:serving_frontier_page",

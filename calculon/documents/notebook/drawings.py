@@ -129,13 +129,16 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Comparison: {"breakdown": (_compared, "breakdown:breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto_chart:pareto")},
     SearchResult: {"pareto": (_front, "pareto_chart:pareto")},
-    FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
+    FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget_chart:budget")},
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado_chart:tornado")},
-    TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
+    TrainingRun: {
+        "campaign": (run_days, "run_days_chart:run_days"),
+        "goodput": (_goodput, "goodput_chart:goodput_curves"),
+    },
     Waterfall: {"waterfall": (_fall, "waterfall_chart:waterfall")},
-    ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},
-    DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},
-    Served: {"batch": (_over_batches, "batch_curves")},
+    ByBatch: {"batch": (ByBatch.to_dict, "batch_chart:batch_curves")},
+    DeploymentSearch: {"frontier": (frontier_in, "serving_frontier_chart:serving_frontier")},
+    Served: {"batch": (_over_batches, "batch_chart:batch_curves")},
     Sweep: {"curves": (_curves, "sweep_chart:curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""

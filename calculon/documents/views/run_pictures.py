@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations.named_values import CORRECTED
-from calculon.documents.pictures.run_days import RunDays
+from calculon.documents.charts.run_days_chart import RunDays
 from calculon.documents.result import Result
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.views.waterfalls import Estimated
@@ -22,11 +22,9 @@ CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
 
 def run_days(run: "TrainingRun") -> RunDays:
     """Return where the days of a run go, and when it ends, with the digits that its interval leaves."""
-    main = result_of(run.main.estimate)
     ended = run.whole.days_by(CHANCES).tolist()
-    return RunDays(
-        run.to_dict(), main.digits, main.interval, tuple(zip(CHANCES, ended, strict=True))
-    )
+    shares = tuple(zip(CHANCES, ended, strict=True))
+    return RunDays(run.to_dict(), result_of(run.main.estimate), shares)
 
 
 def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[RunShown]":
@@ -70,20 +68,13 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
     """Return the page of a run, with its pictures."""
     from calculon.advise.runs.goodput_by_size import goodput_by_size
     from calculon.documents.campaign_page import campaign_page
+    from calculon.documents.charts import goodput_chart, run_days_chart
     from calculon.documents.report_page import RunShown
-    from calculon.render.canvas import require_library, svg
 
-    page = campaign_page(run)
-    missed = tuple(limit.in_words for limit in run.limits if not limit.met)
-    try:
-        require_library()
-    except SpecError:
-        return RunShown(label, (page,), missed)
-    from calculon.documents.pictures import goodput_curves
-    from calculon.documents.pictures import run_days as days
-
+    by_size = goodput_by_size(run).to_dict()
     pictures = (
-        svg(days.draw(run_days(run)), days.WORDS),
-        svg(goodput_curves.draw(goodput_by_size(run).to_dict()), goodput_curves.WORDS),
+        Picture(run_days_chart.run_days(run_days(run)), run_days_chart.WORDS),
+        Picture(goodput_chart.goodput_curves(by_size), goodput_chart.WORDS),
     )
-    return RunShown(label, (page, *map(Picture, pictures)), missed)
+    missed = tuple(limit.in_words for limit in run.limits if not limit.met)
+    return RunShown(label, (campaign_page(run), *pictures), missed)

@@ -13,6 +13,7 @@ from calculon.documents.comparison import MOST
 from calculon.documents.result import Document
 from calculon.documents.served_comparison import ServedComparison, ServedResult
 from calculon.estimate.served_errors import published_errors
+from calculon.render.document import Picture
 from calculon.serving.by_batch import by_batch
 from calculon.serving.passes.row_times import CAUSES, QUANTITIES
 from calculon.serving.records.asked import read_deployment, read_workload
@@ -66,20 +67,14 @@ def _name(document: Mapping[str, Any]) -> str:
 
 
 def pictured(results: Sequence[ServedResult]) -> list[ServedResult]:
-    """Return deployments with pictures, where matplotlib is there and the document can be estimated again."""
-    from calculon.render.canvas import require_library, svg
-
-    try:
-        require_library()
-    except SpecError:
-        return list(results)
-    from calculon.documents.pictures.batch_curves import WORDS, draw
+    """Return deployments with pictures, where the document can be estimated again."""
+    from calculon.documents.charts.batch_chart import WORDS, batch_curves
 
     found = []
     for one in results:
         again = one.found if isinstance(one, FoundResult) else _again(one.document)
-        svgs = () if again is None else (svg(draw(by_batch(again).to_dict()), WORDS),)
-        found.append(replace(one, svgs=svgs))
+        shown = () if again is None else (Picture(batch_curves(by_batch(again).to_dict()), WORDS),)
+        found.append(replace(one, pictures=shown))
     return found
 
 

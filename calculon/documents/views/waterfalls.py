@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import PUBLISHED
-from calculon.documents import drawn_charts
 from calculon.documents.result import Result
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Picture, Section
@@ -130,20 +129,14 @@ def comparable(results: Sequence[Result]) -> list[tuple[Result, dict[str, Any]]]
 
 
 def drawn(results: Sequence[Result]) -> list[Section]:
-    """Return the changes from the first result to each other one, with a picture where it can be drawn."""
+    """Return the changes from the first result to each other one, with a picture."""
+    from calculon.documents.charts.waterfall_chart import waterfall
     from calculon.documents.waterfall_section import waterfall_section
-    from calculon.render.canvas import require_library, svg
 
     found = []
     for best, told in comparable(results):
         fall = fall_of(results[0], best, told)
         section = waterfall_section(told, fall.digits, fall.names)
-        try:
-            require_library()
-        except SpecError:
-            found.append(section)
-            continue
-        chart = drawn_charts.drawn("waterfall_chart:waterfall", [fall])
-        picture = Picture(svg(chart, section.title))
+        picture = Picture(waterfall([fall]), section.title)
         found.append(replace(section, blocks=(picture, *section.blocks)))
     return found

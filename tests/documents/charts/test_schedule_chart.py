@@ -177,4 +177,4 @@ def test_large_schedules_have_few_shapes():
     assert notes(chart.panels[0]) == []
     drawn = figure(chart)
     assert len(drawn["data"]) < 10
-    assert drawn["layout"]["height"] <= 900
+    assert drawn["layout"]["height"] <= 960

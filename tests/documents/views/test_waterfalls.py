@@ -8,6 +8,7 @@ import calculon
 from calculon.base.units import GIB
 from calculon.cli.results import read_results
 from calculon.documents.views.waterfalls import comparable, drawn, fall_alone
+from calculon.render.html import REPORT, fragment
 
 CASES = [
     ("llama3-8B", name, "h100_80g_sxm") for name in ("llama3-8B_h100x64_p4", "llama3-8B_h100x64")
@@ -47,6 +48,7 @@ def test_results_of_one_question_are_led_to_from_the_first(found):
     assert shown.title == f"From {results[0].label} to {best.label}, one change at a time"
     picture, table, *_ = shown.blocks
     assert len(table.rows) == len(found.steps) + 2
-    assert picture.svg.startswith("<svg role=")
-    assert "http" not in picture.svg
+    svg = fragment([picture], REPORT)
+    assert svg.startswith('<div class="scroll"><svg role=')
+    assert "http" not in svg
     assert comparable(results[:1] * 2) == []  # equal plans

@@ -1,0 +1,133 @@
+"""Time per token, throughput and time to the first token over the batch, and the bounds of the batch."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from calculon.declarations.named_values import CORRECTED
+from calculon.documents.batch_page import CUTS
+from calculon.documents.serving_page import CAUSES, deployment_words, requests_words
+from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span
+from calculon.render.chart_axes import count_axis, time_unit, value_axis
+
+Document = Mapping[str, Any]
+
+WORDS = "Time per token, throughput and time to the first token of a deployment over its batch, with its bounds"
+"""Description of the picture for readers who cannot see it."""
+
+_BANDS = {
+    "weights": ("blue", ""),
+    "cache": ("sky", "/"),
+    "activations": ("blue+75", ""),
+    "arithmetic": ("green", "."),
+    "network": ("vermilion", "\\"),
+    "floors": ("orange", "x"),
+    "host": ("silver", ""),
+}
+"""Colours and hatches of the causes of the time of a decode pass: memory blue, communication vermilion."""
+
+_FEW = 4  # batches from which their axis has ticks at powers of two
+_ROUNDING = 1e-9
+_NEAR = 0.3  # part of the width within which names of bounds are in different lines
+_BEYOND = 1.2  # end of the axis over the largest batch
+
+
+def batch_curves(document: Document) -> Chart:
+    """Return three panels over the batch.
+
+    Parameters
+    ----------
+    document : mapping
+        :meth:`calculon.serving.by_batch.ByBatch.to_dict`.
+    """
+    columns, load, deployment = (document[name] for name in ("columns", "workload", "deployment"))
+    batch = columns["batch"]
+    powers = [2.0**n for n in range(int(math.log2(batch[-1])) + 1)]
+    ends = (1.0, _BEYOND * batch[-1])
+    axis = count_axis("Batch: sequences of a replica", powers if batch[-1] >= _FEW else batch)
+    x = replace(axis, limits=ends)
+    bounds = list(_bounds(document["cuts"], x))
+    rows = (
+        ("tpot", "Time per token", 3.2),
+        ("output_rate_per_proc", "Generated tokens/s\nof a processor", 1.8),
+        ("ttft", "First token", 1.5),
+    )
+    panels = []
+    for name, label, height in rows:
+        first = name == "tpot"
+        unit, factor = ("", 1.0) if name.endswith("proc") else time_unit(max(columns[name]))
+        values = [value * factor for value in columns[name]]
+        y = value_axis(label, unit, values, room=0.1)
+        marks: list[Mark] = [Span(low=batch[-1], high=ends[1])]
+        marks += _bands(columns, factor) if first else []
+        marks.append(Line(x=batch, y=values, color="black" if first else "blue"))
+        marks += _limit(load, name, min(columns[name]), factor, x, y)
+        marks += bounds if first else [replace(bound, text="") for bound in bounds]
+        marks += _point(document["point"], name, factor, y)
+        panels.append(Panel(x=x, y=y, marks=marks, height=height))
+    return Chart(
+        title=f"{document['model']} on {deployment['num_procs']:,} x {document['system']}",
+        subtitle=f"{deployment_words(deployment)}; {requests_words(load)}",
+        terms=[CORRECTED],
+        rows=[(panel,) for panel in panels],
+        width=6.4,
+        shared=True,
+    )
+
+
+def _bands(columns: Mapping[str, list[float]], factor: float) -> Iterator[Area]:
+    """Yield the parts of the time per token, stacked: those of a decode pass, and prompts of other requests."""
+    top = [0.0] * len(columns["batch"])
+    parts = {CAUSES[name]: (columns[f"decoding_{name}"], *look) for name, look in _BANDS.items()}
+    decoding = [sum(times) for times in zip(*(times for times, *_ in parts.values()), strict=True)]
+    prompts = [a - b for a, b in zip(columns["tpot"], decoding, strict=True)]
+    parts["prompts of other requests"] = (prompts, "purple+80", "")
+    for name, (times, color, hatch) in parts.items():
+        if max(times) > _ROUNDING * max(columns["tpot"]):
+            low, top = top, [a + b * factor for a, b in zip(top, times, strict=True)]
+            yield Area(name=name, x=columns["batch"], low=low, high=top, color=color, hatch=hatch)
+
+
+def _limit(
+    load: Document, name: str, least: float, factor: float, x: Axis, y: Axis
+) -> Iterator[Mark]:
+    """Yield the limit of a time if the panel contains it, with a note if every batch misses it."""
+    limit = load.get(f"{name}_limit")
+    if limit is None or y.share(limit * factor) >= 1:
+        return
+    yield Rule(name="limit of the workload", at=limit * factor, level=True, dash="dash", width=0.9)
+    if limit < least:
+        text = f"{name.upper()} limit of {limit * 1e3:,g} ms: missed at every batch"
+        yield Notes(x=[x.value(0.005)], y=[y.value(0.93)], texts=[text], size=7.0)
+
+
+def _bounds(cuts: Mapping[str, int], x: Axis) -> Iterator[Rule]:
+    """Yield the bounds of the batch; names of near ones are in lines above each other."""
+    names: dict[int, list[str]] = {}
+    for name, batch in sorted(cuts.items(), key=lambda one: one[1]):
+        if batch >= 1 and x.share(batch) <= 1:
+            names.setdefault(batch, []).append(CUTS[name])
+    last, row = -1.0, 0
+    for batch, several in names.items():
+        place = x.share(batch)
+        row = row + 1 if place - last < _NEAR else 0
+        last = place
+        side = "right" if place > 1 - _NEAR else "left" if place < _NEAR else "center"
+        text = f"{', '.join(several)}: {batch:,}"
+        yield Rule(at=batch, dash="dot", width=0.9, text=text, row=row, side=side)
+
+
+def _point(point: Document, name: str, factor: float, y: Axis) -> Iterator[Line]:
+    """Yield the batch under the workload."""
+    value = point[name] * factor
+    if math.isfinite(value) and y.share(value) <= 1:
+        yield Line(
+            name="under the workload",
+            x=[point["batch"]],
+            y=[value],
+            color="black",
+            dash="none",
+            marker="circle",
+            clip=False,
+        )

@@ -1,0 +1,188 @@
+"""Days and cost of whole runs on several machines and numbers of processors, with the frontier and the limits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from calculon.base.errors import Infeasible
+from calculon.declarations.origin import stated_name
+from calculon.render.canvas import wrapped
+from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Rule, line_look
+from calculon.render.chart_axes import value_axis
+from calculon.render.label_places import placed
+from calculon.render.texts import token_count
+
+Document = Mapping[str, Any]
+
+_WIDTH, _HEIGHT = 6.4, 4.2  # inches
+_FACTOR = 4.0  # ratio of the longest to the shortest run from which the axis of days is logarithmic
+_NEAR = (0.5, 1.3)  # a limit is drawn between these multiples of the smallest and the largest value
+_MONEY = {"usd": ("Cost", "USD"), "processor_hours": ("Processor-hours", "")}
+
+
+def budget(document: Document) -> Chart:
+    """Return a point for each machine and number of processors, and a line through those that no other beats in both.
+
+    Points that miss a limit are hollow. The cheapest that meets them is ringed, with the interval of its days.
+
+    Parameters
+    ----------
+    document : mapping
+        :meth:`calculon.advise.runs.fleet.FleetAnswer.to_dict`.
+
+    Raises
+    ------
+    Infeasible
+        When no plan fits, and when no price is known of several machines.
+    """
+    money, asked = document["money"], document["question"]
+    points = [one for one in document["points"] if one.get(money) is not None]
+    if not points:
+        reason = (
+            "no plan fits on any of these counts"
+            if money
+            else "no price is known of these machines; --price states one"
+        )
+        raise Infeasible("nothing", reason)
+    prefix, factor = _prefix(max(one[money] for one in points))
+    words, unit = _MONEY[money]
+    days, costs = [one["days"] for one in points], [one[money] * factor for one in points]
+    if (best := _ringed(document)) is not None and best["days_low"] is not None:
+        days += best["days_low"], best["days_high"]
+    limits = [_limit(rule, costs if rule.level else days) for rule in _limits(document, factor)]
+    rules = [one for one in limits if isinstance(one, Rule)]
+    days += [one.at for one in rules if not one.level]
+    costs += [one.at for one in rules if one.level]
+    x = value_axis("Days of the whole run, with failures", "", days, ratio=_FACTOR)
+    y = value_axis(words, f"{prefix} {unit}".strip(), costs)
+    systems = list(dict.fromkeys(one["system"] for one in document["points"]))
+    marks: list[Mark] = [*_best(document, factor), *_front(document, factor), *limits]
+    for number, system in enumerate(systems):
+        marks += _series(document, points, number, system, factor)
+    marks.append(_names(document, points, factor, x, y, marks))
+    machines = ", ".join(systems) if len(systems) <= 2 else f"{len(systems)} machines"
+    model = f"{token_count(document['tokens'])} tokens of {stated_name(asked['model'])}"
+    return Chart(
+        title=f"{model} on {machines}",
+        subtitle="the best plan for each number of processors",
+        terms=[asked["edition"]],
+        rows=((Panel(x=x, y=y, marks=marks, height=_HEIGHT),),),
+        width=_WIDTH,
+    )
+
+
+def _prefix(largest: float) -> tuple[str, float]:
+    """Return the prefix of the unit of the largest amount, and its factor."""
+    steps = ((1e6, "million", 1e-6), (1e4, "thousand", 1e-3), (0.0, "", 1.0))
+    return next((word, factor) for least, word, factor in steps if largest >= least)
+
+
+def _ringed(document: Document) -> Document | None:
+    """Return the best point that meets the limits, else the one that misses them by least, if its cost is known."""
+    place = document["nearest"]
+    one: Document | None = None if place is None else document["points"][place]
+    return None if one is None or one[document["money"]] is None else one
+
+
+def _line(points: Sequence[Document], money: str, factor: float, **look: Any) -> Line:
+    x, y = [one["days"] for one in points], [one[money] * factor for one in points]
+    return Line(x=x, y=y, **look)
+
+
+def _series(
+    document: Document, points: Sequence[Document], number: int, system: str, factor: float
+) -> Iterator[Line]:
+    """Yield the points of a machine: filled, and hollow if they miss a limit."""
+    money, prices = document["money"], {one["system"]: one for one in document["prices"]}
+    name = f"{system}: {_price(prices.get(system))}" if money == "usd" else system
+    mine = [one for one in points if one["system"] == system]
+    if not mine:
+        name += ", not drawn"
+    color, marker, _ = line_look(number)
+    look: dict[str, Any] = {"color": color, "marker": marker, "dash": "none", "sizes": (5.5,)}
+    met = [one for one in mine if one["meets"]]
+    yield _line(met, money, factor, name=wrapped(name, 80), **look)
+    if len(met) < len(mine):
+        missed = [one for one in mine if not one["meets"]]
+        yield _line(missed, money, factor, **look, hollow=True)
+        look |= {"color": "grey", "marker": "circle"}
+        yield _line([], money, factor, name="misses a limit", **look, hollow=True)
+
+
+def _price(price: Document | None) -> str:
+    """Return the price of a machine in words."""
+    if price is None or price["usd"] is None:
+        return "no price"
+    words = [f"{price['usd']:,.2f} USD/h", price["kind"].replace("_", " "), price["date"]]
+    return ", ".join(filter(None, words))
+
+
+def _front(document: Document, factor: float) -> Iterator[Line]:
+    """Yield the line through the points that no other beats in days and money."""
+    front = [document["points"][place] for place in document["frontier"]]
+    if len(front) > 1:
+        look = {"name": "frontier", "color": "grey", "steps": "after"}
+        yield _line(front, document["money"], factor, **look)
+
+
+def _limits(document: Document, factor: float) -> Iterator[Rule]:
+    """Yield the deadline and the budget."""
+    limits = {one["field"]: one["limit"] for point in document["points"] for one in point["limits"]}
+    if (days := limits.get("deadline")) is not None:
+        yield Rule(name=f"deadline {float(f'{days:.3g}'):,g} d", at=days, width=1.2)
+    if (usd := limits.get("budget_usd")) is not None:
+        name = f"budget {token_count(usd)} USD"
+        yield Rule(name=name, at=usd * factor, level=True, dash="dash", width=1.2)
+
+
+def _limit(rule: Rule, values: Sequence[float]) -> Mark:
+    """Return a limit, or only its entry of the legend if it is far from all values."""
+    if _NEAR[0] * min(values) <= rule.at <= _NEAR[1] * max(values):
+        return rule
+    name = f"{rule.name} (off the chart)"
+    return Line(name=name, x=(), y=(), color="black", dash=rule.dash, width=rule.width)
+
+
+def _best(document: Document, factor: float) -> Iterator[Line]:
+    """Yield a ring around the best point, and the interval of its days."""
+    one = _ringed(document)
+    if one is None:
+        return
+    y = one[document["money"]] * factor
+    if one["days_low"] is not None:
+        ends = [one["days_low"], one["days_high"]]
+        name = "interval of its days"
+        yield Line(name=name, x=ends, y=[y, y], color="grey+40", width=3.0)
+    words = "best" if document["best"] is not None else "nearest to the limits"
+    yield Line(
+        name=f"{words}: {one['num_procs']:,} x {one['system']}",
+        x=[one["days"]],
+        y=[y],
+        color="black",
+        dash="none",
+        marker="circle",
+        sizes=(13.0,),
+        hollow=True,
+    )
+
+
+def _names(
+    document: Document,
+    points: Sequence[Document],
+    factor: float,
+    x: Axis,
+    y: Axis,
+    marks: Sequence[Mark],
+) -> Notes:
+    """Return the processors of the best point, of the frontier, and of other points as far as they fit."""
+    money, rows = document["money"], document["points"]
+    first = dict.fromkeys((document["nearest"], *document["frontier"]))
+    named = [rows[place] for place in first if place is not None]
+    order = [one for one in named if one.get(money) is not None]
+    order += [one for one in points if one not in order]
+    notes = Notes(
+        x=[one["days"] for one in order],
+        y=[one[money] * factor for one in order],
+        texts=[f"{one['num_procs']:,}" for one in order],
+        size=7.0,
+    )
+    return placed(notes, x, y, (_WIDTH, _HEIGHT), marks)

@@ -1,0 +1,215 @@
+"""A training run: the days of its parts, its losses, and when it ends."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.origin import stated_name
+from calculon.documents.campaign_sections import USES
+from calculon.documents.campaign_words import span
+from calculon.documents.result import Result
+from calculon.render.canvas import wrapped
+from calculon.render.chart import Axis, Bars, Chart, Line, Mark, Notes, Panel, Rule, categories
+from calculon.render.texts import level_text, percent, token_count
+
+Document = Mapping[str, Any]
+
+WORDS = "Days of a training run by its parts, what else takes time, and when it ends"
+"""Description of the picture for readers who cannot see it."""
+
+MOST = 8
+"""Parts that have a bar each; the shortest of more share one."""
+
+_AROUND, _ROW = 0.85, 0.3  # inches: title and axis of a panel, and a bar
+_LOWER = 1.75  # inches: the panels of the end
+_ROOM = 1.5  # end of an axis over the longest bar, for the text at its end
+_LABEL = 24  # letters of a line
+
+
+@dataclass(frozen=True, slots=True)
+class RunDays:
+    """The content of the chart.
+
+    Attributes
+    ----------
+    run : mapping
+        :meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`.
+    main : Result
+        Its main part: the split, and the interval of a step, whose level and digits the days have too.
+    ended : sequence of (float, float)
+        Shares of such runs, ascending, and the days by which they have ended, as failures alone leave it.
+    split : str
+        The split of its processors.
+    """
+
+    run: Document
+    main: Result
+    ended: Sequence[tuple[float, float]] = ()
+
+
+def run_days(content: RunDays) -> Chart:
+    """Return the parts of a run and its losses, and below when it ends."""
+    run = content.run
+    parts, losses = _parts(run), _losses(run)
+    rows = max(len(parts), len(losses), 1)
+    ends = [_ends_panel(content)]
+    if content.ended and content.ended[0][1] < content.ended[-1][1]:
+        ends.append(_chances_panel(content))
+    return Chart(
+        title=_title(content),
+        subtitle=content.main.split,
+        terms=[run["question"]["edition"]],
+        rows=(
+            (
+                _bars_panel("Steps that count, by batch x sequence", parts, run, rows),
+                _bars_panel("What else takes time", losses, run, rows, shares=True),
+            ),
+            ends,
+        ),
+        width=8.4,
+        legends="rows",
+    )
+
+
+def _title(content: RunDays) -> str:
+    """Name the run, and how long it takes."""
+    asked, figures = content.run["question"], content.run["figures"]
+    machine = f"{asked['execution']['fields']['num_procs']:,} x {stated_name(asked['system'])}"
+    unit, factor = _unit(figures["days"])
+    days = f"{content.main.digits.rate(figures['days'] * factor)} {unit.lower()}"
+    tokens = f"{token_count(content.run['tokens'])} tokens of {stated_name(asked['model'])}"
+    return f"{tokens} on {machine}: {days}, goodput {percent(figures['goodput'])}"
+
+
+_Bar = tuple[str, float, str]
+"""Label, days and colour."""
+
+
+def _parts(run: Document) -> list[_Bar]:
+    """Return the parts in their order; the shortest of many are one bar."""
+    parts = run["parts"]
+    longest = sorted(parts, key=lambda one: -one["days"])
+    kept = longest if len(parts) <= MOST else longest[: MOST - 1]
+    found = [(_part(one), one["days"], "blue") for one in parts if one in kept]
+    rest = [one["days"] for one in parts if one not in kept]
+    return found + ([(f"{len(rest)} other parts", sum(rest), "blue")] if rest else [])
+
+
+def _part(one: Document) -> str:
+    name = f"{one['name']}: " if one["name"] else ""
+    return wrapped(f"{name}{one['batch_size']:,} x {one['seq_size']:,}", _LABEL)
+
+
+def _losses(run: Document) -> list[_Bar]:
+    """Return the days lost, by cause, the most first."""
+    causes = ((name, words, color) for name, (words, color) in USES.items() if name != "useful")
+    found = [(words, run["figures"][f"{name}_days"], color) for name, words, color in causes]
+    return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
+
+
+def _bars_panel(
+    title: str, bars: Sequence[_Bar], run: Document, rows: int, *, shares: bool = False
+) -> Panel:
+    """Return bars of days below each other, each with its days and its share of the run."""
+    total = run["figures"]["days"]
+    days = [one for _, one, _ in bars]
+    longest = max(days, default=1.0)
+    unit, factor = _unit(longest)
+    lengths = [factor * one for one in days]
+    texts = [span(one, longest) + (f" ({percent(one / total)})" if shares else "") for one in days]
+    labels = [label for label, _, _ in bars]
+    notes = Notes(x=lengths or [0.0], y=range(max(1, len(bars))), texts=texts or ["nothing"])
+    drawn = Bars(at=range(len(bars)), lengths=lengths, color=[color for *_, color in bars])
+    return Panel(
+        title=title,
+        x=Axis(label=unit, limits=(0.0, _ROOM * longest * factor)),
+        y=replace(categories(labels), limits=(rows - 0.4, -0.6)),
+        marks=(drawn, notes),
+        height=_AROUND + _ROW * rows,
+    )
+
+
+def _unit(longest: float) -> tuple[str, float]:
+    """Return the unit in which :func:`span` writes parts of some days, and how many of it are a day."""
+    return ("Hours", 24.0) if span(longest, longest).endswith("h") else ("Days", 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A range of days, the most likely, and their text."""
+
+    label: str
+    color: str
+    low: float
+    middle: float
+    high: float
+    text: str
+
+
+def _ends(content: RunDays) -> Iterator[_End]:
+    """Yield when the run ends: without failures, with failures, and within the interval of the cost model."""
+    run, figures = content.run, content.run["figures"]
+    ideal, days = figures["useful_days"], figures["days"]
+    low, middle, high = (figures[f"days_{part}"] for part in ("p10", "p50", "p90"))
+    yield _End("steps alone", "blue", ideal, ideal, ideal, span(ideal, days))
+    text = f"{span(low, days)} to {span(high, days)}"
+    yield _End("failures: p10 to p90", "vermilion", low, middle, high, text)
+    if run["days_between"] is not None:
+        first, last = run["days_between"]
+        unit, factor = _unit(days)
+        digits = content.main.digits
+        words = [digits.rate(end * factor, like=days * factor) for end in (first, last)]
+        text = f"{' to '.join(words)} {unit[0].lower()}"
+        interval = content.main.interval
+        level = f": {level_text(interval)} interval" if interval else ""
+        yield _End(f"cost model{level}", "grey", first, days, last, text)
+
+
+def _ends_panel(content: RunDays) -> Panel:
+    """Return the ends as lines with a mark, and the deadline across them."""
+    ends = [*_ends(content)]
+    unit, factor = _unit(content.run["figures"]["days"])
+    values = [end * factor for one in ends for end in (one.low, one.high)]
+    marks: list[Mark] = []
+    for limit in (one["limit"] for one in content.run["limits"] if one["field"] == "deadline"):
+        marks.append(Rule(name=f"deadline, {limit:,.3g} d", at=limit * factor))
+        values.append(limit * factor)
+    for place, one in enumerate(ends):
+        if one.low < one.high:
+            line = [one.low * factor, one.high * factor]
+            marks.append(Line(x=line, y=[place] * 2, color=one.color, width=4.0))
+        marks.append(_dots([one.middle * factor], [place], one.color))
+    highs = [one.high * factor for one in ends]
+    marks.append(Notes(x=highs, y=range(len(ends)), texts=[one.text for one in ends]))
+    low, high = min(values), max(values)
+    room = max(high - low, 0.02 * high)
+    return Panel(
+        title="When it ends",
+        x=Axis(label=f"{unit}, not from 0", limits=(low - 0.06 * room, high + 0.3 * room)),
+        y=categories([one.label for one in ends]),
+        marks=marks,
+        height=_LOWER,
+        share=2.0,
+    )
+
+
+def _dots(x: Sequence[float], y: Sequence[float], color: str) -> Line:
+    return Line(x=x, y=y, color=color, dash="none", marker="circle", sizes=(7.0,))
+
+
+def _chances_panel(content: RunDays) -> Panel:
+    """Return the chance to have ended by each day, as failures alone leave it, with p10, p50 and p90."""
+    figures = content.run["figures"]
+    unit, factor = _unit(figures["days"])
+    marked = (10, 50, 90)
+    middle = [factor * figures[f"days_p{share}"] for share in marked]
+    days = [factor * one for _, one in content.ended]
+    line = Line(x=days, y=[100 * share for share, _ in content.ended], color="vermilion")
+    return Panel(
+        title="Failures alone",
+        x=Axis(label=unit),
+        y=Axis(label="Ended", unit="%", limits=(0.0, 100.0), ticks=[(n, str(n)) for n in marked]),
+        marks=(line, _dots(middle, marked, "vermilion")),
+        height=_LOWER,
+    )

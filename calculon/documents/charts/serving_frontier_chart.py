@@ -1,0 +1,104 @@
+"""Generated tokens/s of a processor against tokens/s of a user: the frontier of deployments on each machine."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.named_values import CORRECTED
+from calculon.documents.serving_frontier_page import all_types, counts_words, pools_words
+from calculon.documents.serving_page import requests_words
+from calculon.render.chart import Chart, Line, Mark, Notes, Panel, Rule, line_look
+from calculon.render.chart_axes import value_axis
+from calculon.render.label_places import placed
+
+Document = Mapping[str, Any]
+
+_WIDTH, _HEIGHT = 6.4, 4.2  # inches
+_SPREAD = 20.0  # ratio of values from which their axis is logarithmic
+_LEAST = 3  # successive points with one split from which the first one is marked
+_MARKS = "marks: ends, and where another split begins; B: sequences of a replica"
+
+
+def serving_frontier(document: Document) -> Chart:
+    """Return the frontier of each machine with a mark where another deployment begins.
+
+    Parameters
+    ----------
+    document : mapping
+        ``model``, ``num_procs``, ``workload``, and ``curves``: each with its ``system``, and its ``points`` in order
+        of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``; if it has none,
+        ``none`` is the reason.
+    """
+    load, types = document["workload"], all_types(document)
+    curves = [curve for curve in document["curves"] if curve["points"]]
+    users, rates = _places([point for curve in curves for point in curve["points"]])
+    marks: list[Mark] = []
+    if (limit := load.get("tpot_limit")) is not None:
+        name = f"TPOT {limit * 1e3:,g} ms"
+        marks.append(Rule(name=name, at=1 / limit, dash="dash", width=0.9))
+        users.append(1 / limit)
+    x = value_axis("Tokens/s of a user", "", users, ratio=_SPREAD, room=0.1)
+    y = value_axis("Generated tokens/s of a processor", "", rates, ratio=_SPREAD, room=0.1)
+    labels: list[_Label] = []
+    for number, curve in enumerate(curves):
+        color, marker, _ = line_look(number)
+        own = _labels(curve["points"], color, typed=len(types) > 1)
+        labels += own
+        across, up = _places(curve["points"])
+        marks.append(Line(x=across, y=up, color=color))
+        across, up = _places([one.point for one in own])
+        name = curve["system"]
+        marks.append(Line(name=name, x=across, y=up, color=color, dash="none", marker=marker))
+    marks += [
+        Line(name=f"{curve['system']}: {curve['none']}", x=(), y=(), dash="none")
+        for curve in document["curves"]
+        if not curve["points"]
+    ]
+    labels.sort(key=lambda one: one.rank)
+    across, up = _places([one.point for one in labels])
+    colors = [one.color for one in labels]
+    notes = Notes(x=across, y=up, texts=[one.text for one in labels], color=colors, size=6.5)
+    marks.append(placed(notes, x, y, (_WIDTH, _HEIGHT), marks))
+    asked = [requests_words(load), *(types if len(types) == 1 else ())]
+    return Chart(
+        title=f"{document['model']} on {counts_words(document['num_procs'])}",
+        subtitle="; ".join([*asked, _MARKS]),
+        terms=[CORRECTED],
+        rows=((Panel(x=x, y=y, marks=marks, height=_HEIGHT),),),
+        width=_WIDTH,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """A point with a text: its deployment and batch; those of lower rank are written first."""
+
+    point: Document
+    text: str
+    color: str
+    rank: float
+
+
+def _labels(points: Sequence[Document], color: str, *, typed: bool) -> list[_Label]:
+    """Return the ends of a frontier and the points at which another split begins, if several have this split."""
+
+    def split(one: Document) -> str:
+        deployment = one["deployment"]
+        return ", ".join([pools_words(deployment), *([deployment["weights_dtype"]] * typed)])
+
+    runs = [list(run) for _, run in groupby(points, key=split)]
+    inner = [(run[0], -len(run)) for run in runs[1:] if len(run) >= _LEAST]
+    return [
+        _Label(one, f"{split(one)}, B {one['batch']:,.0f}", color, rank)
+        for one, rank in ((points[0], -math.inf), *inner, (points[-1], -math.inf))
+    ]
+
+
+def _places(points: Sequence[Document]) -> tuple[list[float], list[float]]:
+    """Return the coordinates of points."""
+    users, rates = (
+        [one[name] for one in points] for name in ("interactivity", "output_rate_per_proc")
+    )
+    return users, rates
