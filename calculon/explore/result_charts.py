@@ -9,31 +9,26 @@ from calculon.advise.answer import Answer
 from calculon.advise.ask import Question, ask
 from calculon.advise.dependence import Sensitivity
 from calculon.advise.stage_needs import StageNeed, needs_of
-from calculon.advise.waterfall import Waterfall
-from calculon.base.errors import Infeasible, Problem, SpecError, nearest
+from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
-from calculon.documents.charts import scaling_chart
 from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_chart
-from calculon.documents.charts.tornado_chart import kinds_shown, tornado
-from calculon.documents.charts.waterfall_chart import change_waterfall
+from calculon.documents.notebook import drawings
+from calculon.documents.notebook.drawings import chosen
 from calculon.documents.notebook.pages import usual_of
 from calculon.documents.plans_table import figure as written
 from calculon.documents.views.front import COUNTED, axis, front, front_of, terms
-from calculon.documents.views.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers, Shown
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import TIME
 from calculon.explore.machine.capacity_view import steps_chart
-from calculon.explore.machine.effects_view import STATISTICS
-from calculon.explore.machine.knobs import labels
 from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
-from calculon.explore.search.found_plans import count_point, split_name
+from calculon.explore.search.found_plans import split_name
 from calculon.explore.views import KINDS
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
@@ -132,13 +127,6 @@ _OF_BOTH = "against"
 """The part that leads from a plan of one's own to the best."""
 
 
-def _tornado(one: Sensitivity) -> Chart | None:
-    document = one.to_dict()
-    if not (document["value"] and kinds_shown(document)):
-        return None
-    return tornado(document, {**labels(one.system), **STATISTICS}, lambda path, value: "")
-
-
 def _capacity(one: Sensitivity) -> Chart:
     """Return what more memory buys, where the plan was searched again."""
     if one.searched is None or one.statistic.name != TIME:
@@ -149,27 +137,6 @@ def _capacity(one: Sensitivity) -> Chart:
     title = f"{one.model.name} on {one.execution.num_procs:,} x {one.system.name}"
     steps = one.searched.staircase
     return steps_chart(title, steps, one.system.mem1.capacity, digits, lambda _: "")
-
-
-def _fall(one: Waterfall) -> Chart | None:
-    return change_waterfall(fall_alone(one))
-
-
-def _scaling(one: Answer) -> Chart | None:
-    """Return the best plan on each number of processors that was asked for."""
-    points = []
-    for count in one.counts:
-        if count.best is None:
-            points.append(scaling_chart.Point(count.num_procs, words=count.reason))
-        else:
-            fields = count.best.execution
-            words = plan_words(fields, one.question.preset.usual(fields))
-            points.append(count_point(count.num_procs, words, count.best.stats))
-    if all(point.rate is None for point in points):
-        return None
-    label = f"{one.question.model.name} on {one.question.system.name}"
-    terms = f"{one.found.edition}, {one.question.preset.name}"
-    return scaling_chart.scaling([scaling_chart.Series(label, points, terms)])
 
 
 Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
@@ -256,7 +223,9 @@ def _statistic(name: str) -> Column:
     return known_statistic(name, "plot", whole_runs=True)
 
 
-_PLANS: Mapping[str, Callable[..., Chart | None]] = {
+_Maker = Callable[..., Chart | None]
+
+_PLANS: Mapping[str, _Maker] = {
     "breakdown": _part("time"),
     "memory": _part("memory"),
     "traffic": _part("traffic"),
@@ -266,26 +235,20 @@ _PLANS: Mapping[str, Callable[..., Chart | None]] = {
 }
 """The charts of a plan by kind."""
 
-_KINDS: Mapping[type, Mapping[str, Callable[..., Chart | None]]] = {
+_KINDS: Mapping[type, Mapping[str, _Maker]] = {
     Estimate: _PLANS,
     Answer: {
         **_PLANS,
         "waterfall": _part(_OF_BOTH),
         "heatmap": _part("search-splits"),
         "pareto": _part("search-front"),
-        "scaling": _scaling,
         "capacity": _part("machine-capacity"),
     },
     Evaluation: {"scatter": _scatter},
     SearchResult: {"pareto": _front},
-    Sensitivity: {"tornado": _tornado, "capacity": _capacity},
-    Waterfall: {"waterfall": _fall},
+    Sensitivity: {"capacity": _capacity},
 }
-"""The charts of each result by kind."""
-
-
-_OPTIONS = {"schedule": ("microbatches",), "scatter": ("x", "y"), "pareto": ("x", "y")}
-"""The arguments of kinds that have some."""
+"""The charts of the page by kind; others are those of :func:`calculon.documents.notebook.drawings.chart`."""
 
 
 def chart(result: Any, kind: str, **options: Any) -> Chart:
@@ -307,18 +270,11 @@ def chart(result: Any, kind: str, **options: Any) -> Chart:
     Infeasible
         When there is nothing to draw.
     """
-    kinds = next((kinds for known, kinds in _KINDS.items() if isinstance(result, known)), None)
-    if kinds is None:
-        wanted = f"an interactive chart, which {', '.join(one.__name__ for one in _KINDS)} have"
-        raise SpecError("plot", Problem("", wanted, type(result).__name__))
-    if kind not in kinds:
-        wanted = f"an interactive kind of {type(result).__name__}, one of {', '.join(kinds)}"
-        raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
-    known = _OPTIONS.get(kind, ())
-    if strange := [name for name in options if name not in known]:
-        wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
-        raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
-    found = kinds[kind](result, **options)
+    own: Mapping[str, _Maker] = next(
+        (kinds for known, kinds in _KINDS.items() if isinstance(result, known)), {}
+    )
+    chosen({**drawings.kinds_of(result), **own}, kind, options)
+    found = own[kind](result, **options) if kind in own else drawings.chart(result, kind, **options)
     if found is None:
         raise Infeasible("nothing", "there is nothing to draw")
     return found

@@ -11,7 +11,7 @@ from calculon.explore.result_charts import chart as specified
 from calculon.render.plotly_charts import figure
 from tests.cases import for_each
 from tests.documents.notebook import results
-from tests.explore.asking import answers, made
+from tests.explore.asking import made
 
 OF_PLANS = {
     "breakdown": "time",
@@ -64,17 +64,13 @@ def test_the_way_from_ones_own_plan_to_the_best_is_that_of_the_page(answer):
     assert without_links(chart(answer, "waterfall")) == on_page("against", plan=OWN)
 
 
-def test_a_sensitivity_has_the_tornado_of_the_page():
-    found = answers().sensitivity(replace(TINY, view="machine"))
-    assert without_links(chart(found, "tornado")) == on_page("machine-effects", view="machine")
-
-
 def test_a_waterfall_is_that_of_the_answer_under_its_own_names(answer):
     alone = calculon.waterfall(answer.mine.estimate, answer.best)
     found, whole = (chart(one, "waterfall") for one in (alone, answer))
     (ends, others) = (one["layout"]["yaxis"].pop("ticktext") for one in (found, whole))
     assert ends[1:-1] == others[1:-1]
-    assert [one["x"] for one in found["data"]] == [one["x"] for one in whole["data"]]
+    times = [one["x"] for one in whole["data"]]  # the page shows them without the memory
+    assert [one["x"] for one in found["data"]][: len(times)] == times
 
 
 @for_each(
@@ -160,14 +156,13 @@ def test_a_chart_whose_legend_is_text_of_the_page_has_its_own_in_a_notebook(answ
     assert answer.plot("memory", interactive=True).layout.showlegend
 
 
-def test_kinds_that_are_not_interactive_are_told(answer):
-    with pytest.raises(SpecError, match="interactive kind of Estimate, one of breakdown, memory"):
+def test_every_kind_of_picture_is_interactive_and_unknown_kinds_are_refused(answer):
+    with pytest.raises(SpecError, match="expected one of breakdown, schedule, memory"):
         answer.best.plot("scaling", interactive=True)
     with pytest.raises(SpecError, match="none for memory"):
         answer.best.plot("memory", interactive=True, microbatch=2)
     run = calculon.campaign("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm", tokens="1G")
-    with pytest.raises(SpecError, match=r"which Estimate, Answer, .* have, found TrainingRun"):
-        run.plot(interactive=True)
+    assert len(run.plot(interactive=True).data) > 3
 
 
 def test_nothing_to_draw_is_told(answer):

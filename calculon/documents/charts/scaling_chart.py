@@ -1,9 +1,13 @@
 """The best rate, and the efficiency that goes with it, over numbers of processors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from calculon.base.frozen import dataclass
+from calculon.base.records import column
 from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.statistics import CorrectedStats
+from calculon.documents.plans_table import figure
 from calculon.render.chart import DASHES, MARKERS, SERIES, Axis, Chart, Line, Mark, Panel
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis
 
@@ -33,6 +37,22 @@ class Point:
     efficiency: float | None = None
     words: str = ""
     link: str = ""
+
+
+def count_point(num_procs: int, words: str, stats: Mapping[str, Any], link: str = "") -> Point:
+    """Return a plan on a number of processors with its rate and its efficiency."""
+    rate, efficiency = (stats.get(one.name) for one in _OF_COUNTS)
+    told = [figure(one, stats[one.name], stats) for one in _OF_COUNTS if stats.get(one.name)]
+    return Point(
+        num_procs=num_procs,
+        rate=rate,
+        efficiency=efficiency,
+        words="\n".join((words, ", ".join(told))),
+        link=link,
+    )
+
+
+_OF_COUNTS = tuple(column(CorrectedStats, name) for name in ("sample_rate", "total_efficiency"))
 
 
 @dataclass(frozen=True, slots=True)

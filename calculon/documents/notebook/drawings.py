@@ -1,8 +1,8 @@
 """Pictures of results, as ``calculon plot`` draws them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from calculon.advise.answer import Answer
 from calculon.advise.dependence import Sensitivity
@@ -12,8 +12,9 @@ from calculon.advise.runs.training_run import TrainingRun
 from calculon.advise.waterfall import Waterfall
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.declarations.origin import titled
+from calculon.declarations.plan_words import plan_words
 from calculon.documents import drawn_charts
-from calculon.documents.charts.scaling_chart import EFFICIENCY, RATE, Point, Series
+from calculon.documents.charts.scaling_chart import Point, Series, count_point
 from calculon.documents.comparison import Comparison
 from calculon.documents.result import Result
 from calculon.documents.views.estimate_result import result_of
@@ -26,6 +27,7 @@ from calculon.documents.views.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.render.canvas import require_library
+from calculon.render.chart import Chart
 from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.search_result import SearchResult
 from calculon.search.sweep.sweep_result import Sweep
@@ -72,9 +74,12 @@ def _counts(one: Answer) -> list[Series]:
     """Return rate and efficiency of the best plan on each number of processors."""
     points = []
     for count in one.counts:
-        stats = {} if count.best is None else count.best.stats
-        rate, efficiency = (stats.get(name) for name in (RATE, EFFICIENCY))
-        points.append(Point(count.num_procs, rate, efficiency))
+        if count.best is None:
+            points.append(Point(count.num_procs, words=count.reason))
+        else:
+            fields = count.best.execution
+            words = plan_words(fields, one.question.preset.usual(fields))
+            points.append(count_point(count.num_procs, words, count.best.stats))
     if all(point.rate is None for point in points):
         raise Infeasible("nothing", "no plan fits on any of these numbers of processors")
     label = f"{one.question.model.name} on {one.question.system.name}"
@@ -152,17 +157,34 @@ _OPTIONS = {
 }
 """The arguments of kinds that have some."""
 
+Kind = TypeVar("Kind")
 
-def picture(result: Any, kind: str, **options: Any) -> "Figure":
-    """Return a picture of a result: see :func:`calculon.base.display.drawn`."""
-    require_library()
-    kinds = next(kinds for known, kinds in _KINDS.items() if isinstance(result, known))
+
+def chosen(kinds: Mapping[str, Kind], kind: str, options: Mapping[str, Any]) -> Kind:
+    """Return one of the kinds of charts of a result; SpecError for another kind, and for options that it lacks."""
     if kind not in kinds:
         wanted = "one of " + ", ".join(kinds)
         raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
-    content, chart = kinds[kind]
     known = _OPTIONS.get(kind, ())
     if strange := [name for name in options if name not in known]:
         wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
         raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
-    return drawn_charts.drawn(chart, content(result, **options))
+    return kinds[kind]
+
+
+def chart(result: Any, kind: str, **options: Any) -> Chart:
+    """Return a chart of a result: see :func:`calculon.base.display.drawn`."""
+    content, name = chosen(kinds_of(result), kind, options)
+    return drawn_charts.specified(name, content(result, **options))
+
+
+def kinds_of(result: Any) -> Mapping[str, tuple[Content, str]]:
+    """Return the kinds of charts of a result."""
+    return next(kinds for known, kinds in _KINDS.items() if isinstance(result, known))
+
+
+def picture(result: Any, kind: str, **options: Any) -> "Figure":
+    """Return a picture of a result, drawn by matplotlib."""
+    require_library()
+    content, name = chosen(kinds_of(result), kind, options)
+    return drawn_charts.drawn(name, content(result, **options))

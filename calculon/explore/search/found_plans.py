@@ -8,7 +8,6 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column, column
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.statistics import CorrectedStats
-from calculon.documents.charts.scaling_chart import Point
 from calculon.documents.plans_table import Plans, figure, plans_table
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers
@@ -116,19 +115,3 @@ class FoundPlans:
 def split_name(tensor_par: int, pipeline_par: int) -> str:
     """Return the name of a split."""
     return f"{tensor_par}.{pipeline_par}"
-
-
-def count_point(num_procs: int, words: str, stats: Mapping[str, Any], link: str = "") -> Point:
-    """Return a plan on a number of processors with its rate and its efficiency."""
-    rate, efficiency = (stats.get(one.name) for one in _OF_COUNTS)
-    told = [figure(one, stats[one.name], stats) for one in _OF_COUNTS if stats.get(one.name)]
-    return Point(
-        num_procs=num_procs,
-        rate=rate,
-        efficiency=efficiency,
-        words="\n".join((words, ", ".join(told))),
-        link=link,
-    )
-
-
-_OF_COUNTS = tuple(column(CorrectedStats, name) for name in ("sample_rate", "total_efficiency"))

@@ -19,7 +19,7 @@ from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.charts.heatmap_chart import Cell, Heatmap, heatmap
 from calculon.documents.charts.pareto_chart import PlanPoint, plans_chart
 from calculon.documents.charts.scaling_chart import Point as CountPoint
-from calculon.documents.charts.scaling_chart import Series, scaling
+from calculon.documents.charts.scaling_chart import Series, count_point, scaling
 from calculon.documents.how_sure import WHY_TIED, ties_in_words
 from calculon.documents.plans_table import figure
 from calculon.documents.views.why_page import percent_more
@@ -29,7 +29,7 @@ from calculon.explore.answers import Answers
 from calculon.explore.choice_words import label, value_words
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
-from calculon.explore.search.found_plans import FoundPlans, count_point, split_name
+from calculon.explore.search.found_plans import FoundPlans, split_name
 from calculon.explore.search.searches import (
     MOST_COUNTS,
     Asked,
