@@ -12,7 +12,7 @@ from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.cli.streams import LogFile, escaped, tell
 from calculon.declarations.fields import nearest_choice
-from calculon.declarations.files import STDIN, check_output
+from calculon.declarations.files import STDIN, check_output, document_suffix, replacing
 from calculon.declarations.named_values import EDITION_NAMES, PRESETS
 
 if TYPE_CHECKING:
@@ -212,8 +212,38 @@ class Log:
             write_json(output, document)
         self(f"Output: {output}")
 
+    def answer(
+        self, arguments: argparse.Namespace, page: "Callable[[], Document]", data: Callable[[], Any]
+    ) -> None:
+        """Show an answer, as the options of :func:`add_answer` say: print it in a format, or write a file.
+
+        Parameters
+        ----------
+        arguments : argparse.Namespace
+            With ``format`` and ``output``.
+        page, data : callable
+            Return its document and its plain data; only the one that is needed is made.
+        """
+        form, output = arguments.format, arguments.output
+        if output not in (None, STDOUT):
+            form = ANSWER_FILES[document_suffix(output)]
+        elif output == STDOUT:
+            form = "json"
+        if form == "json":
+            self.write(data(), output or STDOUT)
+        elif output is not None:
+            from calculon.render.plain_text import written
+
+            with replacing(output) as stream:
+                stream.write(f"{written(page(), form)}\n".encode())
+            self(f"Output: {output}")
+        elif form == "text":
+            self.show(page())
+        else:
+            self.document(page(), form)
+
     def document(self, document: "Document", form: str) -> None:
-        """Print a document as ``text`` or ``markdown``; in a pipe a row of a table takes one line, as of a table."""
+        """Print a document in a format; as text in a pipe a row of a table takes one line, as of a table."""
         from calculon.render.console import is_terminal, stated_width
 
         if form == "text" and (is_terminal(self.stream) or stated_width()):
@@ -272,6 +302,31 @@ def add_format(
 ) -> None:
     """Declare ``--format``."""
     parser.add_argument("-f", "--format", choices=choices, default=default, help=meaning)
+
+
+ANSWER_FILES = {".json": "json", ".html": "html", ".md": "markdown", ".csv": "csv"}
+"""Formats of the files of answers, by suffix."""
+
+
+def add_answer(parser: argparse.ArgumentParser, everything: str = "write everything") -> None:
+    """Declare ``--format`` and ``--output`` of an answer, for :meth:`Log.answer`."""
+    add_format(
+        parser,
+        ("text", *ANSWER_FILES.values()),
+        "what is printed: a page (text, default), the page in another format, its tables (csv), or everything (json)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help=f"{everything} (.json, .json.gz), or the page (.html, .md) or its tables (.csv); - prints everything",
+    )
+
+
+def check_answer(arguments: argparse.Namespace, inputs: Sequence[str]) -> None:
+    """Check before any work that the file of an answer, if any, can be written."""
+    if arguments.output not in (None, STDOUT):
+        check_outputs([arguments.output], inputs, tuple(ANSWER_FILES))
 
 
 def add_edition(

@@ -41,6 +41,6 @@ def test_bad_input_is_one_message_with_exit_code_2(refuses):
         ("--tokens 1T --budget-mwh -1", "budget"),
         ("--tokens 1T --set campaign.reliability.restrt=5", "did you mean 'restart'"),
         ("--tokens 1T --carbon atlantis", "--carbon: "),
-        ("--tokens 1T -o run.csv", "run.csv"),
+        ("--tokens 1T -o run.pdf", "run.pdf"),
     ]
     refuses(("campaign", *SMALL), rows)

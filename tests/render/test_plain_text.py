@@ -1,6 +1,8 @@
 """Documents in pipes and as Markdown."""
 
-from calculon.render.document import Document, Grid, Section, dim
+import json
+
+from calculon.render.document import ByWidth, Document, Grid, Section, dim
 from calculon.render.plain_text import written
 from calculon.render.text_tables import Column, Table
 
@@ -26,3 +28,13 @@ def test_a_note_after_a_table_is_no_row_of_it():
         "",
         "Measured.",
     ]
+
+
+def test_every_format_has_the_title_and_the_tables():
+    titled = Document("Answer", "edition corrected", parts=(ONE, ByWidth(100, (TABLE,), ())))
+    assert written(titled, "text").startswith("Answer, edition corrected\n")
+    assert written(titled, "markdown").startswith("# Answer, edition corrected\n")
+    assert written(titled, "csv") == "\n\n".join(["part,time\nall,1 s"] * 2)
+    assert json.loads(written(titled, "json")) == [TABLE.records()] * 2
+    assert json.loads(written(titled, "json", {"a": 1})) == {"a": 1}
+    assert "<h1>Answer</h1>" in written(titled, "html")

@@ -4,14 +4,7 @@ import argparse
 
 from calculon.base.errors import Infeasible
 from calculon.cli.asked_run import ANY, add_run, asked_largest, asked_run
-from calculon.cli.options import (
-    STDOUT,
-    Log,
-    Parser,
-    add_format,
-    check_inputs,
-    check_outputs,
-)
+from calculon.cli.options import Log, Parser, add_answer, check_answer, check_inputs
 from calculon.declarations.result_selection import split
 
 
@@ -36,45 +29,35 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also list the defaults without effect here"
     )
-    add_format(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write everything (.json, .json.gz) instead of the page; - prints it",
-    )
+    add_answer(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Estimate the run, then print the page or write the file; 1 where it misses a limit."""
     specs = [arguments.model, arguments.execution, arguments.system]
     given = [] if arguments.campaign is None else [arguments.campaign]
-    output = STDOUT if arguments.format == "json" and not arguments.output else arguments.output
     check_inputs([*specs, *given])
-    if output not in (None, STDOUT):
-        check_outputs([output], [split(one)[0] for one in (*specs, *given)])
+    check_answer(arguments, [split(one)[0] for one in (*specs, *given)])
     if arguments.model == ANY:
-        _largest(arguments, log, output)
+        _largest(arguments, log)
         return 0
     found = asked_run(arguments)
-    if output is None:
-        from calculon.documents.campaign_page import campaign_page
+    from calculon.documents.campaign_page import campaign_page
 
-        log.show(campaign_page(found, elasticities=True, every=arguments.verbose))
-    else:
-        log.write(found.to_dict() | {"elasticities": found.largest_elasticities}, output)
+    log.answer(
+        arguments,
+        lambda: campaign_page(found, elasticities=True, every=arguments.verbose),
+        lambda: found.to_dict() | {"elasticities": found.largest_elasticities},
+    )
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)
         raise Infeasible("limits", f"the run misses {told}")
     return 0
 
 
-def _largest(arguments: argparse.Namespace, log: Log, output: str | None) -> None:
+def _largest(arguments: argparse.Namespace, log: Log) -> None:
     """Find the largest model for a fleet, then print the page or write the file."""
     from calculon.documents.largest_model_page import largest_model_page
 
     found = asked_largest(arguments).to_dict()
-    if output is None:
-        log.show(largest_model_page(found, every=arguments.verbose))
-    else:
-        log.write(found, output)
+    log.answer(arguments, lambda: largest_model_page(found, every=arguments.verbose), lambda: found)

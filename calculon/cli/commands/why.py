@@ -5,14 +5,14 @@ import argparse
 from calculon.base.errors import Infeasible
 from calculon.cli.changes import add_changes, with_changes
 from calculon.cli.options import (
-    STDOUT,
     Log,
     Parser,
+    add_answer,
     add_edition,
     add_preset,
     add_specs,
+    check_answer,
     check_inputs,
-    check_outputs,
     naming,
 )
 
@@ -31,12 +31,7 @@ def configure(parser: Parser) -> None:
         "calculon why megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --set activation_recompute=none -o why.json",
     )
     add_specs(parser, "model", "MODEL")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write the answer (.json, .json.gz), with the whole execution of each proposal; - prints it",
-    )
+    add_answer(parser, "write everything, with the whole execution of each proposal")
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
     add_preset(parser)
@@ -45,21 +40,16 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Answer, then print the page or write the file; 1 where the execution cannot run."""
     specs = [arguments.model, arguments.execution, arguments.system]
-    output = arguments.output
     check_inputs(specs)
-    if output not in (None, STDOUT):
-        check_outputs([output], specs)
+    check_answer(arguments, specs)
     from calculon.advise.why import why
 
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     with naming(arguments.execution):
         found = why(**changed, edition=arguments.edition, preset=arguments.preset)
-    if output is None:
-        from calculon.documents.views.why_page import why_page
+    from calculon.documents.views.why_page import why_page
 
-        log.show(why_page(found))
-    else:
-        log.write(found.to_dict(), output)
+    log.answer(arguments, lambda: why_page(found), found.to_dict)
     if not found.runs:
         raise Infeasible("cannot_run", f"it cannot run: {found.problem}")
     return 0
