@@ -1,1 +1,1 @@
-"""Tables, bars and texts: drawn in a terminal, as HTML, or written to files."""
+"""Documents and charts as data, and renderers that show them: terminal, HTML, Markdown, CSV, matplotlib, Plotly."""
