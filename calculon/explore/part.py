@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from calculon.base.frozen import dataclass
+from calculon.render.document import Block
+from calculon.render.html import EXPLORE, fragment
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,22 +34,35 @@ class Part:
     Attributes
     ----------
     title : str
-        What stands above it; empty where it needs no heading.
-    html : Markup
-        What it says, in HTML: also all that its chart shows, for those who do not see it.
+        Its heading; empty if it needs none.
+    blocks : tuple of Block
+        Its text and tables, with all that its chart shows; forms are HTML of a template.
     figure : mapping or None
         Its chart.
     summary : str
         The chart in a sentence, read aloud in its place.
-    more : Markup
-        What stands below the chart, such as the same as a table.
+    below : tuple of Block
+        Blocks below the chart, such as the same as a table.
+    spoken : str
+        The answer in a sentence, read aloud after a change.
     """
 
     title: str
-    html: Markup = Markup("")
+    blocks: tuple[Block, ...] = ()
     figure: Figure | None = None
     summary: str = ""
-    more: Markup = Markup("")
+    below: tuple[Block, ...] = ()
+    spoken: str = ""
+
+    @property
+    def html(self) -> Markup:
+        """The blocks above the chart in HTML."""
+        return Markup(fragment(self.blocks, EXPLORE, self.title))
+
+    @property
+    def more(self) -> Markup:
+        """The blocks below the chart in HTML."""
+        return Markup(fragment(self.below, EXPLORE, self.title))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,32 @@ from calculon.render.text_tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A piece of text: ``bold``, ``dim`` (less important), plain or in a colour, and indented by some characters.
+    """A piece of text.
 
-    A colour is the name of one of :data:`~calculon.render.bars.COLORS`.
+    Attributes
+    ----------
+    text : str
+        The words.
+    style : str
+        ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; a page in a browser also
+        has ``button``, ``gain``, ``loss`` and ``current``: what the page shows, whose row it marks.
+    indent : int
+        Characters before it.
+    link, hint, key : str
+        For a page in a browser: the address that it leads to, what that does in more words, and the name by which
+        charts find it.
     """
 
     text: str
     style: str = ""
     indent: int = 0
+    link: str = ""
+    hint: str = ""
+    key: str = ""
+
+    def __str__(self) -> str:
+        """Return the words alone, as tables of plain values write them."""
+        return self.text
 
 
 def bold(text: str) -> Styled:
@@ -97,6 +115,19 @@ class Grid:
     gap: int = 2
     least: tuple[int, ...] = ()
     optional: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Labels, values that stand out, and remarks: a page in a browser shows them as tiles, others as a grid."""
+
+    rows: tuple[tuple[str, str, str], ...]
+
+    @property
+    def grid(self) -> Grid:
+        """A line for each."""
+        cells = tuple((label, bold(value), dim(remark)) for label, value, remark in self.rows)
+        return Grid(("left", "right", "text"), cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +215,11 @@ class Rich:
     parts: tuple[Any, ...]
 
 
-Block = Line | Swatches | Names | Grid | Table | Section | Beside | ByWidth | Document | Any
-"""A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph."""
+Block = Line | Swatches | Names | Grid | Facts | Table | Section | Beside | ByWidth | Document | Any
+"""A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph.
+
+A page in a browser also takes its forms as they are: HTML that is marked as such.
+"""
 
 
 def labelled(texts: Mapping[str, Line]) -> Grid:
@@ -204,9 +238,3 @@ def headed(
     """Return rows below the dim titles of their columns."""
     heads = tuple(dim(title) if isinstance(title, str) else title for title in titles)
     return Grid(tuple(kinds), (heads, *rows), heads=1, least=least)
-
-
-def figures(rows: Iterable[tuple[str, str, str]]) -> Grid:
-    """Return a line for each figure: what it is, its value, and a remark."""
-    cells = tuple((label, bold(value), dim(remark)) for label, value, remark in rows)
-    return Grid(("left", "right", "text"), cells)

@@ -11,6 +11,7 @@ from calculon.render.document import (
     ByWidth,
     Cell,
     Document,
+    Facts,
     Grid,
     Legend,
     Names,
@@ -21,7 +22,7 @@ from calculon.render.document import (
 )
 from calculon.render.fitted_grid import fitted
 from calculon.render.frontier import Frontier
-from calculon.render.text_tables import Table
+from calculon.render.text_tables import Column, Table
 
 _GREY = "#888888"  # on light and on dark alike
 _BAR = 9.0  # em
@@ -38,9 +39,14 @@ class Look:
         Characters for which documents lay themselves out.
     roles : mapping of str to str
         Attributes of elements by their role: ``quiet`` (less important), ``text`` and ``number`` (cells of tables),
-        ``first text`` and ``first number`` (the cell that names a row).
+        ``first text`` and ``first number`` (the cell that names a row). A page with links also has ``link``, the styles
+        that only such pages have, and ``current row``, ``facts``, ``columns`` and ``tall`` (groups of elements).
     folds : bool
         Whether sections fold away below their headings.
+    headings : bool
+        Whether sections that are shown unfolded stay so, below a heading.
+    tall : int or None
+        Rows from which a table scrolls in a region of its own.
     rows : int or None
         Rows of a long table that are shown; None shows all.
     sorts : bool
@@ -50,6 +56,8 @@ class Look:
     width: int
     roles: Mapping[str, str]
     folds: bool = False
+    headings: bool = False
+    tall: int | None = None
     rows: int | None = None
     sorts: bool = False
 
@@ -81,6 +89,30 @@ REPORT = Look(
 )
 """A file with a style sheet and a script that sorts tables."""
 
+EXPLORE = Look(
+    width=99,
+    roles={
+        "quiet": ' class="quiet"',
+        "text": "",
+        "number": ' class="number"',
+        "first text": "",
+        "first number": ' class="number"',
+        "link": " data-state",
+        "button": ' class="button"',
+        "current": ' aria-current="true"',
+        "current row": ' class="selected"',
+        "gain": ' class="gain"',
+        "loss": ' class="loss"',
+        "tall": ' class="tall"',
+        "facts": ' class="figures"',
+        "columns": ' class="beside"',
+    },
+    folds=True,
+    headings=True,
+    tall=20,
+)
+"""A page in a browser with its style sheet: links lead to other states of it."""
+
 
 def page(document: Document, look: Look = NOTEBOOK) -> str:
     """Return a document as HTML."""
@@ -92,16 +124,16 @@ def more(count: int, look: Look = NOTEBOOK) -> str:
     return f"<p{look.roles['quiet']}>and {count:,} more</p>" if count > 0 else ""
 
 
-def fragment(blocks: Iterable[Block], look: Look = NOTEBOOK) -> str:
-    """Return blocks of a document as HTML, one after the other."""
-    return "".join(_Html(look).blocks(blocks))
+def fragment(blocks: Iterable[Block], look: Look = NOTEBOOK, title: str = "") -> str:
+    """Return blocks of a document as HTML, one after the other; `title` is the heading that they are below."""
+    return "".join(_Html(look, title).blocks(blocks))
 
 
 class _Html:
     """Writes the blocks of a document in one look."""
 
-    def __init__(self, look: Look):
-        self.look, self.roles = look, look.roles
+    def __init__(self, look: Look, title: str = ""):
+        self.look, self.roles, self.title = look, look.roles, title
 
     def blocks(self, several: Iterable[Block]) -> Iterator[str]:
         """Yield blocks one after the other."""
@@ -109,11 +141,13 @@ class _Html:
             if isinstance(one, Section):
                 yield self._section(one)
             elif isinstance(one, Beside):
-                yield from (part for column in one.columns for part in self.blocks(column))
+                yield self._beside(one)
             elif isinstance(one, ByWidth):
                 yield from self.blocks(one.wide if one.width <= self.look.width else one.narrow)
             elif isinstance(one, Document):
                 yield from self._document(one)
+            elif isinstance(one, Facts):
+                yield self._facts(one)
             elif isinstance(one, Grid):
                 yield self._grid(one)
             elif isinstance(one, Table):
@@ -121,6 +155,8 @@ class _Html:
             elif isinstance(one, Frontier):
                 lines = "\n".join(map(self.words, one.lines(self.look.width, blocks=True)))
                 yield f'<pre aria-hidden="true">{lines}</pre>'
+            elif hasattr(one, "__html__"):
+                yield one.__html__()
             elif words := self.words(one):
                 yield f"<p>{words}</p>"
 
@@ -130,12 +166,30 @@ class _Html:
             yield f"<p><strong>{escape(one.title)}</strong>{terms}</p>"
         yield from self.blocks((*one.lead, *one.parts))
 
+    def _beside(self, one: Beside) -> str:
+        columns = ["".join(self.blocks(column)) for column in one.columns]
+        if role := self.roles.get("columns"):
+            return f"<div{role}>{''.join(f'<div>{column}</div>' for column in columns)}</div>"
+        return "".join(columns)
+
+    def _facts(self, facts: Facts) -> str:
+        role = self.roles.get("facts")
+        if not role:
+            return self._grid(facts.grid)
+        tiles = (
+            f"<div><dt>{escape(label)}</dt><dd><strong>{escape(value)}</strong> {self.words(dim(remark))}</dd></div>"
+            for label, value, remark in facts.rows
+        )
+        return f"<dl{role}>{''.join(tiles)}</dl>"
+
     def _section(self, section: Section) -> str:
+        above, self.title = self.title, section.title or self.title
         inner = "".join(self.blocks(section.blocks))
+        self.title = above
         if not section.title:
             return inner
         remark = f": {self.words(section.remark)}" if section.remark else ""
-        if not self.look.folds:
+        if not self.look.folds or (self.look.headings and section.opened):
             return f"<h3>{escape(section.title)}{remark}</h3>{inner}"
         title = f"<strong>{escape(section.title)}</strong>{remark}"
         if not inner:
@@ -161,7 +215,7 @@ class _Html:
         """Return the first rows of a table, and how many more there are."""
         columns = [column for column in table.columns if column.for_people]
         some = table.rows[: self.look.rows]
-        cells = [[_text(column.text(row[column.key])) for column in columns] for row in some]
+        cells = [[self._value(column, row[column.key]) for column in columns] for row in some]
         values = (
             [[row[column.key] for column in columns] for row in some] if self.look.sorts else None
         )
@@ -170,6 +224,9 @@ class _Html:
         return self._rows(heads, cells, [one.right for one in columns], values) + more(
             left, self.look
         )
+
+    def _value(self, column: Column, value: object) -> str:
+        return self._piece(value if isinstance(value, Styled) else column.text(value))
 
     def _rows(
         self,
@@ -198,8 +255,13 @@ class _Html:
             ]
             name = self.roles["first number" if right[0] else "first text"]
             cells[0] = f'<th scope="row"{name}{raw[0]}>{row[0]}</th>'
-            lines.append(f"<tr>{''.join(cells)}</tr>")
-        return f"<table>{above}<tbody>{''.join(lines)}</tbody></table>"
+            current = any(' aria-current="' in cell for cell in row)
+            lines.append(f"<tr{self.roles['current row'] if current else ''}>{''.join(cells)}</tr>")
+        table = f"<table>{above}<tbody>{''.join(lines)}</tbody></table>"
+        if not self.look.tall or len(rows) < self.look.tall:
+            return table
+        name = f' aria-label="{escape(self.title)}"'
+        return f'<div{self.roles["tall"]} role="region"{name} tabindex="0">{table}</div>'
 
     def words(self, cell: Cell) -> str:
         """Return a text, or a bar, in HTML."""
@@ -223,11 +285,26 @@ class _Html:
         if isinstance(piece, str):
             return _text(piece)
         found = _text(piece.text)
+        if "link" in self.roles and (linked := self._link(piece, found)):
+            return linked
         if piece.style in COLORS:
             return f'<span style="color:{color_code(piece.style)}">{found}</span>'
         if piece.style == "dim" and found:
             return f"<span{self.roles['quiet']}>{found}</span>"
         return f"<strong>{found}</strong>" if piece.style == "bold" else found
+
+    def _link(self, piece: Styled, found: str) -> str:
+        """Return a text that leads to another page, or has what only such pages show; else nothing."""
+        role = self.roles.get(piece.style, "")
+        if piece.key:
+            role += f' data-key="{escape(piece.key)}"'
+        if piece.hint:
+            role += f' title="{escape(piece.hint)}"'
+        if piece.link:
+            label = f' aria-label="{escape(f"{piece.text}: {piece.hint}")}"' if piece.hint else ""
+            link = f'{self.roles["link"]}{role}{label} href="{escape(piece.link)}"'
+            return f"<a{link}>{found}</a>"
+        return f"<span{role}>{found}</span>" if role else ""
 
 
 def color_code(name: str) -> str:

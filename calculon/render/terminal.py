@@ -17,6 +17,7 @@ from calculon.render.document import (
     ByWidth,
     Cell,
     Document,
+    Facts,
     Grid,
     Legend,
     Line,
@@ -89,6 +90,8 @@ class _Drawn:
                 yield from self.document(one)
             elif isinstance(one, Grid):
                 yield _Fitted(self, one) if one.optional else self.grid(one)
+            elif isinstance(one, Facts):
+                yield self.grid(one.grid)
             elif isinstance(one, Frontier):
                 yield _Drawing(one)
             elif isinstance(one, Rich):
@@ -186,7 +189,7 @@ def _text(line: Line) -> Text:
 
 
 def _style(piece: Styled) -> str:
-    return COLORS.get(piece.style, piece.style)
+    return piece.style if piece.style in ("bold", "dim") else COLORS.get(piece.style, "")
 
 
 def drawn(*several: Block) -> RenderableType:

@@ -67,7 +67,7 @@ def effects(state: State, answers: Answers) -> Part | None:
     )
     return Part(
         title="What each figure is worth",
-        html=body,
+        blocks=(body,),
         figure=figure,
         summary=f"{_called(found)} with each figure of the machine lower and higher, as bars",
     )

@@ -32,6 +32,7 @@ from calculon.explore.pipeline.operator_words import (
     rate_words,
 )
 from calculon.hardware.figures import figures_of, with_figures
+from calculon.render.document import Section, Styled, dim, headed
 from calculon.render.html import page
 from calculon.render.texts import counted, percent, seconds
 
@@ -80,6 +81,12 @@ def _seen(state: State, answers: Answers) -> _Seen | None:
         lacking = f"No operator of this block that computes is called {wanted!r}."
     selected = wanted if wanted in timed else max(timed, key=timed.__getitem__)
     return _Seen(list(kinds.values()), kind, by_time(kinds[kind]), passes, selected, lacking)
+
+
+def _operator_link(seen: _Seen, links: Mapping[str, str], name: str) -> Styled:
+    """Return the name of an operator with its address, marked if it is selected."""
+    style = "current" if name == seen.selected else ""
+    return Styled(seen.names[name], style, link=links[name])
 
 
 def _links(state: State, seen: _Seen) -> dict[str, str]:
@@ -139,7 +146,7 @@ def _block(state: State, answers: Answers) -> Part | None:
     names = [seen.names[one["name"]] for one in seen.operators]
     return Part(
         title=f"One {kind_of(seen.operators)}, by operator",
-        html=told,
+        blocks=(told,),
         figure=operator_bars(seen.operators, names, [links[one["name"]] for one in seen.operators]),
         summary=f"Time of each operator of a block by pass, the longest first: {', '.join(names[:3])}. "
         "The table of operators has all of them.",
@@ -179,32 +186,40 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     by_bound: dict[str, float] = {}
     for one in seen.passes:
         by_bound[one.bound] = by_bound.get(one.bound, 0.0) + one.time
-    told = html(
-        "roofline.html",
-        bounds=[
-            (BOUND[bound], percent(time / total))
-            for bound, time in sorted(by_bound.items(), key=lambda one: -one[1])
-        ],
-        roof=percent(sum(one.at_roof for one in seen.passes) / total),
-        rows=[
-            {
-                "name": seen.names[one.operator],
-                "link": links[one.operator],
-                "selected": one.operator == seen.selected,
-                "cells": (PASSES[one.work], *_figures(one)),
-            }
+    first, *others = (
+        f"{percent(time / total)}{{}} by {BOUND[bound]}"
+        for bound, time in sorted(by_bound.items(), key=lambda one: -one[1])
+    )
+    bounds = ", ".join((first.format(" of the computing time is bound"), *others)).replace("{}", "")
+    roof = percent(sum(one.at_roof for one in seen.passes) / total)
+    left = counted(len(seen.passes) - len(shown), "other")
+    share = percent(sum(one.time for one in seen.passes if one not in shown) / total)
+    points = headed(
+        ("left", "left", *["right"] * 4, "left"),
+        ("operator", "pass", *_FIGURES),
+        (
+            (_operator_link(seen, links, one.operator), PASSES[one.work], *_figures(one))
             for one in sorted(shown, key=lambda one: -one.time)
-        ],
-        left=counted(len(seen.passes) - len(shown), "other"),
-        share=percent(sum(one.time for one in seen.passes if one not in shown) / total),
+        ),
     )
     return Part(
         title="Operators on the roofline",
-        html=told,
+        blocks=(
+            f"{bounds}. At the roofs, all of it would take {roof} of the time.",
+            dim(
+                "The size of a point is its share of the time: circles are products, diamonds attention, squares the "
+                f"vector engine. {left} only move or only compute ({share} of the time) and are not drawn."
+            ),
+            Section("Table of points", (points,)),
+        ),
         figure=roofline_chart(seen.passes, seen.names, links, seen.selected),
         summary="Arithmetic intensity of each pass of an operator against the rate that it reaches, below the roofs "
         "of memory and engines. The table of points has the same figures.",
     )
+
+
+_FIGURES = ("FLOP/byte", "reached", "of the roof", "time", "bound by")
+"""Titles of the figures of a pass."""
 
 
 def _figures(one: OperatorPass) -> tuple[str, ...]:
@@ -246,7 +261,7 @@ def _operator(state: State, answers: Answers) -> Part | None:
         mode=answers.block(state).system.mode,
         faster=list(_faster(state, answers, seen, passes)),
     )
-    return Part(title=f"Operator {seen.names[seen.selected]}", html=told)
+    return Part(title=f"Operator {seen.names[seen.selected]}", blocks=(told,))
 
 
 def _faster(

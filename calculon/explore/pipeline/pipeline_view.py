@@ -35,7 +35,7 @@ def _problem(state: State, answers: Answers) -> Part | None:
     if not shown.problem:
         return None
     told = html("no_pipeline.html", problem=shown.problem, state=state)
-    return Part(title="It cannot run", html=told)
+    return Part(title="It cannot run", blocks=(told,))
 
 
 def _schedule(state: State, answers: Answers) -> Part | None:
@@ -64,7 +64,7 @@ def _schedule(state: State, answers: Answers) -> Part | None:
     )
     return Part(
         title="Schedule",
-        html=told,
+        blocks=(told,),
         figure=schedule_chart(gantt, result.digits, links, _stage(state, stages)),
         summary=f"Passes of each stage over time: {words}. The table of stages says how long they take.",
     )
@@ -131,7 +131,7 @@ def _stages(state: State, answers: Answers) -> Part | None:
         capacity=digits.capacity(capacity),
         notes=[note for note in (folded_words(stages), PAIRED if len(columns) > 2 else "") if note],
     )
-    return Part(title=f"{_word(stages).capitalize()}s", html=told)
+    return Part(title=f"{_word(stages).capitalize()}s", blocks=(told,))
 
 
 def _one_stage(state: State, answers: Answers) -> Part | None:
@@ -147,7 +147,8 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         told = f"There is no {word} {asked}: this plan has {there}."
         link = state.with_options(stage="")
         return Part(
-            title=f"{word.capitalize()} {asked}", html=html("no_such.html", told=told, link=link)
+            title=f"{word.capitalize()} {asked}",
+            blocks=(html("no_such.html", told=told, link=link),),
         )
     stage, digits = stages[number], result.digits
     together = stage_time(stage)
@@ -188,7 +189,7 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         sent=_sent(result),
     )
     title = f"{word.capitalize()} {number}" if len(stages) > 1 else "The processor"
-    return Part(title=title, html=told)
+    return Part(title=title, blocks=(told,))
 
 
 # What the address asks for

@@ -54,7 +54,7 @@ def mend(state: State, answers: Answers) -> Part | None:
     said = "The fewest changes first." if rows else "Nothing that was tried makes it run."
     return Part(
         title="What would make it run",
-        html=html("plan_mend.html", rows=rows, said=said, lines=[], others=others),
+        blocks=(html("plan_mend.html", rows=rows, said=said, lines=[], others=others),),
     )
 
 
@@ -105,7 +105,7 @@ def _unfit(state: State, answers: Answers) -> Part:
     )
     return Part(
         title="What would make a plan fit",
-        html=html("plan_mend.html", rows=rows, said=said, lines=lines, others=[]),
+        blocks=(html("plan_mend.html", rows=rows, said=said, lines=lines, others=[]),),
     )
 
 
@@ -155,14 +155,16 @@ def against(state: State, answers: Answers) -> Part | None:
     said = _said_against(shown, best, answer.order_of_mine)
     return Part(
         title="From your plan to the best, one change at a time",
-        html=html(
-            "plan_against.html",
-            said=said,
-            best=state.link(plan={}) if _worth(shown, best) else "",
-            rows=rows,
-            notes=notes,
-            faster=faster,
-            add=with_opened(state, answers, answer.untried),
+        blocks=(
+            html(
+                "plan_against.html",
+                said=said,
+                best=state.link(plan={}) if _worth(shown, best) else "",
+                rows=rows,
+                notes=notes,
+                faster=faster,
+                add=with_opened(state, answers, answer.untried),
+            ),
         ),
         figure=change_waterfall(told, digits, ("your plan", "the best")),
         summary=f"{said} A bar for each change: {_listed(rows)}." if steps else "",
@@ -245,13 +247,15 @@ def single_changes(state: State, answers: Answers) -> Part | None:
             rows.append(_row(choice, chips))
     return Part(
         title="The effect of single changes",
-        html=html(
-            "plan_single.html",
-            rows=rows,
-            notes=notes,
-            said=_said_single(shown, outcomes, found),
-            untried=_changed_words(untried),
-            add=with_opened(state, answers, untried),
+        blocks=(
+            html(
+                "plan_single.html",
+                rows=rows,
+                notes=notes,
+                said=_said_single(shown, outcomes, found),
+                untried=_changed_words(untried),
+                add=with_opened(state, answers, untried),
+            ),
         ),
     )
 

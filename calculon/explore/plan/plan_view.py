@@ -21,7 +21,7 @@ from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.document import Document
+from calculon.render.document import Document, Facts, dim
 from calculon.render.html import NOTEBOOK, fragment, page
 from calculon.render.text_tables import Column, Table
 
@@ -40,7 +40,7 @@ def _problem(state: State, answers: Answers) -> Part | None:
     lines = [line[:1].upper() + line[1:] if " " in line.split(":")[0] else line for line in lines]
     title = "This plan cannot run" if state.plan else "No plan fits"
     told = html("plan_problem.html", words=words, lines=lines, spoken=f"{title}: {lines[0]}")
-    return Part(title=title, html=told)
+    return Part(title=title, blocks=(told,))
 
 
 def _figures(state: State, answers: Answers) -> Part | None:
@@ -49,12 +49,11 @@ def _figures(state: State, answers: Answers) -> Part | None:
     result = shown.brief
     if result is None:
         return None
-    figures = list(key_figures(state, answers, result))
-    spoken = ", ".join(f"{one.name} {one.text}" for one in figures)
-    words = words_of(state, answers, shown)
+    facts = Facts((*key_figures(state, answers, result),))
     return Part(
         title="Your plan" if state.plan else "The best plan",
-        html=html("plan_figures.html", words=words, figures=figures, spoken=spoken),
+        blocks=(dim(words_of(state, answers, shown)), facts),
+        spoken=", ".join(f"{label} {text}" for label, text, _ in facts.rows),
     )
 
 
@@ -78,7 +77,7 @@ def _time(state: State, answers: Answers) -> Part | None:
     largest = rows[0]
     return Part(
         title="Where the time goes",
-        more=_folded("The same as a table", Table(columns, rows)),
+        below=(_folded("The same as a table", Table(columns, rows)),),
         figure=time_parts(result),
         summary=f"Parts of the time of a step, {result.digits.duration(total)}; the largest is {largest['part']} "
         f"with {largest['share']}.",
@@ -118,8 +117,8 @@ def _memory(state: State, answers: Answers) -> Part | None:
     figure = memory_bars(stages)
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        html=html("plan_memory.html", said=said, bars=figure["data"]),
-        more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
+        blocks=(html("plan_memory.html", said=said, bars=figure["data"]),),
+        below=(_folded("The same as a table", Table(columns, rows), most=len(rows)),),
         figure=figure,
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
@@ -134,15 +133,17 @@ def _sure(state: State, answers: Answers) -> Part | None:
     runs = Markup(fragment([nearest_table(belief["nearest"])])) if belief["nearest"] else Markup()
     return Part(
         title="How sure this is",
-        html=html(
-            "plan_sure.html",
-            time=result.digits.duration(result.value("total_time")),
-            ends=result.ends,
-            level=f"{100 * belief['level']:.0f}",
-            basis=belief["basis"],
-            remarks=list(remarks(belief)),
-            memory=memory_text(belief["memory"]) if belief["memory"] else "",
-            runs=runs,
+        blocks=(
+            html(
+                "plan_sure.html",
+                time=result.digits.duration(result.value("total_time")),
+                ends=result.ends,
+                level=f"{100 * belief['level']:.0f}",
+                basis=belief["basis"],
+                remarks=list(remarks(belief)),
+                memory=memory_text(belief["memory"]) if belief["memory"] else "",
+                runs=runs,
+            ),
         ),
     )
 
@@ -154,7 +155,7 @@ def _traffic(state: State, answers: Answers) -> Part | None:
         return None
     several = traffic(result)
     if not several:
-        return Part(title="Traffic", html=Markup("<p>None: one processor works alone.</p>"))
+        return Part(title="Traffic", blocks=(Markup("<p>None: one processor works alone.</p>"),))
     names = [words.strip() for words, *_ in several]
     links, exposed = [link for *_, link, _ in several], [out for *_, out in several]
     total, digits = result.value("total_time"), result.digits
@@ -165,8 +166,8 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     rows = _traffic_rows(result, several)
     return Part(
         title="Traffic",
-        html=Markup("<p>{}</p>").format(said),
-        more=_folded("The same as a table", rows) + Markup(page(Document("", parts=shown))),
+        blocks=(Markup("<p>{}</p>").format(said),),
+        below=(_folded("The same as a table", rows) + Markup(page(Document("", parts=shown))),),
         figure=link_times(names, links, exposed),
         summary=f"Traffic of each kind of parallelism in a step: {said}.",
     )
@@ -194,7 +195,9 @@ def _whole(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    return Part(title="", html=html("plan_whole.html", page=Markup(page(estimate_page(result)))))
+    return Part(
+        title="", blocks=(html("plan_whole.html", page=Markup(page(estimate_page(result)))),)
+    )
 
 
 def _folded(title: str, rows: Table, most: int = 40) -> Markup:
