@@ -6,7 +6,7 @@ from typing import Any
 
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.document import Cell, Grid, Section, dim
+from calculon.render.document import Cell, Grid, Section, Styled, dim
 from calculon.render.texts import counted
 
 Stage = Mapping[str, Any]
@@ -40,46 +40,77 @@ def folded_words(stages: Sequence[Stage]) -> str:
     return told + ("; all weights are there twice" if twice else "")
 
 
-def stages_section(stages: Sequence[Stage], digits: Digits) -> Section:
+def stages_section(
+    stages: Sequence[Stage],
+    digits: Digits,
+    *,
+    capacity: float = 0.0,
+    links: Sequence[str] = (),
+    selected: int | None = None,
+) -> Section:
     """Return the time of a microbatch and the memory of every stage, and which stage limits each.
 
     Where passes run in pairs, the time is the mean of a batch, without what they hide of the exchange of experts.
+
+    Parameters
+    ----------
+    stages : sequence of mapping
+        The stages of an estimate.
+    digits : Digits
+        Digits of its numbers.
+    capacity : float
+        Usable bytes of tier 1, of which the share in use is shown; 0 shows none.
+    links : sequence of str
+        An address for each stage: then each has a row, else stages that are alike share one.
+    selected : int, optional
+        The stage whose row is marked.
     """
     times = [stage_time(stage) for stage in stages]
-    slowest, longest = max(range(len(times)), key=lambda i: (times[i], i)), max(times)
+    slowest, longest, mean = slowest_stage(stages), max(times), sum(times) / len(times)
     memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
-    fullest = memory.index(max(memory))
-    mean = sum(times) / len(times)
     paired = any(stage["hidden_time"] for stage in stages)
-    level = longest <= mean * (1 + _SAME)
     folded = folded_words(stages)
     row = "rank" if folded else "stage"
     remark = f"{digits.duration(longest)} per microbatch"
-    if not level:
+    if longest > mean * (1 + _SAME):
         remark = f"{row} {slowest} limits the time: {remark} (mean {digits.duration(mean)})"
-    columns = ["forward", "backward", *(["hidden"] if paired else []), "tier 1"]
-    rows: list[tuple[Cell, ...]] = [(*map(dim, ("", "", *columns, "time of a microbatch")),)]
-    for alike in _alike(stages):
+    passes = ["forward", "backward", *(["hidden"] if paired else [])]
+    together, share = (
+        ["together"] * bool(links),
+        [f"of {digits.capacity(capacity)}"] * bool(capacity),
+    )
+    columns = (*passes, *together, "tier 1", *share)
+
+    def cells(alike: Sequence[Stage]) -> tuple[Cell, ...]:
         first, last = alike[0], alike[-1]
-        number = str(first["stage"])
-        if len(alike) > 1:
-            number += f" to {last['stage']}"
-        rows.append(
-            (
-                f"{row} {number}",
-                counted(first["blocks"], "block"),
-                *digits.seconds([first[f"{name}_time"] for name in columns[:-1]], longest),
-                digits.gib(max(stage["proc_mem_tier1_cap_req"] for stage in alike)),
-                Bar((Share(stage_time(first) / longest, "blue"),)),
-            )
+        number, time = int(first["stage"]), stage_time(first)
+        name = f"{row} {number}" + (f" to {last['stage']}" if len(alike) > 1 else "")
+        style = "current" if number == selected else ""
+        parts = [*(first[f"{name}_time"] for name in passes), *[time] * len(together)]
+        needed = max(stage["proc_mem_tier1_cap_req"] for stage in alike)
+        return (
+            Styled(name, style, link=links[number]) if links else name,
+            counted(first["blocks"], "block"),
+            *digits.seconds(parts, longest),
+            digits.gib(needed),
+            *([digits.share(needed / capacity)] if capacity else []),
+            Bar((Share(time / longest, "blue"),)),
         )
-    grid = Grid(("left", "right", *["right"] * len(columns), "wide"), tuple(rows), heads=1)
+
+    heads = (*map(dim, ("", "", *columns, "time of a microbatch")),)
+    rows = map(cells, [[stage] for stage in stages] if links else _alike(stages))
+    grid = Grid(("left", "right", *["right"] * len(columns), "wide"), (heads, *rows), heads=1)
     notes = [note for note in (folded, PAIRED if paired else "") if note]
     return Section(
         "Ranks of the pipeline" if folded else "Stages",
         (grid, *map(dim, notes)),
-        f"{remark}; memory is tightest on {row} {fullest}",
+        f"{remark}; memory is tightest on {row} {memory.index(max(memory))}",
     )
+
+
+def slowest_stage(stages: Sequence[Stage]) -> int:
+    """Return the stage that limits the time; the last of several."""
+    return max(range(len(stages)), key=lambda i: (stage_time(stages[i]), i))
 
 
 def stage_time(stage: Stage) -> float:

@@ -23,7 +23,7 @@ class Styled:
         The words.
     style : str
         ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; a page in a browser also
-        has ``button``, ``gain``, ``loss`` and ``current``: what the page shows, whose row it marks.
+        has ``button``, ``alert``, ``gain``, ``loss`` and ``current``: what it shows, whose row it marks.
     indent : int
         Characters before it.
     link, hint, key : str
