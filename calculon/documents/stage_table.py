@@ -6,7 +6,7 @@ from typing import Any
 
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.document import Cell, Grid, Section, Styled, dim
+from calculon.render.document import Cell, Section, Styled, dim, headed
 from calculon.render.texts import counted
 
 Stage = Mapping[str, Any]
@@ -52,60 +52,51 @@ def stages_section(
 
     Where passes run in pairs, the time is the mean of a batch, without what they hide of the exchange of experts.
 
-    Parameters
-    ----------
-    stages : sequence of mapping
-        The stages of an estimate.
-    digits : Digits
-        Digits of its numbers.
-    capacity : float
-        Usable bytes of tier 1, of which the share in use is shown; 0 shows none.
-    links : sequence of str
-        An address for each stage: then each has a row, else stages that are alike share one.
-    selected : int, optional
-        The stage whose row is marked.
+    With `links`, an address for each stage, each has a row, else stages that are alike share one; the row of the
+    `selected` stage is marked. With a `capacity`, usable bytes of tier 1, its share in use is shown.
     """
-    times = [stage_time(stage) for stage in stages]
-    slowest, longest, mean = slowest_stage(stages), max(times), sum(times) / len(times)
-    memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
     paired = any(stage["hidden_time"] for stage in stages)
+    passes = ("forward", "backward", *["hidden"] * paired)
+    used = (f"of {digits.capacity(capacity)}",) if capacity else ()
+    titles = ("", "", *passes, *["together"] * bool(links), "tier 1", *used, "time of a microbatch")
     folded = folded_words(stages)
-    row = "rank" if folded else "stage"
-    remark = f"{digits.duration(longest)} per microbatch"
-    if longest > mean * (1 + _SAME):
-        remark = f"{row} {slowest} limits the time: {remark} (mean {digits.duration(mean)})"
-    passes = ["forward", "backward", *(["hidden"] if paired else [])]
-    together, share = (
-        ["together"] * bool(links),
-        [f"of {digits.capacity(capacity)}"] * bool(capacity),
-    )
-    columns = (*passes, *together, "tier 1", *share)
-
-    def cells(alike: Sequence[Stage]) -> tuple[Cell, ...]:
+    row, longest = "rank" if folded else "stage", max(map(stage_time, stages))
+    rows: list[tuple[Cell, ...]] = []
+    for alike in [[stage] for stage in stages] if links else _alike(stages):
         first, last = alike[0], alike[-1]
         number, time = int(first["stage"]), stage_time(first)
+        style, link = "current" * (number == selected), links[number] if links else ""
         name = f"{row} {number}" + (f" to {last['stage']}" if len(alike) > 1 else "")
-        style = "current" if number == selected else ""
-        parts = [*(first[f"{name}_time"] for name in passes), *[time] * len(together)]
+        parts = (*(first[f"{one}_time"] for one in passes), *[time] * bool(links))
         needed = max(stage["proc_mem_tier1_cap_req"] for stage in alike)
-        return (
-            Styled(name, style, link=links[number]) if links else name,
+        cells = (
+            Styled(name, style, link=link),
             counted(first["blocks"], "block"),
             *digits.seconds(parts, longest),
             digits.gib(needed),
-            *([digits.share(needed / capacity)] if capacity else []),
+            *(digits.share(needed / capacity) for _ in used),
             Bar((Share(time / longest, "blue"),)),
         )
-
-    heads = (*map(dim, ("", "", *columns, "time of a microbatch")),)
-    rows = map(cells, [[stage] for stage in stages] if links else _alike(stages))
-    grid = Grid(("left", "right", *["right"] * len(columns), "wide"), (heads, *rows), heads=1)
+        rows.append(cells)
+    grid = headed(("left", *["right"] * (len(titles) - 2), "wide"), titles, rows)
     notes = [note for note in (folded, PAIRED if paired else "") if note]
     return Section(
         "Ranks of the pipeline" if folded else "Stages",
         (grid, *map(dim, notes)),
-        f"{remark}; memory is tightest on {row} {memory.index(max(memory))}",
+        _limits(stages, digits, row),
     )
+
+
+def _limits(stages: Sequence[Stage], digits: Digits, row: str) -> str:
+    """Say which stage limits the time, and which one the memory."""
+    times = [stage_time(stage) for stage in stages]
+    memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
+    longest, mean = max(times), sum(times) / len(times)
+    remark = f"{digits.duration(longest)} per microbatch"
+    if longest > mean * (1 + _SAME):
+        slowest = slowest_stage(stages)
+        remark = f"{row} {slowest} limits the time: {remark} (mean {digits.duration(mean)})"
+    return f"{remark}; memory is tightest on {row} {memory.index(max(memory))}"
 
 
 def slowest_stage(stages: Sequence[Stage]) -> int:
