@@ -29,7 +29,7 @@ from calculon.explore.pipeline.operator_words import (
     rate_words,
 )
 from calculon.hardware.figures import figures_of, with_figures
-from calculon.render.document import Cell, Line, Section, Styled, bold, dim, headed
+from calculon.render.document import Cell, Line, Section, Styled, bold, dim, headed, numbers, spaced
 from calculon.render.texts import counted, percent, seconds
 
 
@@ -120,8 +120,7 @@ def _block(state: State, answers: Answers) -> Part | None:
         for one in seen.operators
     )
     titles = ("operator", *(PASSES.get(work, work) for work in works), "together", "share")
-    kinds = ("left", *["right"] * (len(titles) - 1))
-    operators = headed(kinds, titles, (*rows, (*map(bold, whole),)))
+    operators = numbers(titles, (*rows, (*map(bold, whole),)))
     words = ["agrad: gradients of inputs", "wgrad: gradients of weights"]
     words += ["recompute: the forward pass once more"] if "recompute" in titles else []
     if any(split_name(one)[1] in ("F", "G") for one in seen.operators):
@@ -148,13 +147,14 @@ def _block(state: State, answers: Answers) -> Part | None:
 
 def _kinds(state: State, seen: _Seen) -> Line:
     """Return the kinds of block with their addresses; nothing of the only one."""
-    return tuple(
-        piece
-        for rows in seen.kinds
-        if "kind" in rows[0]
-        for kind in [rows[0]["kind"]]
-        for link in [state.with_options(block=kind, operator="")]
-        for piece in (Styled(kind_of(rows), "current" * (kind == seen.kind), link=link), " ")
+    kinds = {rows[0]["kind"]: kind_of(rows) for rows in seen.kinds if "kind" in rows[0]}
+    return spaced(
+        Styled(
+            text,
+            "current" * (kind == seen.kind),
+            link=state.with_options(block=kind, operator=""),
+        )
+        for kind, text in kinds.items()
     )
 
 
@@ -175,11 +175,10 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     by_bound: dict[str, float] = {}
     for one in seen.passes:
         by_bound[one.bound] = by_bound.get(one.bound, 0.0) + one.time
-    first, *others = (
-        f"{percent(time / total)}{{}} by {BOUND[bound]}"
+    bounds = ", ".join(
+        f"{BOUND[bound]} {percent(time / total)}"
         for bound, time in sorted(by_bound.items(), key=lambda one: -one[1])
     )
-    bounds = ", ".join((first.format(" of the computing time is bound"), *others)).replace("{}", "")
     roof = percent(sum(one.at_roof for one in seen.passes) / total)
     left = counted(len(seen.passes) - len(shown), "other")
     share = percent(sum(one.time for one in seen.passes if one not in shown) / total)
@@ -194,7 +193,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Operators on the roofline",
         blocks=(
-            f"{bounds}. At the roofs, all of it would take {roof} of the time.",
+            f"The computing time is bound by {bounds}. At the roofs, all of it would take {roof} of the time.",
             dim(
                 "The size of a point is its share of the time: circles are products, diamonds attention, squares the "
                 f"vector engine. {left} only move or only compute ({share} of the time) and are not drawn."
@@ -234,11 +233,8 @@ def _operator(state: State, answers: Answers) -> Part | None:
         titles,
         ((PASSES[one.work], *[product_words(one)] * shaped, *_work(one)) for one in passes),
     )
-    faster = headed(
-        ("text", *["right"] * 3),
-        ("", "its time", "saved of it", "of the block"),
-        _faster(state, answers, seen, passes),
-    )
+    titles = ("", "its time", "saved of it", "of the block")
+    faster = numbers(titles, _faster(state, answers, seen, passes))
     kernel, roof = kernel_words(passes[0]), duration(sum(one.at_roof for one in passes))
     both = (
         "run beside each other: the longer one counts"

@@ -22,7 +22,17 @@ from calculon.explore.charts.schedule_chart import schedule_chart
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.block_parts import BLOCK_PARTS
-from calculon.render.document import Beside, Grid, Section, Styled, bold, dim, headed, words
+from calculon.render.document import (
+    Beside,
+    Grid,
+    Section,
+    Styled,
+    bold,
+    dim,
+    numbers,
+    spaced,
+    words,
+)
 from calculon.render.texts import counted
 
 USUAL, MOST = 4_096, 16_384
@@ -95,7 +105,7 @@ def _order(gantt: Gantt, result: Result, number: int) -> Section:
         for piece, start, time in zip(shown, starts, digits.seconds(times, max(times)), strict=True)
     )
     titles = ("pass", "microbatch", *["chunk"] * chunks, "from", "time")
-    order = headed(("left", *["right"] * (len(titles) - 1)), titles, rows)
+    order = numbers(titles, rows)
     left = len(pieces) - len(shown)
     others = (dim(f"and {left:,} more"),) if left else ()
     return Section(f"Passes of {gantt.row.lower()} {number} in order", (order, *others))
@@ -133,25 +143,21 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         link = Styled("Show another", link=state.with_options(stage=""))
         return Part(title=f"{word.capitalize()} {asked}", blocks=((told, link),))
     microbatches = _microbatches(shown.estimate)
-    passing = (
-        microbatches / 2 if _mirrored(shown.estimate) else microbatches
-    )  # half in each direction
-    share = stage_time(stages[number]) * passing / result.value("total_time")
-    several = (
-        f"{microbatches:,} microbatches are" if microbatches > 1 else "the only microbatch are"
-    )
+    directions = 2 if _mirrored(shown.estimate) else 1  # each has half of the microbatches
+    share = stage_time(stages[number]) * microbatches / directions / result.value("total_time")
+    several = f"{microbatches:,} microbatches" if microbatches > 1 else "the only microbatch"
     has = ", ".join(_has(shown.estimate, stages, number))
-    said = f"It has {has}. The passes of {several} {result.digits.share(share)} of the time of an iteration."
+    said = f"It has {has}. The passes of {several} are {result.digits.share(share)} of the time of an iteration."
     ends = {"Previous": number - 1, "Next": number + 1}
-    links = [
+    links = spaced(
         Styled(text, link=state.with_options(stage=str(other)))
         for text, other in ends.items()
         if 0 <= other < len(stages)
-    ]
+    )
     tables = _stage_tables(shown.estimate, result, number)
     return Part(
         title=f"{word.capitalize()} {number}" if len(stages) > 1 else "The processor",
-        blocks=(tuple(one for link in links for one in (link, " ")), said, tables),
+        blocks=(links, said, tables),
     )
 
 
@@ -165,20 +171,14 @@ def _stage_tables(found: Estimate, result: Result, number: int) -> Beside:
         "of which weight gradients": stage["weight_grad_time"],
         "hidden beside other passes": -stage["hidden_time"],
     }
-    together = stage_time(stage)
-    rows = [
-        (name, text)
-        for (name, time), text in zip(
-            times.items(), digits.seconds(times.values(), together), strict=True
-        )
-        if time
-    ]
-    total = (bold("together"), bold(digits.seconds([together], together)[0]))
+    times = {name: time for name, time in times.items() if time}
+    *texts, whole = digits.seconds([*times.values(), stage_time(stage)], stage_time(stage))
+    rows = (*zip(times, texts, strict=True), (bold("together"), bold(whole)))
     memory = _memory(found, result, stage)
     used = f"{digits.gib(sum(memory.values()))} of {digits.capacity(_capacity(result))}"
     passes = Section(
         "Passes of a microbatch",
-        (Grid(("left", "right"), (*rows, total)),),
+        (Grid(("left", "right"), rows),),
         "with what they wait for",
         opened=True,
     )

@@ -17,7 +17,7 @@ from calculon.explore.part import Part, PartKind
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.document import Block, Facts, Section, Swatches, dim, headed, words
+from calculon.render.document import Block, Facts, Section, Swatches, dim, numbers, words
 
 
 def _problem(state: State, answers: Answers) -> Part | None:
@@ -89,7 +89,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
         )
         for one in stages
     )
-    table = headed(("left", *["right"] * (len(titles) - 1)), titles, rows)
+    table = numbers(titles, rows)
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
         blocks=(said, Swatches(tuple((KIND_COLORS[kind], kind) for kind in kinds))),
