@@ -286,16 +286,16 @@ class _Html:
         if isinstance(piece, str):
             return _text(piece)
         found = _text(piece.text)
-        if found and "link" in self.roles and (linked := self._link(piece, found)):
-            return linked
         if piece.style in COLORS:
-            return f'<span style="color:{color_code(piece.style)}">{found}</span>'
-        if piece.style == "dim" and found:
-            return f"<span{self.roles['quiet']}>{found}</span>"
-        return f"<strong>{found}</strong>" if piece.style == "bold" else found
+            found = f'<span style="color:{color_code(piece.style)}">{found}</span>'
+        elif piece.style == "dim" and found:
+            found = f"<span{self.roles['quiet']}>{found}</span>"
+        elif piece.style == "bold":
+            found = f"<strong>{found}</strong>"
+        return self._link(piece, found) if found and "link" in self.roles else found
 
     def _link(self, piece: Styled, found: str) -> str:
-        """Return a text that leads to another page, or has what only such pages show; else nothing."""
+        """Return a text with its address and other marks of a page in a browser, if it has any."""
         role = self.roles.get(piece.style, "")
         if piece.key:
             role += f' data-key="{escape(piece.key)}"'
@@ -305,11 +305,11 @@ class _Html:
             label = f' aria-label="{escape(f"{piece.text}: {piece.hint}")}"' if piece.hint else ""
             link = f'{self.roles["link"]}{role}{label} href="{escape(piece.link)}"'
             return f"<a{link}>{found}</a>"
-        return f"<span{role}>{found}</span>" if role else ""
+        return f"<span{role}>{found}</span>" if role else found
 
 
 def color_code(name: str) -> str:
-    """Return the code of a colour of the palette; a code is returned as it is."""
+    """Return the code of a colour of the palette, or the code that is given."""
     return _GREY if name == "grey" else COLORS.get(name, name)
 
 
