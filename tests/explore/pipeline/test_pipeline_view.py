@@ -9,7 +9,6 @@ import pytest
 from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.base.units import duration
-from calculon.documents.operator_page import block_page
 from calculon.documents.stage_table import stages_section
 from calculon.estimate.operators import block
 from calculon.explore.page_state import State
@@ -124,12 +123,6 @@ def test_a_plan_that_cannot_run_leads_to_the_view_that_mends_it():
     (part,) = _parts(state).values()
     assert "too small" in words(part)
     assert "view=" not in re.search('href="([^"]*)"', part.html)[1]  # the first view
-
-
-def test_the_page_of_the_block_is_that_of_the_command():
-    found = answers().plan(STATE).estimate
-    document = block(found.model, found.execution, found.system).to_dict()
-    assert block_page(document) in made("block", STATE).blocks[-1].blocks
 
 
 def test_an_operator_says_what_a_faster_machine_would_save():
