@@ -33,13 +33,13 @@ from calculon.render.document import (
     Beside,
     Block,
     Document,
+    Facts,
     Grid,
     Line,
     Section,
     Styled,
     bold,
     dim,
-    figures,
     labelled,
 )
 from calculon.render.text_tables import Column, Table
@@ -265,7 +265,7 @@ class _CampaignPage:
             ("effective MFU", paid, "the same over the hours that are paid"),
         )
         texts = ((label, self.digits.efficiency(mfu), words) for label, mfu, words in rows)
-        return Section("Efficiency", (figures(texts),), "shares of the peak")
+        return Section("Efficiency", (Facts(tuple(texts)),), "shares of the peak")
 
 
 def _groups(parts: list[Data], total: float) -> Iterator[list[Data]]:

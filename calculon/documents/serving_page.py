@@ -15,12 +15,12 @@ from calculon.render.document import (
     Beside,
     Block,
     Document,
+    Facts,
     Grid,
     Section,
     Styled,
     bold,
     dim,
-    figures,
     labelled,
 )
 from calculon.render.text_tables import Column, Table
@@ -130,7 +130,7 @@ class _ServingPage:
             f"Keeps {one['in_words']}." if one["met"] else bold(f"Misses {one['in_words']}.")
             for one in self.served["limits"]
         )
-        return Section("", (figures([*self._rates(), *self._costs()]), *limits))
+        return Section("", (Facts((*self._rates(), *self._costs())), *limits))
 
     def _rates(self) -> Iterator[tuple[str, str, str]]:
         """Yield latencies and rates."""

@@ -9,6 +9,8 @@ from markupsafe import Markup
 
 from calculon.base.frozen import dataclass
 from calculon.render.chart import Chart
+from calculon.render.document import Block
+from calculon.render.html import EXPLORE, fragment
 from calculon.render.plotly_charts import figure
 
 if TYPE_CHECKING:
@@ -30,25 +32,38 @@ class Part:
     Attributes
     ----------
     title : str
-        What stands above it; empty where it needs no heading.
-    html : Markup
-        What it says, in HTML: also all that its chart shows, for those who do not see it.
+        Its heading; empty if it needs none.
+    blocks : tuple of Block
+        Its text and tables, with all that its chart shows; forms are HTML of a template.
     chart : Chart or None
         Its chart.
     key : bool
         The HTML has the legend of the chart.
     summary : str
         The chart in a sentence, read aloud in its place.
-    more : Markup
-        What stands below the chart, such as the same as a table.
+    below : tuple of Block
+        Blocks below the chart, such as the same as a table.
+    spoken : str
+        The answer in a sentence, read aloud after a change.
     """
 
     title: str
-    html: Markup = Markup("")
+    blocks: tuple[Block, ...] = ()
     chart: Chart | None = None
     key: bool = False
     summary: str = ""
-    more: Markup = Markup("")
+    below: tuple[Block, ...] = ()
+    spoken: str = ""
+
+    @property
+    def html(self) -> Markup:
+        """The blocks above the chart in HTML."""
+        return Markup(fragment(self.blocks, EXPLORE, self.title))
+
+    @property
+    def more(self) -> Markup:
+        """The blocks below the chart in HTML."""
+        return Markup(fragment(self.below, EXPLORE, self.title))
 
     @property
     def figure(self) -> Figure | None:

@@ -5,7 +5,7 @@ heading. It holds words and shares, but no colour codes, no widths of a terminal
 :mod:`calculon.render.terminal` and :mod:`calculon.render.html` show it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calculon.base.frozen import dataclass
@@ -16,14 +16,32 @@ from calculon.render.text_tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A piece of text: ``bold``, ``dim`` (less important), plain or in a colour, and indented by some characters.
+    """A piece of text.
 
-    A colour is the name of one of :data:`~calculon.render.bars.COLORS`.
+    Attributes
+    ----------
+    text : str
+        The words.
+    style : str
+        ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; a page in a browser also
+        has ``button``, ``alert``, ``gain``, ``loss`` and ``current``: what it shows, whose row it marks.
+    indent : int
+        Characters before it.
+    link, hint, key : str
+        For a page in a browser: the address that it leads to, what that does in more words, and the name by which
+        charts find it.
     """
 
     text: str
     style: str = ""
     indent: int = 0
+    link: str = ""
+    hint: str = ""
+    key: str = ""
+
+    def __str__(self) -> str:
+        """Return the words alone, as tables of plain values write them."""
+        return self.text
 
 
 def bold(text: str) -> Styled:
@@ -45,7 +63,7 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Swatches:
-    """The legend of colours: the name of a colour of :data:`~calculon.render.bars.COLORS`, and its words."""
+    """The legend of colours: the name (:data:`~calculon.render.bars.COLORS`) or code of each, and its words."""
 
     entries: tuple[tuple[str, str], ...]
 
@@ -116,6 +134,19 @@ class Picture:
 
     chart: Chart
     words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Labels, values that stand out, and remarks: a page in a browser shows them as tiles, others as a grid."""
+
+    rows: tuple[tuple[str, str, str], ...]
+
+    @property
+    def grid(self) -> Grid:
+        """A line for each."""
+        cells = tuple((label, bold(value), dim(remark)) for label, value, remark in self.rows)
+        return Grid(("left", "right", "text"), cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +237,7 @@ Block = (
     | Items
     | Picture
     | Grid
+    | Facts
     | Table
     | Section
     | Beside
@@ -213,7 +245,10 @@ Block = (
     | Document
     | Any
 )
-"""A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph."""
+"""A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph.
+
+A page in a browser also takes HTML of its forms: objects with ``__html__``.
+"""
 
 
 def labelled(texts: Mapping[str, Line]) -> Grid:
@@ -221,6 +256,16 @@ def labelled(texts: Mapping[str, Line]) -> Grid:
     return Grid(
         ("text", "text"), tuple((dim(label), text) for label, text in texts.items() if text)
     )
+
+
+def spaced(pieces: Iterable[Styled]) -> Line:
+    """Return pieces of a text with blanks between them."""
+    return tuple(one for piece in pieces for one in (piece, " "))
+
+
+def numbers(titles: Sequence[str], rows: Iterable[tuple[Cell, ...]]) -> Grid:
+    """Return rows of numbers below the titles of their columns, each with a name."""
+    return headed(("left", *["right"] * (len(titles) - 1)), titles, rows)
 
 
 def headed(
@@ -232,9 +277,3 @@ def headed(
     """Return rows below the dim titles of their columns."""
     heads = tuple(dim(title) if isinstance(title, str) else title for title in titles)
     return Grid(tuple(kinds), (heads, *rows), heads=1, least=least)
-
-
-def figures(rows: Iterable[tuple[str, str, str]]) -> Grid:
-    """Return a line for each figure: what it is, its value, and a remark."""
-    cells = tuple((label, bold(value), dim(remark)) for label, value, remark in rows)
-    return Grid(("left", "right", "text"), cells)

@@ -1,8 +1,9 @@
 """Documents as HTML: headings, paragraphs and tables with headers, readable aloud, with nothing to fetch or to run."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
+from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.render.bars import COLORS, DRAWN, Bar, TwoSided
@@ -12,6 +13,7 @@ from calculon.render.document import (
     ByWidth,
     Cell,
     Document,
+    Facts,
     Grid,
     Items,
     Legend,
@@ -24,7 +26,7 @@ from calculon.render.document import (
 )
 from calculon.render.fitted_grid import fitted
 from calculon.render.frontier import Frontier
-from calculon.render.text_tables import Table
+from calculon.render.text_tables import Column, Table
 
 _BAR = 9.0  # em
 _DRAWING = 24  # characters
@@ -40,9 +42,14 @@ class Look:
         Characters for which documents lay themselves out.
     roles : mapping of str to str
         Attributes of elements by their role: ``quiet`` (less important), ``text`` and ``number`` (cells of tables),
-        ``first text`` and ``first number`` (the cell that names a row).
+        ``first text`` and ``first number`` (the cell that names a row). A page with links also has ``link``, the styles
+        that only such pages have, and ``current row``, ``facts``, ``columns`` and ``tall`` (groups of elements).
     folds : bool
         Whether sections fold away below their headings.
+    headings : bool
+        Whether sections that are shown unfolded stay so, below a heading.
+    tall : int or None
+        Rows from which a table scrolls in a region of its own.
     rows : int or None
         Rows of a long table that are shown; None shows all.
     sorts : bool
@@ -54,6 +61,8 @@ class Look:
     width: int
     roles: Mapping[str, str]
     folds: bool = False
+    headings: bool = False
+    tall: int | None = None
     rows: int | None = None
     sorts: bool = False
     pictures: bool = False
@@ -87,6 +96,31 @@ REPORT = Look(
 )
 """A file with a style sheet and a script that sorts tables."""
 
+EXPLORE = Look(
+    width=99,
+    roles={
+        "quiet": ' class="quiet"',
+        "text": "",
+        "number": ' class="number"',
+        "first text": "",
+        "first number": ' class="number"',
+        "link": " data-state",
+        "button": ' class="button"',
+        "current": ' aria-current="true"',
+        "current row": ' class="selected"',
+        "alert": ' role="alert"',
+        "gain": ' class="gain"',
+        "loss": ' class="loss"',
+        "tall": ' class="tall"',
+        "facts": ' class="figures"',
+        "columns": ' class="beside"',
+    },
+    folds=True,
+    headings=True,
+    tall=32,
+)
+"""A page in a browser with its style sheet: links lead to other states of it."""
+
 
 def page(document: Document, look: Look = NOTEBOOK) -> str:
     """Return a document as HTML."""
@@ -98,54 +132,80 @@ def more(count: int, look: Look = NOTEBOOK) -> str:
     return f"<p{look.roles['quiet']}>and {count:,} more</p>" if count > 0 else ""
 
 
-def fragment(blocks: Iterable[Block], look: Look = NOTEBOOK) -> str:
-    """Return blocks of a document as HTML, one after the other."""
-    return "".join(_Html(look).blocks(blocks))
+def fragment(blocks: Iterable[Block], look: Look = NOTEBOOK, title: str = "") -> str:
+    """Return blocks of a document as HTML, one after the other; `title` is the heading that they are below."""
+    return _Html(look, title).blocks(blocks)
 
 
 class _Html:
     """Writes the blocks of a document in one look."""
 
-    def __init__(self, look: Look):
-        self.look, self.roles = look, look.roles
+    def __init__(self, look: Look, title: str = ""):
+        self.look, self.roles, self.title = look, look.roles, title
+        self.writers: Mapping[type, Callable[[Any], str]] = {
+            Section: self._section,
+            Beside: self._beside,
+            ByWidth: self._by_width,
+            Document: self._document,
+            Facts: self._facts,
+            Grid: self._grid,
+            Table: self._table,
+            Frontier: self._frontier,
+            Items: self._items,
+            Picture: self._picture,
+        }
 
-    def blocks(self, several: Iterable[Block]) -> Iterator[str]:
-        """Yield blocks one after the other."""
-        for one in several:
-            if isinstance(one, Section):
-                yield self._section(one)
-            elif isinstance(one, Beside):
-                yield from (part for column in one.columns for part in self.blocks(column))
-            elif isinstance(one, ByWidth):
-                yield from self.blocks(one.wide if one.width <= self.look.width else one.narrow)
-            elif isinstance(one, Document):
-                yield from self._document(one)
-            elif isinstance(one, Grid):
-                yield self._grid(one)
-            elif isinstance(one, Table):
-                yield self._table(one)
-            elif isinstance(one, Frontier):
-                lines = "\n".join(map(self.words, one.lines(self.look.width, blocks=True)))
-                yield f'<pre aria-hidden="true">{lines}</pre>'
-            elif isinstance(one, Items):
-                yield f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in one.texts)}</ul>"
-            elif isinstance(one, Picture):
-                yield from self._picture(one)
-            elif words := self.words(one):
-                yield f"<p>{words}</p>"
+    def blocks(self, several: Iterable[Block]) -> str:
+        """Return blocks one after the other."""
+        return "".join(map(self._block, several))
 
-    def _document(self, one: Document) -> Iterator[str]:
-        if one.title:
-            terms = f" {self.words(dim(one.terms))}" if one.terms else ""
-            yield f"<p><strong>{escape(one.title)}</strong>{terms}</p>"
-        yield from self.blocks((*one.lead, *one.parts))
+    def _block(self, one: Block) -> str:
+        if write := self.writers.get(type(one)):
+            return write(one)
+        if hasattr(one, "__html__"):
+            return str(one.__html__())
+        words = self.words(one)
+        return f"<p>{words}</p>" if words else ""
+
+    def _by_width(self, one: ByWidth) -> str:
+        return self.blocks(one.wide if one.width <= self.look.width else one.narrow)
+
+    def _document(self, one: Document) -> str:
+        terms = f" {self.words(dim(one.terms))}" if one.terms else ""
+        title = f"<p><strong>{escape(one.title)}</strong>{terms}</p>" if one.title else ""
+        return title + self.blocks((*one.lead, *one.parts))
+
+    def _frontier(self, one: Frontier) -> str:
+        lines = "\n".join(map(self.words, one.lines(self.look.width, blocks=True)))
+        return f'<pre aria-hidden="true">{lines}</pre>'
+
+    def _items(self, one: Items) -> str:
+        return f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in one.texts)}</ul>"
+
+    def _beside(self, one: Beside) -> str:
+        columns = [*map(self.blocks, one.columns)]
+        if role := self.roles.get("columns"):
+            return f"<div{role}>{''.join(f'<div>{column}</div>' for column in columns)}</div>"
+        return "".join(columns)
+
+    def _facts(self, facts: Facts) -> str:
+        role = self.roles.get("facts")
+        if not role:
+            return self._grid(facts.grid)
+        tiles = (
+            f"<div><dt>{escape(label)}</dt><dd><strong>{escape(value)}</strong> {self.words(dim(remark))}</dd></div>"
+            for label, value, remark in facts.rows
+        )
+        return f"<dl{role}>{''.join(tiles)}</dl>"
 
     def _section(self, section: Section) -> str:
-        inner = "".join(self.blocks(section.blocks))
+        above, self.title = self.title, section.title or self.title
+        inner = self.blocks(section.blocks)
+        self.title = above
         if not section.title:
             return inner
         remark = f": {self.words(section.remark)}" if section.remark else ""
-        if not (self.look.folds or section.folded):
+        if not (self.look.folds or section.folded) or (self.look.headings and section.opened):
             return f"<h3>{escape(section.title)}{remark}</h3>{inner}"
         title = f"<strong>{escape(section.title)}</strong>{remark}"
         if not inner:
@@ -153,14 +213,14 @@ class _Html:
         opened = " open" if section.opened else ""
         return f"<details{opened}><summary>{title}</summary>{inner}</details>"
 
-    def _picture(self, picture: Picture) -> Iterator[str]:
-        """Yield a picture, if the look has pictures and the library that draws them is installed."""
+    def _picture(self, picture: Picture) -> str:
+        """Return a picture, if the look has pictures and the library that draws them is installed."""
         if not self.look.pictures or find_spec("matplotlib") is None:
-            return
+            return ""
         from calculon.render.canvas import svg
         from calculon.render.matplotlib_charts import draw
 
-        yield f'<div class="scroll">{svg(draw(picture.chart), picture.words)}</div>'
+        return f'<div class="scroll">{svg(draw(picture.chart), picture.words)}</div>'
 
     def _grid(self, grid: Grid) -> str:
         """Return a grid as a table; of a long one the first rows."""
@@ -180,7 +240,7 @@ class _Html:
         """Return the first rows of a table, and how many more there are."""
         columns = [column for column in table.columns if column.for_people]
         some = table.rows[: self.look.rows]
-        cells = [[_text(column.text(row[column.key])) for column in columns] for row in some]
+        cells = [[self._value(column, row[column.key]) for column in columns] for row in some]
         values = (
             [[row[column.key] for column in columns] for row in some] if self.look.sorts else None
         )
@@ -189,6 +249,9 @@ class _Html:
         return self._rows(heads, cells, [one.right for one in columns], values) + more(
             left, self.look
         )
+
+    def _value(self, column: Column, value: object) -> str:
+        return self._piece(value if isinstance(value, Styled) else column.text(value))
 
     def _rows(
         self,
@@ -217,8 +280,13 @@ class _Html:
             ]
             name = self.roles["first number" if right[0] else "first text"]
             cells[0] = f'<th scope="row"{name}{raw[0]}>{row[0]}</th>'
-            lines.append(f"<tr>{''.join(cells)}</tr>")
-        return f"<table>{above}<tbody>{''.join(lines)}</tbody></table>"
+            current = any(' aria-current="' in cell for cell in row)
+            lines.append(f"<tr{self.roles['current row'] if current else ''}>{''.join(cells)}</tr>")
+        table = f"<table>{above}<tbody>{''.join(lines)}</tbody></table>"
+        if not self.look.tall or len(rows) < self.look.tall:
+            return table
+        name = f' aria-label="{escape(self.title)}"'
+        return f'<div{self.roles["tall"]} role="region"{name} tabindex="0">{table}</div>'
 
     def words(self, cell: Cell) -> str:
         """Return a text, or a bar, in HTML."""
@@ -232,7 +300,7 @@ class _Html:
             return self._piece(dim(cell.text.format(*DRAWN)))
         if isinstance(cell, Swatches):
             return "  ".join(
-                f'<span style="color:{COLORS[color]}">■\N{NO-BREAK SPACE}</span>{self._piece(dim(words))}'
+                f'<span style="color:{color_code(color)}">■\N{NO-BREAK SPACE}</span>{self._piece(dim(words))}'
                 for color, words in cell.entries
             )
         return "".join(map(self._piece, cell if isinstance(cell, tuple) else (cell,)))
@@ -243,10 +311,30 @@ class _Html:
             return _text(piece)
         found = _text(piece.text)
         if piece.style in COLORS:
-            return f'<span style="color:{COLORS[piece.style]}">{found}</span>'
-        if piece.style == "dim" and found:
-            return f"<span{self.roles['quiet']}>{found}</span>"
-        return f"<strong>{found}</strong>" if piece.style == "bold" else found
+            found = f'<span style="color:{color_code(piece.style)}">{found}</span>'
+        elif piece.style == "dim" and found:
+            found = f"<span{self.roles['quiet']}>{found}</span>"
+        elif piece.style == "bold":
+            found = f"<strong>{found}</strong>"
+        return self._link(piece, found) if found and "link" in self.roles else found
+
+    def _link(self, piece: Styled, found: str) -> str:
+        """Return a text with its address and other marks of a page in a browser, if it has any."""
+        role = self.roles.get(piece.style, "")
+        if piece.key:
+            role += f' data-key="{escape(piece.key)}"'
+        if piece.hint:
+            role += f' title="{escape(piece.hint)}"'
+        if piece.link:
+            label = f' aria-label="{escape(f"{piece.text}: {piece.hint}")}"' if piece.hint else ""
+            link = f'{self.roles["link"]}{role}{label} href="{escape(piece.link)}"'
+            return f"<a{link}>{found}</a>"
+        return f"<span{role}>{found}</span>" if role else found
+
+
+def color_code(name: str) -> str:
+    """Return the code of a colour of the palette, or the code that is given."""
+    return COLORS.get(name, name)
 
 
 def _text(text: str) -> str:
@@ -256,7 +344,7 @@ def _text(text: str) -> str:
 def _two_sided(bar: TwoSided) -> str:
     """Return a two-sided bar in characters; the numbers next to it say the same."""
     pieces = (
-        f'<span style="color:{COLORS[color]}">{text}</span>'
+        f'<span style="color:{color_code(color)}">{text}</span>'
         for text, color in bar.pieces(_DRAWING, blocks=True)
     )
     return f'<span aria-hidden="true" style="white-space:pre;font-family:monospace">{"".join(pieces)}</span>'
@@ -267,7 +355,7 @@ def _bar(bar: Bar) -> str:
     pieces = []
     for share in bar.shares:
         width = max(0.0, min(1.0, share.fraction)) * _BAR
-        color = COLORS[share.color]
+        color = color_code(share.color)
         faint = "" if share.solid else ";opacity:0.4"
         pieces.append(
             f'<span style="display:inline-block;height:0.8em;width:{width:.2f}em;background:{color}{faint}"></span>'

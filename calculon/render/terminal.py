@@ -20,6 +20,7 @@ from calculon.render.document import (
     ByWidth,
     Cell,
     Document,
+    Facts,
     Grid,
     Items,
     Legend,
@@ -104,6 +105,8 @@ class _Drawn:
                 yield _sized_grid(one) if one.optional else self.grid(one)
             elif isinstance(one, Table):
                 yield _sized_table(one)
+            elif isinstance(one, Facts):
+                yield self.grid(one.grid)
             elif isinstance(one, Frontier):
                 yield _sized_frontier(one)
             elif isinstance(one, Items):
@@ -159,7 +162,7 @@ class _Drawn:
         for color, words in legend.entries:
             text.append("  " if text else "")
             if self.blocks_drawn and self.colored:
-                text.append("■\N{NO-BREAK SPACE}", f"not dim {_COLORS[color]}")
+                text.append("■\N{NO-BREAK SPACE}", f"not dim {_COLORS.get(color, color)}")
                 words = words.replace(" ", "\N{NO-BREAK SPACE}")  # noqa: PLW2901
             text.append(words)
         return text
@@ -228,4 +231,4 @@ def _text(line: Line) -> Text:
 
 
 def _style(piece: Styled) -> str:
-    return _COLORS.get(piece.style, piece.style)
+    return piece.style if piece.style in ("bold", "dim") else _COLORS.get(piece.style, "")

@@ -17,7 +17,7 @@ def _files(state: State, answers: Answers) -> Part:
     commands = same(state, answers)
     return Part(
         title="Export",
-        html=html("take.html", files=files, commands=commands, script=script(commands)),
+        blocks=(html("take.html", files=files, commands=commands, script=script(commands)),),
     )
 
 
@@ -33,7 +33,7 @@ def _launch_files(state: State, answers: Answers) -> Part | None:
             unable.append((one.title, [str(problem) for problem in error.problems]))
         else:
             able.append((_address(name, state), one.title, left_out))
-    return Part(title="Launch files", html=html("launch.html", able=able, unable=unable))
+    return Part(title="Launch files", blocks=(html("launch.html", able=able, unable=unable),))
 
 
 def _address(name: str, state: State) -> str:

@@ -31,12 +31,12 @@ def break_even(state: State, answers: Answers) -> Part:
     rows = [_row(state, one, names) for one in found if one.value is not None]
     never = [names.get(one.figure.path, one.figure.path) for one in found if one.value is None]
     return Part(
-        title=TITLE, html=html("machine_even.html", rows=rows, never=never, furthest=FURTHEST)
+        title=TITLE, blocks=(html("machine_even.html", rows=rows, never=never, furthest=FURTHEST),)
     )
 
 
 def _said(text: str) -> Part:
-    return Part(title=TITLE, html=html("failed.html", lines=[text]))
+    return Part(title=TITLE, blocks=(text,))
 
 
 def _row(state: State, one: BreakEven, names: dict[str, str]) -> dict[str, Any]:

@@ -48,10 +48,12 @@ def capacity(state: State, answers: Answers) -> Part | None:
     ]
     return Part(
         title="What more memory buys",
-        html=html(
-            "machine_capacity.html",
-            lines=_lines(found, question.preset),
-            rows=rows,
+        blocks=(
+            html(
+                "machine_capacity.html",
+                lines=_lines(found, question.preset),
+                rows=rows,
+            ),
         ),
         chart=steps_chart(state.title, found, in_file, digits, link),
         summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",

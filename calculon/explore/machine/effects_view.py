@@ -65,7 +65,7 @@ def effects(state: State, answers: Answers) -> Part | None:
     shown = document["value"] and kinds_shown(document)
     return Part(
         title="What each figure is worth",
-        html=body,
+        blocks=(body,),
         chart=tornado(document, names, partial(_link, state)) if shown else None,
         summary=f"{_called(found)} with each figure of the machine lower and higher, as bars",
     )

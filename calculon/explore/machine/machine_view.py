@@ -58,7 +58,7 @@ def _changed(state: State, answers: Answers) -> Part | None:
     if not state.machine:
         return None
     return Part(
-        title="", html=html("machine_changed.html", state=state, **_changes(state, answers))
+        title="", blocks=(html("machine_changed.html", state=state, **_changes(state, answers)),)
     )
 
 
@@ -107,7 +107,7 @@ def _machine(state: State, answers: Answers) -> Part | None:
         left=len(listed) - MOST,
         count=len(rest),
     )
-    return Part(title="The machine", html=body)
+    return Part(title="The machine", blocks=(body,))
 
 
 def _arithmetic(state: State, answers: Answers) -> str:
@@ -223,7 +223,7 @@ def _best(state: State, answers: Answers) -> Part | None:
         readings=readings(*plans),
         parts=parts_that_change(*plans),
     )
-    return Part(title="The best plan", html=body)
+    return Part(title="The best plan", blocks=(body,))
 
 
 def _own(state: State, answers: Answers, shown: Shown) -> str:

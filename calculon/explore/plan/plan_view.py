@@ -1,33 +1,24 @@
 """The view of one plan: what it costs, where time and memory go, how sure that is, and what would be better."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-
-from markupsafe import Markup
 
 from calculon.advise.unfit import why_none
 from calculon.documents.charts.breakdown import time_parts
 from calculon.documents.charts.stage_memory_chart import kinds_of, stage_memory
 from calculon.documents.charts.traffic_chart import traffic_chart
-from calculon.documents.how_sure import memory_text, nearest_table, remarks
-from calculon.documents.page import PARTS as PARTS_OF_TIME
-from calculon.documents.page import estimate_page, traffic
+from calculon.documents.how_sure import how_sure_section
+from calculon.documents.page import estimate_page, time_section, traffic_section
 from calculon.documents.rank_group_table import groups_section
-from calculon.documents.result import Result
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind, html
+from calculon.explore.part import Part, PartKind
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
 from calculon.render.chart import color_code, named
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.document import Document
-from calculon.render.html import NOTEBOOK, fragment, page
-from calculon.render.text_tables import Column, Table
-
-_STAGES_SHOWN = 4
-"""Stages up to which a table of them is not folded away."""
+from calculon.render.document import Block, Facts, Section, Swatches, dim, numbers, words
 
 
 def _problem(state: State, answers: Answers) -> Part | None:
@@ -35,13 +26,16 @@ def _problem(state: State, answers: Answers) -> Part | None:
     shown = answers.plan(state)
     if not shown.problem:
         return None
-    words = words_of(state, answers, shown)
+    plan = words_of(state, answers, shown)
     problem = shown.problem if state.plan else why_none(answers.found(state).counts)
     lines = [line.removeprefix("execution: ") for line in problem.splitlines()]
     lines = [line[:1].upper() + line[1:] if " " in line.split(":")[0] else line for line in lines]
     title = "This plan cannot run" if state.plan else "No plan fits"
-    told = html("plan_problem.html", words=words, lines=lines, spoken=f"{title}: {lines[0]}")
-    return Part(title=title, html=told)
+    return Part(
+        title=title,
+        blocks=(*([dim(plan)] if plan else []), *lines),
+        spoken=f"{title}: {lines[0]}",
+    )
 
 
 def _figures(state: State, answers: Answers) -> Part | None:
@@ -50,12 +44,11 @@ def _figures(state: State, answers: Answers) -> Part | None:
     result = shown.brief
     if result is None:
         return None
-    figures = list(key_figures(state, answers, result))
-    spoken = ", ".join(f"{one.name} {one.text}" for one in figures)
-    words = words_of(state, answers, shown)
+    facts = Facts((*key_figures(state, answers, result),))
     return Part(
         title="Your plan" if state.plan else "The best plan",
-        html=html("plan_figures.html", words=words, figures=figures, spoken=spoken),
+        blocks=(dim(words_of(state, answers, shown)), facts),
+        spoken=", ".join(f"{label} {text}" for label, text, _ in facts.rows),
     )
 
 
@@ -64,25 +57,12 @@ def _time(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).brief
     if result is None:
         return None
-    total = result.value("total_time")
-    times = sorted(((t, name) for name, t in result.times().items() if t > 0), reverse=True)
-    texts = result.digits.seconds([time for time, _ in times], total)
-    rows = [
-        {"part": PARTS_OF_TIME[name][0], "time": text, "share": result.digits.share(time / total)}
-        for (time, name), text in zip(times, texts, strict=True)
-    ]
-    columns = (
-        Column("part", "part"),
-        Column("time", "time", right=True),
-        Column("share", "share", right=True),
-    )
-    largest = rows[0]
+    section = time_section(result)
     return Part(
         title="Where the time goes",
-        more=_folded("The same as a table", Table(columns, rows)),
         chart=time_parts(result),
-        summary=f"Parts of the time of a step, {result.digits.duration(total)}; the largest is {largest['part']} "
-        f"with {largest['share']}.",
+        summary=f"Parts of the time: {words(section.remark)}.",
+        below=(_folded(*section.blocks),),
     )
 
 
@@ -100,32 +80,27 @@ def _memory(state: State, answers: Answers) -> Part | None:
     said += f"{digits.gib(over)} too much" if over > 0 else f"{digits.gib(-over)} free"
     sizes = [one.parts[0] for one in stages]
     kinds = kinds_of(sizes)
-    columns = (
-        Column("stage", "stage"),
-        Column("blocks", "blocks", right=True),
-        *(Column(kind, kind, right=True) for kind in kinds),
-        Column("sum", "sum", right=True),
-        *([Column("tier2", "tier 2", right=True)] if any(one.needed[1] for one in stages) else []),
-    )
-    rows = [
-        {
-            "stage": str(one.stage),
-            "blocks": str(one.blocks),
-            **{kind: digits.gib(one.parts[0].get(kind, 0.0)) for kind in kinds},
-            "sum": digits.gib(one.needed[0]),
-            "tier2": digits.gib(one.needed[1]),
-        }
+    second = ["tier 2"] * any(one.needed[1] for one in stages)
+    titles = ("stage", "blocks", *kinds, "sum", *second)
+    rows = (
+        (
+            str(one.stage),
+            str(one.blocks),
+            *(digits.gib(one.parts[0].get(kind, 0.0)) for kind in kinds),
+            *map(digits.gib, one.needed[: 1 + len(second)]),
+        )
         for one in stages
-    ]
+    )
+    table = numbers(titles, rows)
     chart = stage_memory(sizes, stages[0].available[0], result, state.title)
-    entries = [(mark.name, color_code(str(mark.color))) for mark in named(chart.panels)]
+    entries = tuple((color_code(str(mark.color)), mark.name) for mark in named(chart.panels))
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        html=html("plan_memory.html", said=said, entries=entries),
-        more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
+        blocks=(said, Swatches(entries)),
         chart=chart,
         key=True,
         summary=f"Tier-1 memory by kind and stage: {said}.",
+        below=(_folded(table),),
     )
 
 
@@ -135,20 +110,13 @@ def _sure(state: State, answers: Answers) -> Part | None:
     if result is None or result.belief is None:
         return None
     belief: Mapping[str, Any] = result.belief
-    runs = Markup(fragment([nearest_table(belief["nearest"])])) if belief["nearest"] else Markup()
-    return Part(
-        title="How sure this is",
-        html=html(
-            "plan_sure.html",
-            time=result.digits.duration(result.value("total_time")),
-            ends=result.ends,
-            level=f"{100 * belief['level']:.0f}",
-            basis=belief["basis"],
-            remarks=list(remarks(belief)),
-            memory=memory_text(belief["memory"]) if belief["memory"] else "",
-            runs=runs,
-        ),
-    )
+    said = result.digits.duration(result.value("total_time"))
+    if result.ends:
+        level = f"{100 * belief['level']:.0f} of 100"
+        said += f"; measured steps of such runs lie within {result.ends} in {level}"
+    section = how_sure_section(belief, memory=True)
+    basis = dim(f"It rests on {words(section.remark)}.")
+    return Part(title="How sure this is", blocks=(f"{said}.", basis, *section.blocks))
 
 
 def _traffic(state: State, answers: Answers) -> Part | None:
@@ -156,40 +124,17 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    several, chart = traffic(result), traffic_chart(result)
+    chart, section = traffic_chart(result), traffic_section(result)
     if chart is None:
-        return Part(title="Traffic", html=Markup("<p>None: one processor works alone.</p>"))
-    links, exposed = [link for *_, link, _ in several], [out for *_, out in several]
-    total, digits = result.value("total_time"), result.digits
-    share = digits.share(sum(exposed) / total)
-    said = f"{digits.duration(sum(links))} on the link, {digits.duration(sum(exposed))} exposed: {share} of the time"
+        return Part(title="Traffic", blocks=("None: one processor works alone.",))
     groups = groups_section(result.groups, result.domains)
-    shown = (replace(groups, opened=True),) if groups else ()
-    rows = _traffic_rows(result, several)
     return Part(
         title="Traffic",
-        html=Markup("<p>{}</p>").format(said),
-        more=_folded("The same as a table", rows) + Markup(page(Document("", parts=shown))),
+        blocks=(section.remark,),
         chart=chart,
-        summary=f"Traffic of each kind of parallelism in a step: {said}.",
+        summary=f"Traffic of each kind of parallelism in a step: {words(section.remark)}.",
+        below=(_folded(*section.blocks), *([replace(groups, opened=True)] if groups else [])),
     )
-
-
-def _traffic_rows(result: Result, several: Sequence[tuple[str, str, float, float]]) -> Table:
-    """Return times on the link and exposed as a table, in the words of the page of a command."""
-    longest = max(max(link, out) for *_, link, out in several)
-    total, digits = result.value("total_time"), result.digits
-    columns = (
-        Column("kind", "groups"),
-        Column("network", "network"),
-        Column("link", "on link", right=True),
-        Column("exposed", "exposed", right=True),
-    )
-    rows = []
-    for words, network, *times in several:
-        link, out = digits.seconds(times, longest if digits.spread else total)
-        rows.append({"kind": words.strip(), "network": network, "link": link, "exposed": out})
-    return Table(columns, rows)
 
 
 def _whole(state: State, answers: Answers) -> Part | None:
@@ -197,13 +142,13 @@ def _whole(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    return Part(title="", html=html("plan_whole.html", page=Markup(page(estimate_page(result)))))
+    whole = Section("The whole page, as the command prints it", (estimate_page(result),))
+    return Part(title="", blocks=(whole,))
 
 
-def _folded(title: str, rows: Table, most: int = 40) -> Markup:
-    """Return a table that is folded away below its title."""
-    inner = Markup(fragment([rows], replace(NOTEBOOK, rows=most)))
-    return Markup("<details><summary>{}</summary>{}</details>").format(title, inner)
+def _folded(*blocks: Block) -> Section:
+    """Return blocks folded away: the chart as a table."""
+    return Section("The same as a table", blocks)
 
 
 PARTS = (

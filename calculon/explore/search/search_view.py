@@ -78,7 +78,7 @@ def _question(state: State, answers: Answers) -> Part:
         fixed=[(name, values) for name, values in _fixed(it).items()],
         most=MOST_COUNTS,
     )
-    return Part(title="What to look for", html=told)
+    return Part(title="What to look for", blocks=(told,))
 
 
 def _words(state: State) -> dict[str, dict[str, str]]:
@@ -133,7 +133,7 @@ def _best(state: State, answers: Answers) -> Part:
             [reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)]
         ),
     )
-    return Part(title="The best" if len(found) else "No plan", html=told)
+    return Part(title="The best" if len(found) else "No plan", blocks=(told,))
 
 
 def _figures(plans: FoundPlans) -> list[tuple[str, str]]:
@@ -209,7 +209,7 @@ def _table(state: State, answers: Answers) -> Part | None:
         meaning=listed.meaning,
         why=WHY_TIED if any(plans.tied(rank) for rank in plans.ranks) else "",
     )
-    return Part(title="The best plan of each split", html=told)
+    return Part(title="The best plan of each split", blocks=(told,))
 
 
 def _ties(plans: FoundPlans) -> str:
@@ -259,7 +259,7 @@ def _splits(state: State, answers: Answers) -> Part | None:
     good = len(shown_map.feasible)
     return Part(
         title="Tensor against pipeline parallelism",
-        html=told,
+        blocks=(told,),
         chart=heatmap(shown_map),
         summary=f"Best {plans.shown.help} of each split: {good} of {len(cells)} splits have a plan. "
         "The table below has all of them.",
@@ -325,7 +325,7 @@ def _front(state: State, answers: Answers) -> Part | None:
         )
     return Part(
         title="What each plan costs",
-        html=told,
+        blocks=(told,),
         chart=chart,
         summary=f"{y.help} over {x.help}: {len(rows)} executions that no other one beats in both",
     )
@@ -410,7 +410,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
     good = sum(one.rate is not None for one in points)
     return Part(
         title="Other numbers of processors",
-        html=told,
+        blocks=(told,),
         chart=None if known is None else scaling([_series(known, points)]),
         summary="Rate and total efficiency of the best plan over the processors: "
         f"{good} of {len(points)} numbers have a plan. The table has all of them.",

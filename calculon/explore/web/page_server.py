@@ -287,7 +287,7 @@ def in_words(error: CalculonError, linked: Collection[str] = ()) -> list[str]:
 
 
 def _failed(kind: PartKind, error: CalculonError) -> Part:
-    return Part(title=kind.title, html=html("failed.html", lines=str(error).splitlines()))
+    return Part(title=kind.title, blocks=(*str(error).splitlines(),))
 
 
 def _asset(name: str) -> bytes:
