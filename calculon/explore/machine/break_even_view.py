@@ -1,7 +1,5 @@
 """What else would do as much as a change of the machine: each other figure alone, with the same plan."""
 
-from typing import Any
-
 from calculon.advise.break_even import FURTHEST, BreakEven
 from calculon.advise.elasticities import STEADY
 from calculon.documents.sensitivity_page import stated
@@ -9,7 +7,8 @@ from calculon.explore.answers import Answers
 from calculon.explore.machine.both_machines import same_plan, time_of
 from calculon.explore.machine.knobs import labels, number
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, html
+from calculon.explore.part import Part
+from calculon.render.document import Line, Styled, dim, headed
 
 TITLE = "What else would do as much"
 
@@ -29,9 +28,17 @@ def break_even(state: State, answers: Answers) -> Part:
     found = answers.break_evens(state, before)
     names = labels(before.system)
     rows = [_row(state, one, names) for one in found if one.value is not None]
-    never = [names.get(one.figure.path, one.figure.path) for one in found if one.value is None]
+    never = ", ".join(
+        names.get(one.figure.path, one.figure.path) for one in found if one.value is None
+    )
+    heads = ("figure", "in the system file", "alone at", "", "")
     return Part(
-        title=TITLE, blocks=(html("machine_even.html", rows=rows, never=never, furthest=FURTHEST),)
+        title=TITLE,
+        blocks=(
+            "With the same plan, one of these figures alone makes a step as long as the changed machine does.",
+            headed(("left", "right", "right", "right", "left"), heads, rows) if rows else "",
+            dim(f"Never within 1/{FURTHEST} to {FURTHEST} times: {never}.") if never else "",
+        ),
     )
 
 
@@ -39,15 +46,15 @@ def _said(text: str) -> Part:
     return Part(title=TITLE, blocks=(text,))
 
 
-def _row(state: State, one: BreakEven, names: dict[str, str]) -> dict[str, Any]:
-    """Return a figure in words, with the address of a page on which it alone is changed."""
+def _row(state: State, one: BreakEven, names: dict[str, str]) -> tuple[Line, ...]:
+    """Return a figure in words, with a link to the page on which it alone is changed."""
     path, value, unit = one.figure.path, one.value or 0.0, one.figure.unit
-    short = float(f"{value:.6g}")
-    return {
-        "name": names.get(path, path),
-        "now": stated(one.figure.value, unit),
-        "value": stated(value, unit),
-        "factor": f"{one.factor:,.3g} x",
-        "link": state.link(machine={path: short}),
-        "number": number(short),
-    }
+    name, short = names.get(path, path), float(f"{value:.6g}")
+    link = state.link(machine={path: short})
+    return (
+        name,
+        stated(one.figure.value, unit),
+        stated(value, unit),
+        f"{one.factor:,.3g} x",
+        Styled("Try it", link=link, hint=f"{name} at {number(short)}"),
+    )

@@ -16,8 +16,9 @@ from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.capacities import rungs
 from calculon.explore.machine.knobs import CAPACITY
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, html
+from calculon.explore.part import Part
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.document import Line, Styled, dim, headed
 
 
 def capacity(state: State, answers: Answers) -> Part | None:
@@ -36,23 +37,18 @@ def capacity(state: State, answers: Answers) -> Part | None:
     digits = _digits(state, answers)
     times = digits.seconds([step.best.value for step in shown], longest)
     rows = [
-        {
-            "link": link(step),
-            "size": capacity_text(step.capacity),
-            "now": step is found.here,
-            "plan": _words(step, question.preset),
-            "time": time,
-            "change": _change(step, found),
-        }
+        (_size(step, link(step), found), time, _change(step, found), _words(step, question.preset))
         for step, time in zip(shown, times, strict=True)
     ]
     return Part(
         title="What more memory buys",
         blocks=(
-            html(
-                "machine_capacity.html",
-                lines=_lines(found, question.preset),
-                rows=rows,
+            *_lines(found, question.preset),
+            dim("The plan is searched again for each capacity."),
+            headed(
+                ("left", "right", "right", "text"),
+                ("memory from", "a step", "change", "best plan"),
+                rows,
             ),
         ),
         figure=steps_chart(found, in_file, digits, link),
@@ -106,6 +102,13 @@ def capacity_text(capacity: float) -> str:
 
 def _words(step: Step, preset: Preset) -> str:
     return plan_words(step.best.execution, preset.usual(step.best.execution))
+
+
+def _size(step: Step, link: str, found: Staircase) -> Line:
+    """Return the capacity of a step, with a link; the step of now is marked."""
+    here = step is found.here
+    size = Styled(capacity_text(step.capacity), "current" if here else "", link=link)
+    return (size, ", now") if here else size
 
 
 def _change(step: Step, found: Staircase) -> str:

@@ -61,7 +61,8 @@ def test_figures_are_written_as_on_the_page_of_the_estimate():
     shown = [plan for plan in (both.before, both.after) if plan.estimate]
     for plan in shown:
         result = plan.result
-        texts = {one.name: one.cells[0].text for one in readings(plan)}
+        (grid,) = readings({"now": plan})
+        texts = dict(grid.rows[1:])
         assert texts["Time of a step"] == result.digits.duration(result.value("total_time"))
         assert texts[f"MFU, {result.masking}"] == result.digits.efficiency(result.mfu)
         needed = result.value("proc_mem_tier1_cap_req")
