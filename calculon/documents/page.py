@@ -81,12 +81,12 @@ def estimate_page(result: Result) -> Document:
     """Return the page of a result."""
     machine = (result.question or {}).get("system", {})
     time = (
-        _time(result),
+        time_section(result),
         stages_section(result.stages, result.digits) if result.stages else None,
         context_section(result),
         experts_section(result, table=True),
     )
-    traffic = (_communication(result), groups_section(result.groups, result.domains))
+    traffic = (traffic_section(result), groups_section(result.groups, result.domains))
     columns = (time, (*_memory(result), *traffic))
     training = result.execution is None or bool(result.execution["training"])
     label = "interval" if result.interval is None else "kernels alone"
@@ -120,23 +120,37 @@ def _interval(interval: Mapping[str, Any], title: str) -> Section:
     return Section("", (Grid(("text", "text"), (first, *others)),))
 
 
-def _time(result: Result) -> Section:
+def time_section(result: Result) -> Section:
     """Return the parts of the iteration, largest first."""
     total, digits = result.value("total_time"), result.digits
     found = [(name, time) for name, time in result.times().items() if time > 0]
     times = dict(sorted(found, key=lambda item: -item[1]))
     largest, longest = next(iter(times.items()))
-    rows: list[Row] = []
-    for (name, time), text in zip(
-        times.items(), digits.seconds(times.values(), total), strict=True
-    ):
-        label, group = PARTS[name]
-        bar = Bar((Share(time / longest, GROUP_COLORS[group]),))
-        rows.append((label, text, digits.share(time / total), bar))
+    rows = list(_time_rows(result, times))
     rows.append((*map(bold, ("total", *digits.seconds([total], total), digits.share(1.0))),))
     part = f"{PARTS[largest][0]}, {digits.share(longest / total)}"
     remark = f"{digits.duration(total)} per iteration; largest part: {part}"
     return Section("Time", (_groups(times, total), _bars(rows)), remark, opened=True)
+
+
+def exposed_grid(result: Result) -> Grid | None:
+    """Return the collectives and transfers that an iteration waits for, largest first."""
+    times = {
+        name: time
+        for name, time in sorted(result.times().items(), key=lambda item: -item[1])
+        if time > 0 and PARTS[name][1] == "communicating"
+    }
+    return _bars(_time_rows(result, times)) if times else None
+
+
+def _time_rows(result: Result, times: Mapping[str, float]) -> Iterator[Row]:
+    """Yield label, time, share of the iteration and bar of some parts of it."""
+    total, digits = result.value("total_time"), result.digits
+    longest, texts = max(times.values()), digits.seconds(times.values(), total)
+    for (name, time), text in zip(times.items(), texts, strict=True):
+        label, group = PARTS[name]
+        bar = Bar((Share(time / longest, GROUP_COLORS[group]),))
+        yield label, text, digits.share(time / total), bar
 
 
 def _groups(times: dict[str, float], total: float) -> Swatches:
@@ -170,13 +184,18 @@ def _memory(result: Result) -> list[Section]:
         remark = digits.gib(used)
         if there:
             remark += f" of {most}, {digits.gib(there - used)} free"
-        blocks: list[Block] = [_bars(_memory_rows(kinds, there, digits))]
+        blocks: list[Block] = [memory_grid(kinds, there, digits)]
         if tier == 1 and result.inputs is not None:
             needed = bandwidth(result.value("offload_mem_bw_req"))
             have = bandwidth(result.inputs.machine.bandwidths[1])
             blocks.append(dim(f"{needed} would hide all offloading; tier 2 has {have}"))
         sections.append(Section(name, tuple(blocks), remark, opened=True))
     return sections
+
+
+def memory_grid(kinds: Mapping[str, float], there: float, digits: Digits) -> Grid:
+    """Return the kinds of memory, largest first, and their sum, against what is usable if that is known."""
+    return _bars(_memory_rows(kinds, there, digits))
 
 
 def _memory_rows(kinds: Mapping[str, float], there: float, digits: Digits) -> Iterator[Row]:
@@ -221,7 +240,7 @@ def _network_text(inputs: Inputs | None, degree: str) -> str:
     return f"network {number}, {bandwidth(inputs.machine.networks[number])}"
 
 
-def _communication(result: Result) -> Section:
+def traffic_section(result: Result) -> Section:
     """Return time on the link and exposed time of each kind of parallelism."""
     several = traffic(result)
     if not several:

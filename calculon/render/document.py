@@ -62,7 +62,7 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Swatches:
-    """The legend of colours: the name of a colour of :data:`~calculon.render.bars.COLORS`, and its words."""
+    """The legend of colours: the name (:data:`~calculon.render.bars.COLORS`) or code of each, and its words."""
 
     entries: tuple[tuple[str, str], ...]
 

@@ -314,8 +314,8 @@ class _Html:
 
 
 def color_code(name: str) -> str:
-    """Return the code of a colour of the palette."""
-    return _GREY if name == "grey" else COLORS[name]
+    """Return the code of a colour of the palette; a code is returned as it is."""
+    return _GREY if name == "grey" else COLORS.get(name, name)
 
 
 def _text(text: str) -> str:

@@ -150,7 +150,7 @@ class _Drawn:
         for color, words in legend.entries:
             text.append("  " if text else "")
             if self.swatches:
-                text.append("■\N{NO-BREAK SPACE}", f"not dim {COLORS[color]}")
+                text.append("■\N{NO-BREAK SPACE}", f"not dim {COLORS.get(color, color)}")
                 words = words.replace(" ", "\N{NO-BREAK SPACE}")  # noqa: PLW2901
             text.append(words)
         return text

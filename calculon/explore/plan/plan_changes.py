@@ -30,6 +30,8 @@ from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.check import MEMORY_REASONS
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.document import Block, Line, Section, Styled, dim
+from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted
 from calculon.search.space import Space
 
@@ -52,16 +54,13 @@ def mend(state: State, answers: Answers) -> Part | None:
         for one in found.failures[1:]
     ]
     said = "The fewest changes first." if rows else "Nothing that was tried makes it run."
-    return Part(
-        title="What would make it run",
-        blocks=(html("plan_mend.html", rows=rows, said=said, lines=[], others=others),),
-    )
+    rules = "another rule" if len(others) == 1 else f"{len(others)} other rules"
+    more = [Section(f"It breaks {rules}, too", tuple(others))] if others else []
+    return Part(title="What would make it run", blocks=(dim(said), *rows, *more))
 
 
-def _proposed(
-    state: State, answers: Answers, one: Proposal, before: Mapping[str, Any]
-) -> Mapping[str, str]:
-    """Return a proposal: its words, its button and what it costs."""
+def _proposed(state: State, answers: Answers, one: Proposal, before: Mapping[str, Any]) -> Line:
+    """Return a proposal as a button, and its costs."""
     fields = {name: getattr(one.execution, name) for name in NAMES}
     asked = {
         word: value
@@ -77,24 +76,26 @@ def _proposed(
     notes = [f"with {', '.join(follows)}"] if follows else []
     reasons = {each.that.text: each.words for each in answers.question(state).preset.practice}
     notes += [f"unusual: {reasons.get(text, text)}" for text in one.unusual]
-    return {
-        "words": ", ".join(change_words(n, before[n], value) for n, value in one.changes.items()),
-        "link": state.link(plan=answers.own(state, fields), **asked),
-        "cost": f"{figures(one.found)}{slower}",
-        "notes": "; ".join(notes),
-    }
+    changes = ", ".join(change_words(n, before[n], value) for n, value in one.changes.items())
+    link = state.link(plan=answers.own(state, fields), **asked)
+    cost = f"{figures(one.found)}{slower}"
+    return _offer(changes, link, "\n".join((cost, "; ".join(notes))).strip())
+
+
+def _offer(change: str, link: str, cost: str) -> Line:
+    """Return a change as a button, and its costs."""
+    return Styled(change, "button", link=link), " ", dim(cost)
 
 
 def _unfit(state: State, answers: Answers) -> Part:
     """Return what would do where no plan fits."""
     found = answers.unfit(state)
     rows = [
-        {
-            "words": change_in_words(one, found.space),
-            "link": _remedied(state, answers, one, found.space),
-            "cost": f"{plan_in_words(one.found.execution)} ({figures(one.found)})",
-            "notes": "",
-        }
+        _offer(
+            change_in_words(one, found.space),
+            _remedied(state, answers, one, found.space),
+            f"{plan_in_words(one.found.execution)} ({figures(one.found)})",
+        )
         for one in found.remedies
     ]
     lines = [f"No plan fits: {found.why}.", *found.nearest]
@@ -103,10 +104,7 @@ def _unfit(state: State, answers: Answers) -> Part:
         if rows
         else "No change that was tried makes a plan fit."
     )
-    return Part(
-        title="What would make a plan fit",
-        blocks=(html("plan_mend.html", rows=rows, said=said, lines=lines, others=[]),),
-    )
+    return Part(title="What would make a plan fit", blocks=(*lines, dim(said), *rows))
 
 
 def _remedied(state: State, answers: Answers, one: Remedy, space: Space) -> str:
@@ -144,31 +142,51 @@ def against(state: State, answers: Answers) -> Part | None:
     told = waterfall.to_dict()
     steps = steps_with_effect(told)
     digits = digits_of_differences(_digits(one) for one in (shown, best) if one.brief is not None)
-    _, *cells, _ = waterfall_table(told, digits).rows
     alone = _alone(state, answers, [step["fields"] for step in steps])
-    rows = [
-        {**cell, "alone": words, "link": link}
-        for cell, (words, link) in zip(cells, alone, strict=True)
-    ]
-    notes = (*waterfall_notes(told), *([f"{WHY_TIED}."] if answer.order_of_mine else []))
+    changes = _with_buttons(waterfall_table(told, digits), alone)
+    said: Line = _said_against(shown, best, answer.order_of_mine)
+    listed = "; ".join(f"{row['change']} {row['seconds']}" for row in changes.rows)
+    use = Styled("Use the best plan", "button", link=state.link(plan={}))
     faster = _changed_words(answer.untried)
-    said = _said_against(shown, best, answer.order_of_mine)
+    ahead = f"Yours is faster by {faster}, which the search for the best plan does not try"
+    blocks: list[Block] = [(said, " ", use) if _worth(shown, best) else said]
+    blocks += [_extended(state, answers, ahead, answer.untried)] if faster else []
+    blocks += [changes] if changes.rows else []
+    blocks += map(dim, waterfall_notes(told))
+    blocks += [dim(f"{WHY_TIED}.")] if answer.order_of_mine else []
     return Part(
         title="From your plan to the best, one change at a time",
-        blocks=(
-            html(
-                "plan_against.html",
-                said=said,
-                best=state.link(plan={}) if _worth(shown, best) else "",
-                rows=rows,
-                notes=notes,
-                faster=faster,
-                add=with_opened(state, answers, answer.untried),
-            ),
-        ),
+        blocks=tuple(blocks),
         figure=change_waterfall(told, digits, ("your plan", "the best")),
-        summary=f"{said} A bar for each change: {_listed(rows)}." if steps else "",
+        summary=f"{said} A bar for each change: {listed}." if steps else "",
     )
+
+
+def _with_buttons(table: Table, alone: Sequence[tuple[str, str]]) -> Table:
+    """Return the changes of a waterfall, each with its effect alone as a button that makes it."""
+    columns = {column.key: column for column in table.columns}
+    columns["alone"] = Column("alone", "only this", right=True)
+    shown = [columns[key] for key in ("change", "seconds", "bytes", "alone", "parts")]
+    rows = [
+        {**row, "alone": _button(row["change"], *one)}
+        for row, one in zip(table.rows[1:-1], alone, strict=True)
+    ]
+    return Table(tuple(shown), rows)
+
+
+def _button(change: str, effect: str, link: str) -> Styled:
+    if not link:
+        return dim(effect)
+    return Styled(effect, "button", link=link, hint=f"make this change alone: {change}")
+
+
+def _extended(
+    state: State, answers: Answers, text: str, untried: Mapping[str, Any]
+) -> tuple[str | Styled, ...]:
+    """Say that a search does not try some values, with the address of one that does, if there is one."""
+    link = with_opened(state, answers, untried)
+    add = (": ", Styled("add it to the search", link=link)) if link else ()
+    return (text, *add, ".")
 
 
 def _worth(shown: Shown, best: Shown) -> bool:
@@ -184,10 +202,6 @@ def _slower(longer: float) -> str:
 
 def _changed_words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{label(name)} {value_words(name, value)}" for name, value in values.items())
-
-
-def _listed(rows: list[dict[str, str]]) -> str:
-    return "; ".join(f"{one['change']} {one['seconds']}" for one in rows)
 
 
 def _said_against(shown: Shown, best: Shown, order: Any) -> str:
@@ -245,18 +259,14 @@ def single_changes(state: State, answers: Answers) -> Part | None:
         if chips:
             notes[choice.field] = {value: chip["effect"] for value, chip in chips.items()}
             rows.append(_row(choice, chips))
+    said: Line = _said_single(shown, outcomes, found)
+    if untried:
+        values = _changed_words(untried)
+        text = f"{said} The search for the best plan does not try {values}"
+        said = _extended(state, answers, text, untried)
     return Part(
         title="The effect of single changes",
-        blocks=(
-            html(
-                "plan_single.html",
-                rows=rows,
-                notes=notes,
-                said=_said_single(shown, outcomes, found),
-                untried=_changed_words(untried),
-                add=with_opened(state, answers, untried),
-            ),
-        ),
+        blocks=(said, html("plan_single.html", rows=rows, notes=notes)),
     )
 
 
