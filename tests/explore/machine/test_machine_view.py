@@ -17,7 +17,6 @@ from calculon.explore.machine.both_machines import (
     same_plan,
     usable_memory,
 )
-from calculon.explore.machine.capacities import AMPLE, rungs
 from calculon.explore.machine.knobs import CAPACITY, labels
 from calculon.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.explore.page_state import State
@@ -126,15 +125,6 @@ def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits():
         assert found_steps.at(size * GIB * (1 + 1e-12)).value == values[size]
 
 
-def test_lines_of_capacity_begin_below_now_and_each_gains():
-    stairs = answers().capacities(SMALLER)
-    lines = rungs(stairs)
-    times = [one.best.value for one in lines]
-    assert lines[:2] == [stairs.down, stairs.here]
-    assert times == sorted(times, reverse=True)
-    assert all(one.capacity < AMPLE * GIB for one in lines)
-
-
 def test_a_reset_gives_the_first_state(site):
     state = replace(FIRST, machine={CAPACITY: 40, "mem1.GBps": 3000})
     html = found(site, state.query)["main"]
@@ -181,7 +171,7 @@ def test_a_machine_without_a_plan_says_so():
 def test_a_figure_that_does_as_much_alone_makes_the_step_as_long():
     state = replace(FIRST, machine={"mem1.GBps": 4000})
     wanted = same_plan(state, answers())
-    even = answers().break_evens(state, wanted.before.estimate)
+    even = answers().as_fast_as_changed(state, wanted.before.estimate).break_evens
     known_values = {one.figure.path: one.value for one in even if one.value is not None}
     assert len(known_values) > 1
     assert known_values["mem1.GBps"] == pytest.approx(4000)
