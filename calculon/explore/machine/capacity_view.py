@@ -50,7 +50,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
         title="What more memory buys",
         blocks=(
             said,
-            dim("The plan is searched again for each capacity:"),
+            dim("The plan is searched again for each capacity; the time of a step changes by:"),
             *section.blocks,
         ),
         figure=steps_chart(found, in_file, digits, lambda step: link(step.capacity)),
