@@ -13,7 +13,6 @@ from calculon.explore.controls import settled
 from calculon.explore.machine.both_machines import (
     best_plans,
     digits_of,
-    readings,
     same_plan,
     usable_memory,
 )
@@ -53,20 +52,6 @@ def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine():
     mine = replace(faster, plan=MINE)
     assert same_plan(mine, answers()).after is answers().plan(mine)
     assert same_plan(FIRST, answers()).after is same_plan(FIRST, answers()).before
-
-
-def test_figures_are_written_as_on_the_page_of_the_estimate():
-    both = same_plan(replace(SMALLER, plan=MINE), answers())
-    shown = [plan for plan in (both.before, both.after) if plan.estimate]
-    for plan in shown:
-        result = plan.result
-        (grid,) = readings({"now": plan})
-        texts = dict(grid.rows[1:])
-        assert texts["Time of a step"] == result.digits.duration(result.value("total_time"))
-        assert texts[f"MFU, {result.masking}"] == result.digits.efficiency(result.mfu)
-        needed = result.value("proc_mem_tier1_cap_req")
-        assert texts["Memory"].startswith(result.digits.gib(needed))
-    assert shown
 
 
 def path_of(label):
