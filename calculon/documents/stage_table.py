@@ -6,7 +6,7 @@ from typing import Any
 
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.document import Cell, Grid, Section, dim
+from calculon.render.document import Cell, Section, Styled, dim, headed
 from calculon.render.texts import counted
 
 Stage = Mapping[str, Any]
@@ -40,46 +40,68 @@ def folded_words(stages: Sequence[Stage]) -> str:
     return told + ("; all weights are there twice" if twice else "")
 
 
-def stages_section(stages: Sequence[Stage], digits: Digits) -> Section:
+def stages_section(
+    stages: Sequence[Stage],
+    digits: Digits,
+    *,
+    capacity: float = 0.0,
+    links: Sequence[str] = (),
+    selected: int | None = None,
+) -> Section:
     """Return the time of a microbatch and the memory of every stage, and which stage limits each.
 
     Where passes run in pairs, the time is the mean of a batch, without what they hide of the exchange of experts.
+
+    With `links`, an address for each stage, each has a row, else stages that are alike share one; the row of the
+    `selected` stage is marked. With a `capacity`, usable bytes of tier 1, its share in use is shown.
     """
-    times = [stage_time(stage) for stage in stages]
-    slowest, longest = max(range(len(times)), key=lambda i: (times[i], i)), max(times)
-    memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
-    fullest = memory.index(max(memory))
-    mean = sum(times) / len(times)
     paired = any(stage["hidden_time"] for stage in stages)
-    level = longest <= mean * (1 + _SAME)
+    passes = ("forward", "backward", *["hidden"] * paired)
+    used = (f"of {digits.capacity(capacity)}",) if capacity else ()
+    titles = ("", "", *passes, *["together"] * bool(links), "tier 1", *used, "time of a microbatch")
     folded = folded_words(stages)
-    row = "rank" if folded else "stage"
-    remark = f"{digits.duration(longest)} per microbatch"
-    if not level:
-        remark = f"{row} {slowest} limits the time: {remark} (mean {digits.duration(mean)})"
-    columns = ["forward", "backward", *(["hidden"] if paired else []), "tier 1"]
-    rows: list[tuple[Cell, ...]] = [(*map(dim, ("", "", *columns, "time of a microbatch")),)]
-    for alike in _alike(stages):
+    row, longest = "rank" if folded else "stage", max(map(stage_time, stages))
+    rows: list[tuple[Cell, ...]] = []
+    for alike in [[stage] for stage in stages] if links else _alike(stages):
         first, last = alike[0], alike[-1]
-        number = str(first["stage"])
-        if len(alike) > 1:
-            number += f" to {last['stage']}"
-        rows.append(
-            (
-                f"{row} {number}",
-                counted(first["blocks"], "block"),
-                *digits.seconds([first[f"{name}_time"] for name in columns[:-1]], longest),
-                digits.gib(max(stage["proc_mem_tier1_cap_req"] for stage in alike)),
-                Bar((Share(stage_time(first) / longest, "blue"),)),
-            )
+        number, time = int(first["stage"]), stage_time(first)
+        style, link = "current" * (number == selected), links[number] if links else ""
+        name = f"{row} {number}" + (f" to {last['stage']}" if len(alike) > 1 else "")
+        parts = (*(first[f"{one}_time"] for one in passes), *[time] * bool(links))
+        needed = max(stage["proc_mem_tier1_cap_req"] for stage in alike)
+        cells = (
+            Styled(name, style, link=link),
+            counted(first["blocks"], "block"),
+            *digits.seconds(parts, longest),
+            digits.gib(needed),
+            *(digits.share(needed / capacity) for _ in used),
+            Bar((Share(time / longest, "blue"),)),
         )
-    grid = Grid(("left", "right", *["right"] * len(columns), "wide"), tuple(rows), heads=1)
+        rows.append(cells)
+    grid = headed(("left", *["right"] * (len(titles) - 2), "wide"), titles, rows)
     notes = [note for note in (folded, PAIRED if paired else "") if note]
     return Section(
         "Ranks of the pipeline" if folded else "Stages",
         (grid, *map(dim, notes)),
-        f"{remark}; memory is tightest on {row} {fullest}",
+        _limits(stages, digits, row),
     )
+
+
+def _limits(stages: Sequence[Stage], digits: Digits, row: str) -> str:
+    """Say which stage limits the time, and which one the memory."""
+    times = [stage_time(stage) for stage in stages]
+    memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
+    longest, mean = max(times), sum(times) / len(times)
+    remark = f"{digits.duration(longest)} per microbatch"
+    if longest > mean * (1 + _SAME):
+        slowest = slowest_stage(stages)
+        remark = f"{row} {slowest} limits the time: {remark} (mean {digits.duration(mean)})"
+    return f"{remark}; memory is tightest on {row} {memory.index(max(memory))}"
+
+
+def slowest_stage(stages: Sequence[Stage]) -> int:
+    """Return the stage that limits the time; the last of several."""
+    return max(range(len(stages)), key=lambda i: (stage_time(stages[i]), i))
 
 
 def stage_time(stage: Stage) -> float:

@@ -5,7 +5,7 @@ heading. It holds words and shares, but no colour codes, no widths of a terminal
 :mod:`calculon.render.terminal` and :mod:`calculon.render.html` show it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calculon.base.frozen import dataclass
@@ -23,7 +23,7 @@ class Styled:
         The words.
     style : str
         ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; a page in a browser also
-        has ``button``, ``gain``, ``loss`` and ``current``: what the page shows, whose row it marks.
+        has ``button``, ``alert``, ``gain``, ``loss`` and ``current``: what it shows, whose row it marks.
     indent : int
         Characters before it.
     link, hint, key : str
@@ -227,6 +227,16 @@ def labelled(texts: Mapping[str, Line]) -> Grid:
     return Grid(
         ("text", "text"), tuple((dim(label), text) for label, text in texts.items() if text)
     )
+
+
+def spaced(pieces: Iterable[Styled]) -> Line:
+    """Return pieces of a text with blanks between them."""
+    return tuple(one for piece in pieces for one in (piece, " "))
+
+
+def numbers(titles: Sequence[str], rows: Iterable[tuple[Cell, ...]]) -> Grid:
+    """Return rows of numbers below the titles of their columns, each with a name."""
+    return headed(("left", *["right"] * (len(titles) - 1)), titles, rows)
 
 
 def headed(

@@ -104,6 +104,7 @@ EXPLORE = Look(
         "button": ' class="button"',
         "current": ' aria-current="true"',
         "current row": ' class="selected"',
+        "alert": ' role="alert"',
         "gain": ' class="gain"',
         "loss": ' class="loss"',
         "tall": ' class="tall"',
@@ -112,7 +113,7 @@ EXPLORE = Look(
     },
     folds=True,
     headings=True,
-    tall=20,
+    tall=32,
 )
 """A page in a browser with its style sheet: links lead to other states of it."""
 
@@ -290,7 +291,7 @@ class _Html:
         if isinstance(piece, str):
             return _text(piece)
         found = _text(piece.text)
-        if "link" in self.roles and (linked := self._link(piece, found)):
+        if found and "link" in self.roles and (linked := self._link(piece, found)):
             return linked
         if piece.style in COLORS:
             return f'<span style="color:{color_code(piece.style)}">{found}</span>'

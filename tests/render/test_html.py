@@ -4,12 +4,14 @@ import re
 from dataclasses import replace
 
 import pytest
+from markupsafe import Markup
 
 from calculon.render.bars import COLORS, Bar, Share
 from calculon.render.document import (
     Beside,
     ByWidth,
     Document,
+    Facts,
     Grid,
     Names,
     Section,
@@ -17,7 +19,7 @@ from calculon.render.document import (
     bold,
     dim,
 )
-from calculon.render.html import NOTEBOOK, REPORT, fragment, page
+from calculon.render.html import EXPLORE, NOTEBOOK, REPORT, fragment, page
 from calculon.render.text_tables import Column, Table
 from tests.outline import Outline
 
@@ -38,7 +40,7 @@ def checked(text):
     return found
 
 
-@pytest.mark.parametrize("look", [NOTEBOOK, REPORT])
+@pytest.mark.parametrize("look", [NOTEBOOK, REPORT, EXPLORE])
 def test_texts_are_texts(look):
     table = Table((Column("a", HOSTILE), Column("b")), [{"a": HOSTILE, "b": HOSTILE}])
     styled = (HOSTILE, bold(HOSTILE), Styled(HOSTILE, "blue"), dim(HOSTILE))
@@ -116,3 +118,32 @@ def test_pieces_of_a_line_keep_their_styles():
     assert checked(text).text.split() == ["all", "9", "of", "10"]
     assert "<strong>9</strong>" in text
     assert f"color:{COLORS['blue']}" in text
+
+
+def test_only_a_page_in_a_browser_has_links():
+    link = Styled("4 <", "current", link="/?a=1&b=2", hint='"more"', key="4.1")
+    table = Table((Column("a"), Column("b", "b")), [{"a": link, "b": 1}, {"a": "x", "b": 2}])
+    text = fragment([table, Grid(("left", "left"), (("x", ""), (link, "y")))], EXPLORE)
+    marks = ' aria-current="true" data-key="4.1" title="&quot;more&quot;" aria-label="4 &lt;: &quot;more&quot;"'
+    assert text.count(f'<a data-state{marks} href="/?a=1&amp;b=2">4 &lt;</a>') == 2
+    assert text.count('<tr class="selected">') == 2
+    assert "a" not in checked(fragment([table, link])).tags
+    assert table.text().splitlines()[1].split() == ["4", "<", "1"]
+
+
+def test_a_long_table_in_a_browser_scrolls_under_its_heading():
+    grid = Grid(("left",), (("x",),) * EXPLORE.tall)
+    text = fragment([grid, Section("Stages", (grid,))], EXPLORE, "Plan")
+    assert re.findall(r'role="region" aria-label="(\w+)" tabindex="0"', text) == ["Plan", "Stages"]
+    assert "region" not in fragment([replace(grid, rows=grid.rows[1:])], EXPLORE)
+
+
+def test_facts_are_tiles_in_a_browser_and_a_grid_elsewhere():
+    facts = Facts((("Time <", "3 s", "of a step"),))
+    tile = "<dt>Time &lt;</dt><dd><strong>3 s</strong>"
+    assert tile in fragment([facts], EXPLORE)
+    assert checked(fragment([facts])).words == ["Time <", "3 s", "of a step"]
+
+
+def test_forms_of_a_page_are_kept_and_other_texts_escaped():
+    assert fragment([Markup("<input>"), "<input>"], EXPLORE) == "<input><p>&lt;input&gt;</p>"

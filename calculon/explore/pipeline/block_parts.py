@@ -3,9 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
-
-from markupsafe import Markup
 
 from calculon.base.errors import CalculonError
 from calculon.base.frozen import dataclass
@@ -24,7 +21,7 @@ from calculon.explore.charts.operator_bars import (
 )
 from calculon.explore.charts.roofline_chart import drawn, roofline_chart
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind, html
+from calculon.explore.part import Part, PartKind
 from calculon.explore.pipeline.operator_words import (
     BOUND,
     kernel_words,
@@ -32,8 +29,7 @@ from calculon.explore.pipeline.operator_words import (
     rate_words,
 )
 from calculon.hardware.figures import figures_of, with_figures
-from calculon.render.document import Section, Styled, dim, headed
-from calculon.render.html import page
+from calculon.render.document import Cell, Line, Section, Styled, bold, dim, headed, numbers, spaced
 from calculon.render.texts import counted, percent, seconds
 
 
@@ -109,47 +105,56 @@ def _block(state: State, answers: Answers) -> Part | None:
         if any(operator_time(one, work) for one in seen.operators)
     ]
     total, links = sum(map(whole_time, seen.operators)), _links(state, seen)
-    rows = [
-        {
-            "name": seen.names[one["name"]],
-            "link": links[one["name"]],
-            "selected": one["name"] == seen.selected,
-            "times": _dashed([operator_time(one, work) for work in works], total),
-            "time": seconds([whole_time(one)], total)[0],
-            "share": percent(whole_time(one) / total),
-        }
+    first = seen.operators[0]
+    sums = _dashed(
+        [sum(operator_time(one, work) for one in seen.operators) for work in works], total
+    )
+    whole = ("together", *sums, *seconds([total], total))
+    rows = (
+        (
+            _operator_link(seen, links, one["name"]),
+            *_dashed([operator_time(one, work) for work in works], total),
+            *seconds([whole_time(one)], total),
+            percent(whole_time(one) / total),
+        )
         for one in seen.operators
-    ]
-    sums = [sum(operator_time(one, work) for one in seen.operators) for work in works]
-    found = answers.block(state)
-    told = html(
-        "block.html",
-        lacking=seen.lacking,
-        kinds=[
-            (
-                kind_of(rows),
-                state.with_options(block=rows[0]["kind"], operator=""),
-                rows[0]["kind"] == seen.kind,
-            )
-            for rows in seen.kinds
-            if "kind" in rows[0]
-        ],
-        columns=[PASSES.get(work, work) for work in works],
-        rows=rows,
-        sums=_dashed(sums, total),
-        total=seconds([total], total)[0],
-        first=rows[0],
-        ends=any(split_name(one)[1] in ("F", "G") for one in seen.operators),
-        sent=_sent(seen.operators, total),
-        page=Markup(page(block_page(found.to_dict()))),
+    )
+    titles = ("operator", *(PASSES.get(work, work) for work in works), "together", "share")
+    operators = numbers(titles, (*rows, (*map(bold, whole),)))
+    words = ["agrad: gradients of inputs", "wgrad: gradients of weights"]
+    words += ["recompute: the forward pass once more"] if "recompute" in titles else []
+    if any(split_name(one)[1] in ("F", "G") for one in seen.operators):
+        words.append("F and G: the collectives before and after tensor-parallel products")
+    largest = (
+        f"{seen.names[first['name']]} takes the largest part: {percent(whole_time(first) / total)}"
     )
     names = [seen.names[one["name"]] for one in seen.operators]
     return Part(
         title=f"One {kind_of(seen.operators)}, by operator",
-        blocks=(told,),
+        blocks=(
+            Styled(seen.lacking, "alert"),
+            _kinds(state, seen),
+            f"A microbatch takes {whole[-1]} in a block. {largest}. A click on an operator tells more of it below.",
+            dim(f"{'; '.join(words)}."),
+            Section("Table of operators", (operators,)),
+            Section("As calculon block prints it", (block_page(answers.block(state).to_dict()),)),
+        ),
         figure=operator_bars(seen.operators, names, [links[one["name"]] for one in seen.operators]),
         summary=f"Time of each operator of a block by pass, the longest first: {', '.join(names[:3])}. "
         "The table of operators has all of them.",
+    )
+
+
+def _kinds(state: State, seen: _Seen) -> Line:
+    """Return the kinds of block with their addresses; nothing of the only one."""
+    kinds = {rows[0]["kind"]: kind_of(rows) for rows in seen.kinds if "kind" in rows[0]}
+    return spaced(
+        Styled(
+            text,
+            "current" * (kind == seen.kind),
+            link=state.with_options(block=kind, operator=""),
+        )
+        for kind, text in kinds.items()
     )
 
 
@@ -157,22 +162,6 @@ def _dashed(times: Sequence[float], largest: float) -> list[str]:
     """Write times; a dash is exactly nothing."""
     return [
         text if time else "-" for time, text in zip(times, seconds(times, largest), strict=True)
-    ]
-
-
-def _sent(operators: Sequence[Layer], total: float) -> list[dict[str, Any]]:
-    """Return the collectives of a block, as rows of a table."""
-    return [
-        {
-            "name": _name(one),
-            "work": PASSES[sent["pass"]],
-            "operation": sent["operation"].replace("_", "-"),
-            "message": scaled(sent["message"], "B", binary=True, digits=1),
-            "time": seconds([sent["time"]], total)[0],
-            "exposed": seconds([sent["exposed"]], total)[0],
-        }
-        for one in operators
-        for sent in one["collectives"]
     ]
 
 
@@ -186,11 +175,10 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     by_bound: dict[str, float] = {}
     for one in seen.passes:
         by_bound[one.bound] = by_bound.get(one.bound, 0.0) + one.time
-    first, *others = (
-        f"{percent(time / total)}{{}} by {BOUND[bound]}"
+    bounds = ", ".join(
+        f"{BOUND[bound]} {percent(time / total)}"
         for bound, time in sorted(by_bound.items(), key=lambda one: -one[1])
     )
-    bounds = ", ".join((first.format(" of the computing time is bound"), *others)).replace("{}", "")
     roof = percent(sum(one.at_roof for one in seen.passes) / total)
     left = counted(len(seen.passes) - len(shown), "other")
     share = percent(sum(one.time for one in seen.passes if one not in shown) / total)
@@ -205,7 +193,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Operators on the roofline",
         blocks=(
-            f"{bounds}. At the roofs, all of it would take {roof} of the time.",
+            f"The computing time is bound by {bounds}. At the roofs, all of it would take {roof} of the time.",
             dim(
                 "The size of a point is its share of the time: circles are products, diamonds attention, squares the "
                 f"vector engine. {left} only move or only compute ({share} of the time) and are not drawn."
@@ -237,36 +225,44 @@ def _operator(state: State, answers: Answers) -> Part | None:
     total = sum(one.time for one in seen.passes)
     passes = [one for one in seen.passes if one.operator == seen.selected]
     time = sum(one.time for one in passes)
-    rates = list(dict.fromkeys(rate_words(one.rate) for one in passes))
-    told = html(
-        "operator.html",
-        kernel=kernel_words(passes[0]),
-        share=percent(time / total),
-        time=duration(time),
-        roof=duration(sum(one.at_roof for one in passes)),
-        rates=rates,
-        rows=[
-            {
-                "work": PASSES[one.work],
-                "cells": (
-                    scaled(one.flops, "FLOP", digits=2) if one.flops else "-",
-                    scaled(one.moved, "B", binary=True, digits=1) if one.moved else "-",
-                    *_figures(one),
-                ),
-                "product": product_words(one),
-            }
-            for one in passes
-        ],
-        shaped=any(product_words(one) for one in passes),
-        mode=answers.block(state).system.mode,
-        faster=list(_faster(state, answers, seen, passes)),
+    rates = "; ".join(dict.fromkeys(rate_words(one.rate) for one in passes))
+    shaped = any(product_words(one) for one in passes)
+    titles = ("pass", *["shape"] * shaped, "arithmetic", "traffic", *_FIGURES)
+    works = headed(
+        (*["left"] * (1 + shaped), *["right"] * 6, "left"),
+        titles,
+        ((PASSES[one.work], *[product_words(one)] * shaped, *_work(one)) for one in passes),
     )
-    return Part(title=f"Operator {seen.names[seen.selected]}", blocks=(told,))
+    titles = ("", "its time", "saved of it", "of the block")
+    faster = numbers(titles, _faster(state, answers, seen, passes))
+    kernel, roof = kernel_words(passes[0]), duration(sum(one.at_roof for one in passes))
+    both = (
+        "run beside each other: the longer one counts"
+        if answers.block(state).system.mode == "roofline"
+        else "run one after the other: both count"
+    )
+    return Part(
+        title=f"Operator {seen.names[seen.selected]}",
+        blocks=(
+            f"{kernel.capitalize()}: {duration(time)} of a microbatch, {percent(time / total)} of the computing time "
+            f"of the block. At the roof it would take {roof}.",
+            works,
+            f"Its rate follows {rates}. Arithmetic and traffic {both}.",
+            Section("What would make it faster", (faster,), opened=True),
+        ),
+    )
+
+
+def _work(one: OperatorPass) -> tuple[str, ...]:
+    """Return arithmetic, traffic and figures of a pass in words."""
+    flops = scaled(one.flops, "FLOP", digits=2) if one.flops else "-"
+    moved = scaled(one.moved, "B", binary=True, digits=1) if one.moved else "-"
+    return flops, moved, *_figures(one)
 
 
 def _faster(
     state: State, answers: Answers, seen: _Seen, passes: Sequence[OperatorPass]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[tuple[Cell, ...]]:
     """Yield what a faster part of the machine and a larger microbatch would save."""
     found, own = answers.block(state), answers.stated(state)
     time, whole = sum(one.time for one in passes), sum(map(whole_time, seen.operators))
@@ -320,15 +316,11 @@ def _times(other: Block, seen: _Seen, times: int) -> tuple[float, float]:
 
 def _saved(
     words: str, link: str, after: tuple[float, float], before: tuple[float, float]
-) -> dict[str, Any]:
+) -> tuple[Cell, ...]:
     """Return a row of what a change saves of the operator and of the block."""
     shares = [1 - one / other for one, other in zip(after, before, strict=True)]
-    return {
-        "words": words,
-        "link": link,
-        "time": duration(after[0]),
-        "shares": [percent(share) if share >= 0 else f"-{percent(-share)}" for share in shares],
-    }
+    texts = [percent(share) if share >= 0 else f"-{percent(-share)}" for share in shares]
+    return Styled(words, link=link), duration(after[0]), *texts
 
 
 BLOCK_PARTS = (

@@ -1,24 +1,38 @@
 """The view of the pipeline: its schedule, its stages, one of them, and the operators of a block."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from markupsafe import Markup
+from collections.abc import Sequence
+from dataclasses import replace
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.statistics import memory_by_kind
-from calculon.documents.page import PARTS as PARTS_OF_TIME
+from calculon.documents.page import exposed_grid, memory_grid, time_section
 from calculon.documents.pictures.gantt import LOOKS, Gantt
 from calculon.documents.result import Result
-from calculon.documents.stage_table import PAIRED, folded_words, stage_time
+from calculon.documents.stage_table import (
+    Stage,
+    folded_words,
+    slowest_stage,
+    stage_time,
+    stages_section,
+)
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers, Shown
 from calculon.explore.charts.schedule_chart import schedule_chart
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.block_parts import BLOCK_PARTS
-from calculon.render.html import more
+from calculon.render.document import (
+    Beside,
+    Grid,
+    Section,
+    Styled,
+    bold,
+    dim,
+    numbers,
+    spaced,
+    words,
+)
 from calculon.render.texts import counted
 
 USUAL, MOST = 4_096, 16_384
@@ -27,15 +41,13 @@ USUAL, MOST = 4_096, 16_384
 LISTED = 200
 """Passes that a table lists."""
 
-Stage = Mapping[str, Any]
-
 
 def _problem(state: State, answers: Answers) -> Part | None:
     shown = answers.plan(state)
     if not shown.problem:
         return None
-    told = html("no_pipeline.html", problem=shown.problem, state=state)
-    return Part(title="It cannot run", blocks=(told,))
+    link = Styled("What would make it run", link=state.link(view="plan"))
+    return Part(title="It cannot run", blocks=(shown.problem, link))
 
 
 def _schedule(state: State, answers: Answers) -> Part | None:
@@ -48,45 +60,55 @@ def _schedule(state: State, answers: Answers) -> Part | None:
     gantt = answers.schedule(state, number)
     stages = shown.estimate.stages
     links = [state.with_options(stage=str(i)) for i in range(len(stages))]
-    words = gantt.title.split("\n")[1]
-    told = html(
+    said, alone = gantt.title.split("\n")[1], len(stages) == 1
+    blocks = counted(int(stages[0]["blocks"]), "block")
+    control = html(
         "schedule.html",
-        words=words,
         number=number,
         most=min(most, _room(shown.estimate, MOST)),
         batch=most,
-        parts=_parts_of_step(result),
-        shown=shown,
-        alone=len(stages) == 1,
-        order=_order(gantt, result, _stage(state, stages)),
-        blocks=counted(int(stages[0]["blocks"]), "block"),
-        passes=len(gantt.pieces),
     )
+    time = replace(time_section(result), title="The parts of an iteration", opened=alone)
+    row = gantt.row.lower()
+    click = () if alone else (dim(f"A click on a row shows that {row} below."),)
     return Part(
         title="Schedule",
-        blocks=(told,),
+        blocks=(
+            f"No pipeline: each processor has all {blocks}. {said}." if alone else f"{said}.",
+            control,
+            time,
+            _order(gantt, result, _stage(state, stages)),
+            *click,
+        ),
         figure=schedule_chart(gantt, result.digits, links, _stage(state, stages)),
-        summary=f"Passes of each stage over time: {words}. The table of stages says how long they take.",
+        summary=f"Passes of each stage over time: {said}. The table of stages says how long they take.",
     )
 
 
-def _order(gantt: Gantt, result: Result, number: int) -> dict[str, Any]:
-    """Return the first passes of a stage in order, as a table."""
-    pieces = [piece for piece in gantt.pieces if piece.stage == number]
-    shown = sorted(pieces, key=lambda piece: piece.start)[:LISTED]
+def _order(gantt: Gantt, result: Result, number: int) -> Section:
+    """Return the first passes of a stage in order."""
+    pieces = sorted(
+        (piece for piece in gantt.pieces if piece.stage == number), key=lambda piece: piece.start
+    )
+    shown, digits = pieces[:LISTED], result.digits
     times = [piece.end - piece.start for piece in shown]
-    starts = result.digits.seconds([piece.start for piece in shown], gantt.end)
-    return {
-        "title": f"Passes of {gantt.row.lower()} {number} in order",
-        "chunks": gantt.chunks > 1,
-        "rows": [
-            (LOOKS[piece.kind][0], piece.microbatch + 1, piece.chunk + 1, start, time)
-            for piece, start, time in zip(
-                shown, starts, result.digits.seconds(times, max(times)), strict=True
-            )
-        ],
-        "more": Markup(more(len(pieces) - len(shown))),
-    }
+    starts = digits.seconds([piece.start for piece in shown], gantt.end)
+    chunks = gantt.chunks > 1
+    rows = (
+        (
+            LOOKS[piece.kind][0],
+            f"{piece.microbatch + 1}",
+            *[f"{piece.chunk + 1}"] * chunks,
+            start,
+            time,
+        )
+        for piece, start, time in zip(shown, starts, digits.seconds(times, max(times)), strict=True)
+    )
+    titles = ("pass", "microbatch", *["chunk"] * chunks, "from", "time")
+    order = numbers(titles, rows)
+    left = len(pieces) - len(shown)
+    others = (dim(f"and {left:,} more"),) if left else ()
+    return Section(f"Passes of {gantt.row.lower()} {number} in order", (order, *others))
 
 
 def _stages(state: State, answers: Answers) -> Part | None:
@@ -95,43 +117,16 @@ def _stages(state: State, answers: Answers) -> Part | None:
     if shown.estimate is None or len(shown.estimate.stages) == 1:
         return None
     stages, result = shown.estimate.stages, _result(shown)
-    times, digits = [stage_time(stage) for stage in stages], result.digits
-    memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
-    longest, capacity = max(times), _capacity(result)
-    columns = [
-        "forward",
-        "backward",
-        *(["hidden"] if any(s["hidden_time"] for s in stages) else []),
-    ]
-    rows = [
-        {
-            "number": i,
-            "link": state.with_options(stage=str(i)),
-            "blocks": stage["blocks"],
-            "times": digits.seconds([stage[f"{name}_time"] for name in columns], longest),
-            "time": digits.seconds([times[i]], longest)[0],
-            "memory": digits.gib(memory[i]),
-            "used": digits.share(memory[i] / capacity) if capacity else "",
-            "width": round(100 * times[i] / longest, 1),
-        }
-        for i, stage in enumerate(stages)
-    ]
-    ends = digits.seconds([longest, sum(times) / len(times)], longest)  # as in the table
-    told = html(
-        "stages.html",
-        rows=rows,
-        columns=columns,
-        word=_word(stages),
+    section = stages_section(
+        stages,
+        result.digits,
+        capacity=_capacity(result),
+        links=[state.with_options(stage=str(i)) for i in range(len(stages))],
         selected=_stage(state, stages),
-        slowest=_slowest(stages),
-        level=longest <= sum(times) / len(times) * (1 + 1e-9),
-        fullest=memory.index(max(memory)),
-        longest=ends[0],
-        mean=ends[1],
-        capacity=digits.capacity(capacity),
-        notes=[note for note in (folded_words(stages), PAIRED if len(columns) > 2 else "") if note],
     )
-    return Part(title=f"{_word(stages).capitalize()}s", blocks=(told,))
+    said = words(section.remark)
+    title = f"{_word(stages).capitalize()}s"
+    return Part(title=title, blocks=(f"{said[:1].upper()}{said[1:]}.", *section.blocks))
 
 
 def _one_stage(state: State, answers: Answers) -> Part | None:
@@ -144,20 +139,31 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
     asked = _whole(state, "stage")
     if asked is not None and asked >= len(stages):
         there = f"{word}s 0 to {len(stages) - 1}" if len(stages) > 1 else "no pipeline"
-        told = f"There is no {word} {asked}: this plan has {there}."
-        link = state.with_options(stage="")
-        return Part(
-            title=f"{word.capitalize()} {asked}",
-            blocks=(html("no_such.html", told=told, link=link),),
-        )
-    stage, digits = stages[number], result.digits
-    together = stage_time(stage)
+        told = f"There is no {word} {asked}: this plan has {there}. "
+        link = Styled("Show another", link=state.with_options(stage=""))
+        return Part(title=f"{word.capitalize()} {asked}", blocks=((told, link),))
     microbatches = _microbatches(shown.estimate)
-    passing = (
-        microbatches / 2 if _mirrored(shown.estimate) else microbatches
-    )  # half in each direction
-    memory = _memory(shown.estimate, result, stage)
-    largest = sum(memory.values())
+    directions = 2 if _mirrored(shown.estimate) else 1  # each has half of the microbatches
+    share = stage_time(stages[number]) * microbatches / directions / result.value("total_time")
+    several = f"{microbatches:,} microbatches" if microbatches > 1 else "the only microbatch"
+    has = ", ".join(_has(shown.estimate, stages, number))
+    said = f"It has {has}. The passes of {several} are {result.digits.share(share)} of the time of an iteration."
+    ends = {"Previous": number - 1, "Next": number + 1}
+    links = spaced(
+        Styled(text, link=state.with_options(stage=str(other)))
+        for text, other in ends.items()
+        if 0 <= other < len(stages)
+    )
+    tables = _stage_tables(shown.estimate, result, number)
+    return Part(
+        title=f"{word.capitalize()} {number}" if len(stages) > 1 else "The processor",
+        blocks=(links, said, tables),
+    )
+
+
+def _stage_tables(found: Estimate, result: Result, number: int) -> Beside:
+    """Return the passes of a stage, its memory, and what its iteration waits for."""
+    stage, digits, word = found.stages[number], result.digits, _word(found.stages)
     times = {
         "forward": stage["forward_time"],
         "backward": stage["backward_time"],
@@ -165,31 +171,25 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         "of which weight gradients": stage["weight_grad_time"],
         "hidden beside other passes": -stage["hidden_time"],
     }
-    told = html(
-        "stage.html",
-        word=word,
-        number=number,
-        count=len(stages),
-        before=state.with_options(stage=str(number - 1)) if number else "",
-        after=state.with_options(stage=str(number + 1)) if number + 1 < len(stages) else "",
-        has=_has(shown.estimate, stages, number),
-        times=list(
-            zip(times, digits.seconds(times.values(), together), times.values(), strict=True)
-        ),
-        together=digits.seconds([together], together)[0],
-        busy=digits.share(together * passing / result.value("total_time")),
-        microbatches=microbatches,
-        memory=[
-            (name, digits.gib(size), digits.share(size / largest))
-            for name, size in sorted(memory.items(), key=lambda one: -one[1])
-            if size
-        ],
-        needed=digits.gib(largest),
-        capacity=digits.capacity(_capacity(result)),
-        sent=_sent(result),
+    times = {name: time for name, time in times.items() if time}
+    *texts, whole = digits.seconds([*times.values(), stage_time(stage)], stage_time(stage))
+    rows = (*zip(times, texts, strict=True), (bold("together"), bold(whole)))
+    memory = _memory(found, result, stage)
+    used = f"{digits.gib(sum(memory.values()))} of {digits.capacity(_capacity(result))}"
+    passes = Section(
+        "Passes of a microbatch",
+        (Grid(("left", "right"), rows),),
+        "with what they wait for",
+        opened=True,
     )
-    title = f"{word.capitalize()} {number}" if len(stages) > 1 else "The processor"
-    return Part(title=title, blocks=(told,))
+    needed = Section(
+        "Memory of a processor", (memory_grid(memory, 0.0, digits),), used, opened=True
+    )
+    columns = [(passes,), (needed,)]
+    if exposed := exposed_grid(result):
+        where = f"on the {word} that limits it" if len(found.stages) > 1 else ""
+        columns.append((Section("Exposed in an iteration", (exposed,), where, opened=True),))
+    return Beside(tuple(columns), 0)
 
 
 # What the address asks for
@@ -208,7 +208,7 @@ def _whole(state: State, name: str) -> int | None:
 def _stage(state: State, stages: Sequence[Stage]) -> int:
     """Return the stage that is looked at: the slowest where none is asked for, or none of that number is there."""
     asked = _whole(state, "stage")
-    return _slowest(stages) if asked is None or asked >= len(stages) else asked
+    return slowest_stage(stages) if asked is None or asked >= len(stages) else asked
 
 
 def _drawn(state: State, found: Estimate) -> int:
@@ -248,11 +248,6 @@ def _mirrored(found: Estimate) -> bool:
     return found.execution.pp_schedule == "dualpipe"
 
 
-def _slowest(stages: Sequence[Stage]) -> int:
-    """Return the stage that limits the time; of several the last, as the command says it."""
-    return max(range(len(stages)), key=lambda i: (stage_time(stages[i]), i))
-
-
 def _capacity(result: Result) -> float:
     return result.capacities[0] if result.capacities else 0.0
 
@@ -285,25 +280,6 @@ def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
             number in ends
         )
     return has
-
-
-def _parts_of_step(result: Result) -> list[tuple[str, str, str]]:
-    """Return words, time and share of the parts of an iteration, the longest first."""
-    times = {name: time for name, time in result.times().items() if time > 0}
-    total, digits = result.value("total_time"), result.digits
-    names = sorted(times, key=lambda name: -times[name])
-    texts = digits.seconds([times[name] for name in names], total)
-    return [
-        (PARTS_OF_TIME[name][0], text, digits.share(times[name] / total))
-        for name, text in zip(names, texts, strict=True)
-    ]
-
-
-def _sent(result: Result) -> list[tuple[str, str, str]]:
-    """Return the collectives and transfers that an iteration waits for."""
-    waiting = {name for name, (_, group) in PARTS_OF_TIME.items() if group == "communicating"}
-    words = {PARTS_OF_TIME[name][0] for name in waiting}
-    return [one for one in _parts_of_step(result) if one[0] in words]
 
 
 PARTS = (

@@ -17,8 +17,7 @@ from calculon.explore.part import Part, PartKind
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.document import Block, Facts, Section, Swatches, dim, words
-from calculon.render.text_tables import Column, Table
+from calculon.render.document import Block, Facts, Section, Swatches, dim, numbers, words
 
 
 def _problem(state: State, answers: Answers) -> Part | None:
@@ -79,29 +78,24 @@ def _memory(state: State, answers: Answers) -> Part | None:
     said = f"{digits.gib(worst.needed[0])} of {digits.gib(worst.available[0])} usable{place}: "
     said += f"{digits.gib(over)} too much" if over > 0 else f"{digits.gib(-over)} free"
     kinds = kinds_of(stages)
-    columns = (
-        Column("stage", "stage"),
-        Column("blocks", "blocks", right=True),
-        *(Column(kind, kind, right=True) for kind in kinds),
-        Column("sum", "sum", right=True),
-        *([Column("tier2", "tier 2", right=True)] if any(one.needed[1] for one in stages) else []),
-    )
-    rows = [
-        {
-            "stage": str(one.stage),
-            "blocks": str(one.blocks),
-            **{kind: digits.gib(one.parts[0].get(kind, 0.0)) for kind in kinds},
-            "sum": digits.gib(one.needed[0]),
-            "tier2": digits.gib(one.needed[1]),
-        }
+    second = ["tier 2"] * any(one.needed[1] for one in stages)
+    titles = ("stage", "blocks", *kinds, "sum", *second)
+    rows = (
+        (
+            str(one.stage),
+            str(one.blocks),
+            *(digits.gib(one.parts[0].get(kind, 0.0)) for kind in kinds),
+            *map(digits.gib, one.needed[: 1 + len(second)]),
+        )
         for one in stages
-    ]
+    )
+    table = numbers(titles, rows)
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
         blocks=(said, Swatches(tuple((KIND_COLORS[kind], kind) for kind in kinds))),
         figure=memory_bars(stages),
         summary=f"Tier-1 memory by kind and stage: {said}.",
-        below=(_folded(Table(columns, rows)),),
+        below=(_folded(table),),
     )
 
 
