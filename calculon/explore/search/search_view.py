@@ -142,17 +142,14 @@ def _figures(plans: FoundPlans) -> list[tuple[str, str]]:
     names = ["total_time", "proc_mem_tier1_cap_req", "sample_rate"]
     found = {name: plans.table[name][0] for name in dict.fromkeys((*names, one.name))}
     return [
-        (_title(plans.asked, name), figure(_statistic(plans.asked, name), float(value), stats))
+        (known.help, figure(known, float(value), stats))
         for name, value in found.items()
+        for known in [_statistic(plans.asked, name)]
     ]
 
 
 def _statistic(it: Asked, name: str) -> Statistic:
     return known_statistic(name, "address", whole_runs=it.space.runs is not None)
-
-
-def _title(it: Asked, name: str) -> str:
-    return _statistic(it, name).help
 
 
 def _shown(plans: FoundPlans, shown: Estimate) -> str:
@@ -199,7 +196,7 @@ def _table(state: State, answers: Answers) -> Part | None:
             **cells,
             "plan": _plan(plans, rank, selected=_same(plans.winners[rank][0], shown.estimate)),
             "further": percent_more(plans.worse(plans.value(rank), plans.value(0))),
-            "own": percent_more(plans.worse(plans.value(rank), own or math.nan)),
+            "own": percent_more(plans.worse(plans.value(rank), own or 0.0)),
         }
         for rank, cells in zip(plans.ranks, listed.table.rows, strict=True)
     ]
@@ -233,7 +230,8 @@ def _ties(plans: FoundPlans) -> str:
     orders = plans.found.orders
     alike = sum(not order.told_apart for order in orders)
     several = tied(plans.found)
-    simplest = degrees_words(several[0][1].execution) if several else ""
+    fastest = plans.winners[plans.found.fastest][0]
+    simplest = degrees_words(several[0][1].execution if several else fastest)
     return ties_in_words(alike, len(orders), simplest)
 
 
@@ -242,11 +240,6 @@ def _same(plan: Mapping[str, Any], shown: Estimate | None) -> bool:
     return shown is not None and all(
         getattr(shown.execution, name) == value for name, value in plan.items()
     )
-
-
-def _split_of(fields: Mapping[str, Any]) -> str:
-    """Return the name of the split of a plan."""
-    return split_name(fields.get("tensor_par", 0), fields.get("pipeline_par", 0))
 
 
 def _splits(state: State, answers: Answers) -> Part | None:
@@ -274,7 +267,7 @@ def _splits(state: State, answers: Answers) -> Part | None:
         ),
         figure=split_map(cells, next(own, "")),
         summary=f"Best {plans.shown.help} of each split: {good} of {len(cells)} splits have a plan. "
-        "The table below has all of them.",
+        "The table has all of them.",
     )
 
 
@@ -391,7 +384,7 @@ def _own_point(state: State, answers: Answers, it: Asked) -> Point | None:
         x=across,
         y=up,
         words=f"The plan of this page<br>{both}",
-        name=_split_of(shown.fields),
+        name=split_name(shown.fields["tensor_par"], shown.fields["pipeline_par"]),
         link=state.link(),
     )
 
