@@ -218,7 +218,7 @@ class Rich:
 Block = Line | Swatches | Names | Grid | Facts | Table | Section | Beside | ByWidth | Document | Any
 """A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph.
 
-A page in a browser also takes its forms as they are: HTML that is marked as such.
+A page in a browser also takes HTML of its forms: objects with ``__html__``.
 """
 
 

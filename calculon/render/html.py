@@ -291,16 +291,16 @@ class _Html:
         if isinstance(piece, str):
             return _text(piece)
         found = _text(piece.text)
-        if found and "link" in self.roles and (linked := self._link(piece, found)):
-            return linked
         if piece.style in COLORS:
-            return f'<span style="color:{color_code(piece.style)}">{found}</span>'
-        if piece.style == "dim" and found:
-            return f"<span{self.roles['quiet']}>{found}</span>"
-        return f"<strong>{found}</strong>" if piece.style == "bold" else found
+            found = f'<span style="color:{color_code(piece.style)}">{found}</span>'
+        elif piece.style == "dim" and found:
+            found = f"<span{self.roles['quiet']}>{found}</span>"
+        elif piece.style == "bold":
+            found = f"<strong>{found}</strong>"
+        return self._link(piece, found) if found and "link" in self.roles else found
 
     def _link(self, piece: Styled, found: str) -> str:
-        """Return a text that leads to another page, or has what only such pages show; else nothing."""
+        """Return a text with its address and other marks of a page in a browser, if it has any."""
         role = self.roles.get(piece.style, "")
         if piece.key:
             role += f' data-key="{escape(piece.key)}"'
@@ -309,13 +309,12 @@ class _Html:
         if piece.link:
             label = f' aria-label="{escape(f"{piece.text}: {piece.hint}")}"' if piece.hint else ""
             state = self.roles["link"] if piece.link.startswith("/?") else ""
-            bold = f"<strong>{found}</strong>" if piece.style == "bold" else found
-            return f'<a{state}{role}{label} href="{escape(piece.link)}">{bold}</a>'
-        return f"<span{role}>{found}</span>" if role else ""
+            return f'<a{state}{role}{label} href="{escape(piece.link)}">{found}</a>'
+        return f"<span{role}>{found}</span>" if role else found
 
 
 def color_code(name: str) -> str:
-    """Return the code of a colour of the palette; a code is returned as it is."""
+    """Return the code of a colour of the palette, or the code that is given."""
     return _GREY if name == "grey" else COLORS.get(name, name)
 
 

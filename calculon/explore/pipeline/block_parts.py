@@ -176,7 +176,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     for one in seen.passes:
         by_bound[one.bound] = by_bound.get(one.bound, 0.0) + one.time
     bounds = ", ".join(
-        f"{BOUND[bound]} {percent(time / total)}"
+        f"{BOUND[bound]} ({percent(time / total)})"
         for bound, time in sorted(by_bound.items(), key=lambda one: -one[1])
     )
     roof = percent(sum(one.at_roof for one in seen.passes) / total)
