@@ -13,7 +13,7 @@ from calculon.documents.campaign_words import tokens_words
 from calculon.documents.page_title import titled
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.document import Block, Document, Grid, Line, Section, dim, labelled
+from calculon.render.document import Block, Document, Grid, Line, Section, Styled, dim, labelled
 from calculon.render.fitted_grid import aligned
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, edition_and_preset
@@ -37,6 +37,8 @@ HARDWARE = "hardware"
 
 _AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
 """Units of amounts of whole runs."""
+
+_NO_NAMES: Mapping[str, str] = {}
 
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
@@ -163,11 +165,11 @@ class _SensitivityPage:
             yield Section("", notes)
         if self.again is not None:
             yield self._plans(self.again)
-            yield self._memory(self.again["capacity"])
+            yield memory_section(self.again["capacity"], self.now, self._words)
             if sizes := self.again["sizes"]:
                 yield self._sizes(sizes)
         if "break_even" in self.found:
-            yield _break_even(self.found["break_even"])
+            yield break_even_section(self.found["break_even"])
         felt = {row["path"] for row in self.found["figures"]}
         if used := [one for one in self.found.get("assumed", ()) if one["field"] in felt]:
             yield assumed_section(used, every=True)
@@ -304,29 +306,6 @@ class _SensitivityPage:
             "Searched again", (block,), "the best plan on each changed machine", opened=True
         )
 
-    def _memory(self, stairs: Plain) -> Section:
-        """Say how much more memory gains, and how much less memory costs."""
-        now, steps, here = stairs["now"], stairs["steps"], stairs["capacity"]
-        price = stairs["shadow_price_of_1_GiB"]
-        same = change(steps[now]["value"] - (price or 0.0), self.now)
-        above = [
-            (here + GIB, (same, "" if price else "no other plan")),
-            *((step["capacity"], self._step(step)) for step in _steps(stairs)),
-        ]
-        rows = [
-            (_capacity(size, here), *words) for size, words in sorted(above, key=lambda row: row[0])
-        ]
-        if now > 0:
-            below = f"{steps[now - 1]['capacity'] / GIB:,.4g} to "
-            below += _capacity(steps[now]["capacity"], here)
-            rows.insert(0, (below, *self._step(steps[now - 1])))
-        usable = (here - stairs["withheld"]) / GIB
-        return Section(
-            "Memory",
-            (Grid(("left", "right", "text"), tuple(rows)),),
-            f"{here / GIB:,.4g} GiB, of which plans get {usable:,.4g}",
-        )
-
     def _step(self, step: Plain) -> tuple[str, str]:
         return change(step["value"], self.now), self._words(step["execution"])
 
@@ -341,16 +320,90 @@ class _SensitivityPage:
         return Section("Domain", (grid,), "processors of the innermost network")
 
 
-def _break_even(even: Plain) -> Section:
+def _no_link(*_: object) -> str:
+    return ""
+
+
+def memory_section(
+    stairs: Plain,
+    value: float,
+    words: Callable[[Plain], str],
+    link: Callable[[float], str] = _no_link,
+    most: int = _MOST_STEPS,
+) -> Section:
+    """Return how much more memory gains, and how much less memory costs.
+
+    Parameters
+    ----------
+    stairs : mapping
+        The best plan of each capacity (:meth:`calculon.advise.replanned.Staircase.to_dict`).
+    value : float
+        What changes are relative to: the statistic now.
+    words : callable
+        Returns an execution in words.
+    link : callable
+        Returns the address of a page with a capacity in bytes.
+    most : int
+        Steps up that are listed.
+    """
+    now, steps, here = stairs["now"], stairs["steps"], stairs["capacity"]
+
+    def row(text: str, step: Plain) -> tuple[Line, ...]:
+        size = Styled(text, link=link(step["capacity"]))
+        return size, change(step["value"], value), words(step["execution"])
+
+    rows = [
+        (step["capacity"], row(_capacity(step["capacity"], here), step))
+        for step in _steps(stairs, most)
+    ]
+    if now >= 0:
+        price = stairs["shadow_price_of_1_GiB"]
+        same = change(steps[now]["value"] - (price or 0.0), value)
+        more = (_capacity(here + GIB, here), same, "" if price else "no other plan")
+        rows.insert(0, (here + GIB, more))
+    shown = [cells for _, cells in sorted(rows, key=lambda one: one[0])]
+    if now > 0:
+        below = f"{steps[now - 1]['capacity'] / GIB:,.4g} to "
+        shown.insert(0, row(below + _capacity(steps[now]["capacity"], here), steps[now - 1]))
+    usable = (here - stairs["withheld"]) / GIB
+    return Section(
+        "Memory",
+        (Grid(("left", "right", "text"), tuple(shown)),),
+        f"{here / GIB:,.4g} GiB, of which plans get {usable:,.4g}",
+    )
+
+
+def break_even_section(
+    even: Plain,
+    names: Mapping[str, str] = _NO_NAMES,
+    link: Callable[[str, float], str] = _no_link,
+) -> Section:
+    """Return the figures that alone make two plans, or two machines, equal.
+
+    Parameters
+    ----------
+    even : mapping
+        The values of figures, as a part of a sensitivity.
+    names : mapping of str to str
+        Names of figures by their paths.
+    link : callable
+        Returns the address of a page with a figure at a value.
+    """
     blocks: list[Block] = [dim(f"Compared: {even['compared']}.")]
     rows = tuple(
-        (row["path"], stated(row["value"], row["unit"]), f"{row['factor']:,.3g} x")
+        (
+            names.get(path, path),
+            Styled(stated(value, row["unit"]), link=link(path, value)),
+            f"{row['factor']:,.3g} x",
+        )
         for row in even["figures"]
-        if row["value"] is not None
+        for path, value in [(row["path"], row["value"])]
+        if value is not None
     )
     blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
-    if never := [row["path"] for row in even["figures"] if row["value"] is None]:
-        blocks.append(dim(f"Never within 1/16 to 16 times: {', '.join(never)}."))
+    paths = (row["path"] for row in even["figures"] if row["value"] is None)
+    if never := ", ".join(names.get(path, path) for path in paths):
+        blocks.append(dim(f"Never within 1/16 to 16 times: {never}."))
     return Section(f"As good as {even['with']}", tuple(blocks), "with one figure alone at")
 
 
@@ -367,15 +420,13 @@ def _capacity(size: float, now: float) -> str:
     return f"{size / GIB:,.4g} GiB ({(size - now) / GIB:+,.3g})"
 
 
-def _steps(stairs: Plain) -> list[Plain]:
+def _steps(stairs: Plain, most: int) -> list[Plain]:
     """Return the steps up that are worth telling: the next one, and those that gain a little more."""
     shown: list[Plain] = []
-    last = stairs["steps"][stairs["now"]]["value"]
     for step in stairs["steps"][stairs["now"] + 1 :]:
-        if not shown or abs(step["value"] / last - 1) > SHOWN:
+        if not shown or abs(step["value"] / shown[-1]["value"] - 1) > SHOWN:
             shown.append(step)
-            last = step["value"]
-    return shown[:_MOST_STEPS]
+    return shown[:most]
 
 
 def _sum(total: Plain) -> str:

@@ -15,11 +15,13 @@ from calculon.render.document import Beside, ByWidth, Cell, Grid, Section, bold,
 from calculon.render.texts import bandwidth, capacity, counted, level_text
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
-_COLLECTIVES = {
+COLLECTIVES = {
     "ar": "all-reduce",
     "p2p_rs_ag": "reduce-scatter around transfers",
     "rs_ag": "sequence parallelism",
 }
+"""Forms of tensor-parallel collectives in words."""
+
 _SWITCHES = {
     "seq_par_ag_redo": "repeated all-gather",
     "data_par_overlap": "DP overlap",
@@ -179,7 +181,7 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
     if execution["tensor_par"] > 1:
         reduced = execution["tensor_par_comm_type"] == "ar"
         if not reduced or execution.get("tp_impl", "megatron") == "megatron":
-            yield _COLLECTIVES[execution["tensor_par_comm_type"]]
+            yield COLLECTIVES[execution["tensor_par_comm_type"]]
         if execution["tensor_par_overlap"] != "none":
             yield f"TP overlap ({execution['tensor_par_overlap']})"
     if execution["attention_type"] != "multihead":

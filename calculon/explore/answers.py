@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from calculon import inputs
 from calculon.advise.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
 from calculon.advise.ask import Question, ask
-from calculon.advise.break_even import BreakEven
 from calculon.advise.dependence import Sensitivity
 from calculon.advise.replanned import Staircase
 from calculon.advise.sensitivity import sensitivity
@@ -269,8 +268,8 @@ class Answers:
             ),
         )
 
-    def break_evens(self, state: State, kept: Estimate) -> tuple[BreakEven, ...]:
-        """Return where each figure of the machine in the file, alone, makes a plan as fast as the changed machine does.
+    def as_fast_as_changed(self, state: State, kept: Estimate) -> Sensitivity:
+        """Return at which value each figure of the machine in the file makes a plan as fast as the changed machine.
 
         Parameters
         ----------
@@ -280,7 +279,7 @@ class Answers:
             The plan on the machine of the file; it runs on the changed one, too.
         """
         framework, machine = self.question(state).framework, self.system(state)
-        found = self._kept(
+        return self._kept(
             ("break-even", state.key),
             lambda: sensitivity(
                 kept.model,
@@ -290,7 +289,6 @@ class Answers:
                 preset=framework,
             ),
         )
-        return found.break_evens
 
     def capacities(self, state: State) -> Staircase | None:
         """Return what capacity of memory buys, with the plan searched again; None where no capacity suffices."""

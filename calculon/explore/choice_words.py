@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calculon.declarations.axes import AXES
+from calculon.documents.setup import COLLECTIVES
 from calculon.plan.columns import field_of
 
 LABELS: Mapping[str, str] = {
@@ -43,12 +44,8 @@ LABELS: Mapping[str, str] = {
 """Fields of a plan by the names of their controls."""
 
 _VALUES: Mapping[str, Mapping[Any, str]] = {
-    "activation_recompute": {"full": "full", "attn_only": "attention"},
-    "tensor_par_comm_type": {
-        "ar": "all-reduce",
-        "p2p_rs_ag": "reduce-scatter around transfers",
-        "rs_ag": "sequence parallel",
-    },
+    "activation_recompute": {"attn_only": "attention"},
+    "tensor_par_comm_type": COLLECTIVES,
     "expert_tensor_par": {0: "as TP"},
 }
 

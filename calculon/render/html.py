@@ -42,7 +42,8 @@ class Look:
         Characters for which documents lay themselves out.
     roles : mapping of str to str
         Attributes of elements by their role: ``quiet`` (less important), ``text`` and ``number`` (cells of tables),
-        ``first text`` and ``first number`` (the cell that names a row). A page with links also has ``link``, the styles
+        ``first text`` and ``first number`` (the cell that names a row); ``words`` and ``first words`` are cells whose
+        text folds. A page with links also has ``link``, the styles
         that only such pages have, and ``current row``, ``facts``, ``columns`` and ``tall`` (groups of elements).
     folds : bool
         Whether sections fold away below their headings.
@@ -100,10 +101,12 @@ EXPLORE = Look(
     width=99,
     roles={
         "quiet": ' class="quiet"',
-        "text": "",
+        "text": ' class="short"',
         "number": ' class="number"',
-        "first text": "",
+        "words": ' class="words"',
+        "first text": ' class="short"',
         "first number": ' class="number"',
+        "first words": ' class="words"',
         "link": " data-state",
         "button": ' class="button"',
         "current": ' aria-current="true"',
@@ -233,8 +236,8 @@ class _Html:
         rows = [row for row in cells[grid.heads :] if any(row)]
         most = self.look.rows
         few = rows[:most] if most and len(rows) > 2 * most else rows
-        right = [kind == "right" for kind in grid.kinds]
-        return self._rows(titles, few, right) + more(len(rows) - len(few), self.look)
+        kinds = [{"right": "number", "text": "words"}.get(kind, "text") for kind in grid.kinds]
+        return self._rows(titles, few, kinds) + more(len(rows) - len(few), self.look)
 
     def _table(self, table: Table) -> str:
         """Return the first rows of a table, and how many more there are."""
@@ -246,9 +249,10 @@ class _Html:
         )
         heads = [escape(column.heading) for column in columns]
         left = (table.total or len(table.rows)) - len(some)
-        return self._rows(heads, cells, [one.right for one in columns], values) + more(
-            left, self.look
-        )
+        kinds = [
+            "number" if one.right else "words" if one.fold or one.cut else "text" for one in columns
+        ]
+        return self._rows(heads, cells, kinds, values) + more(left, self.look)
 
     def _value(self, column: Column, value: object) -> str:
         return self._piece(value if isinstance(value, Styled) else column.text(value))
@@ -257,14 +261,16 @@ class _Html:
         self,
         heads: Sequence[str],
         rows: Sequence[Sequence[str]],
-        right: Sequence[bool],
+        kinds: Sequence[str],
         values: Sequence[Sequence[object]] | None = None,
     ) -> str:
         """Return a table of cells in HTML; the first cell of each row names it."""
-        kinds = [self.roles["number" if one else "text"] for one in right]
+        roles = [self.roles.get(kind, self.roles["text"]) for kind in kinds]
+        first = f"first {kinds[0]}"
+        name = self.roles.get(first, self.roles["first text"])
         titles = (
-            f'<th scope="col"{kind}>{head}</th>' if head else "<td></td>"
-            for head, kind in zip(heads, kinds, strict=True)
+            f'<th scope="col"{role}>{head}</th>' if head else "<td></td>"
+            for head, role in zip(heads, roles, strict=True)
         )
         above = f"<thead><tr>{''.join(titles)}</tr></thead>" if any(heads) else ""
         lines = []
@@ -275,10 +281,9 @@ class _Html:
                 else [""] * len(row)
             )
             cells = [
-                f"<td{kind}{value}>{cell}</td>"
-                for cell, kind, value in zip(row, kinds, raw, strict=True)
+                f"<td{role}{value}>{cell}</td>"
+                for cell, role, value in zip(row, roles, raw, strict=True)
             ]
-            name = self.roles["first number" if right[0] else "first text"]
             cells[0] = f'<th scope="row"{name}{raw[0]}>{row[0]}</th>'
             current = any(' aria-current="' in cell for cell in row)
             lines.append(f"<tr{self.roles['current row'] if current else ''}>{''.join(cells)}</tr>")
@@ -327,8 +332,8 @@ class _Html:
             role += f' title="{escape(piece.hint)}"'
         if piece.link:
             label = f' aria-label="{escape(f"{piece.text}: {piece.hint}")}"' if piece.hint else ""
-            link = f'{self.roles["link"]}{role}{label} href="{escape(piece.link)}"'
-            return f"<a{link}>{found}</a>"
+            state = self.roles["link"] if piece.link.startswith("/?") else ""
+            return f'<a{state}{role}{label} href="{escape(piece.link)}">{found}</a>'
         return f"<span{role}>{found}</span>" if role else found
 
 

@@ -80,14 +80,14 @@ def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> 
 def test_a_row_takes_its_plan_over_and_back_undoes_it(visitor: Visitor) -> None:
     page = visitor.open(SEARCH, later=False)
     before = page.url
-    row = page.locator("tr[data-key]").nth(1)
-    name = row.get_attribute("data-key") or ""
-    row.locator("a").click()
+    plan = page.locator("#part-search-plans a[data-key]").nth(1)
+    name = plan.get_attribute("data-key") or ""
+    plan.click()
     settled(page)
     tensor_par, pipeline_par = name.split(".")
     assert f"tensor_par={tensor_par}" in page.url
     assert f"pipeline_par={pipeline_par}" in page.url
-    assert page.locator("tr.selected").first.get_attribute("data-key") == name
+    assert page.locator("tr.selected a").first.get_attribute("data-key") == name
     assert page.input_value("#c-tensor_par") == tensor_par
     page.go_back()
     settled(page)

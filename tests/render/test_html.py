@@ -131,6 +131,16 @@ def test_only_a_page_in_a_browser_has_links():
     assert table.text().splitlines()[1].split() == ["4", "<", "1"]
 
 
+def test_files_are_no_states_of_a_page_and_text_that_folds_has_a_width():
+    file = Styled("4.json", "bold", link="/export/4.json?a=1")
+    text = fragment([Grid(("left", "text"), ((file, "x"),))], EXPLORE)
+    assert (
+        '<th scope="row" class="short"><a href="/export/4.json?a=1"><strong>4.json</strong></a>'
+        in text
+    )
+    assert '<td class="words">x</td>' in text
+
+
 def test_a_long_table_in_a_browser_scrolls_under_its_heading():
     grid = Grid(("left",), (("x",),) * EXPLORE.tall)
     text = fragment([grid, Section("Stages", (grid,))], EXPLORE, "Plan")

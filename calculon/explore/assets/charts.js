@@ -96,7 +96,8 @@ function keyed({ customdata }, curveNumber, key) {
 
 for (const type of ["mouseover", "focusin"]) {
   document.addEventListener(type, ({ target }) => {
-    if (!target.closest(".chart")) mark(target.closest("[data-key]")?.dataset.key ?? null, null);
+    const named = target.closest("[data-key]") ?? target.closest("tr")?.querySelector("th [data-key]");
+    if (!target.closest(".chart")) mark(named?.dataset.key ?? null, null);
   });
 }
 

@@ -7,18 +7,19 @@ from calculon.explore.exports.same_command import same, script
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.launch.dialects import DIALECTS
+from calculon.render.document import Block, Grid, Section, Styled, dim
 
 
 def _files(state: State, answers: Answers) -> Part:
-    files = [
-        (_address(name, state), one.title, name.rpartition(".")[2].upper())
+    files = tuple(
+        (Styled(one.title, link=_address(name, state)), dim(name.rpartition(".")[2].upper()))
         for name, one in offered(state, answers).items()
-    ]
-    commands = same(state, answers)
-    return Part(
-        title="Export",
-        blocks=(html("take.html", files=files, commands=commands, script=script(commands)),),
     )
+    commands = same(state, answers)
+    texts = {**{one.title: one.text for one in commands}, "In Python": script(commands)}
+    code = (Section(name, (html("code.html", text=texts[name]),), opened=True) for name in texts)
+    same_words = Section("The same by command, and in Python", tuple(code))
+    return Part(title="Export", blocks=(Grid(("left", "left"), files), same_words))
 
 
 def _launch_files(state: State, answers: Answers) -> Part | None:
@@ -30,10 +31,17 @@ def _launch_files(state: State, answers: Answers) -> Part | None:
         try:
             _, left_out = launch_file(dialect, state, answers)
         except SpecError as error:
-            unable.append((one.title, [str(problem) for problem in error.problems]))
-        else:
-            able.append((_address(name, state), one.title, left_out))
-    return Part(title="Launch files", blocks=(html("launch.html", able=able, unable=unable),))
+            unable += [(one.title, str(problem)) for problem in error.problems]
+            continue
+        note = f"the settings of the model are left out: {left_out}" if left_out else ""
+        able.append((Styled(one.title, link=_address(name, state)), dim(note)))
+    blocks: list[Block] = ["No launcher that calculon knows can run this plan."]
+    if able:
+        blocks = [dim("Start this plan with:"), Grid(("left", "text"), tuple(able))]
+    if unable:
+        why = Grid(("left", "text"), tuple(unable))
+        blocks.append(Section("Launchers that cannot run this plan, and why", (why,)))
+    return Part(title="Launch files", blocks=tuple(blocks))
 
 
 def _address(name: str, state: State) -> str:

@@ -1,21 +1,21 @@
 """A plan on the machine of the file and on the changed one, and the best plan of each, side by side."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calculon.advise.in_words import change_in_words
 from calculon.base.frozen import dataclass
-from calculon.documents.page import PARTS
-from calculon.documents.result import ENDS, Result
+from calculon.documents.comparison import Comparison
+from calculon.documents.comparison_page import comparison_page
+from calculon.documents.result import Result
 from calculon.documents.sensitivity_page import change
+from calculon.documents.views.estimate_result import result_of
 from calculon.editions import EDITIONS
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers, Shown
 from calculon.explore.page_state import State
-from calculon.plan.plan import NAMES
 from calculon.render.digits import Digits
-
-NOTHING = "-"
+from calculon.render.document import Block, Grid, Line, Section, Styled
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,33 +24,6 @@ class Both:
 
     before: Shown
     after: Shown
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A figure of a plan in words, and how far it is from that of the first plan.
-
-    Attributes
-    ----------
-    text : str
-        Its value.
-    change : str
-        How far it is from the first one; empty of the first one, and where that says nothing.
-    better : bool or None
-        Whether the change is one for the better; None of one that is neither.
-    """
-
-    text: str
-    change: str = ""
-    better: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A figure of several plans: its name, and a cell for each."""
-
-    name: str
-    cells: tuple[Cell, ...]
 
 
 def same_plan(state: State, answers: Answers) -> Both:
@@ -75,15 +48,7 @@ def best_plans(state: State, answers: Answers) -> Both:
 
 def digits_of(one: Estimate) -> Digits:
     """Return the digits of the numbers of an estimate: those of its page."""
-    return _result(one).digits
-
-
-def _result(one: Estimate) -> Result:
-    """Return what of the result of an estimate is known without its groups and stages, which take as long as itself."""
-    belief = one.belief
-    ends = None if belief is None else {name: getattr(belief, name) for name in ENDS}
-    fields = {name: getattr(one.execution, name) for name in NAMES}
-    return Result(stats=one.stats, edition=one.edition, execution=fields, interval=ends)
+    return result_of(one, details=False).digits
 
 
 def usable_memory(one: Estimate) -> float:
@@ -101,70 +66,57 @@ def time_of(one: Estimate) -> float:
     return one.stats["total_time"] or 0.0
 
 
-def readings(*plans: Shown) -> list[Reading]:
-    """Return the figures that people look at first, of each plan; nothing where none can run."""
-    columns = [{} if plan.estimate is None else dict(_figures(plan.estimate)) for plan in plans]
-    names = next((column for column in columns if column), {})
-    return [
-        Reading(name, tuple(_cells([column.get(name) for column in columns]))) for name in names
-    ]
+def readings(plans: Mapping[str, Shown]) -> tuple[Block, ...]:
+    """Return the figures that people look at first of each plan, and the comparison of all parts folded away.
+
+    Nothing if no plan can run.
+    """
+    results = {
+        name: shown.brief and replace(shown.brief, label=name) for name, shown in plans.items()
+    }
+    columns = [{} if one is None else _figures(one) for one in results.values()]
+    names = next(filter(None, columns), {})
+    rows = [(name, *_cells([column.get(name) for column in columns])) for name in names]
+    if not rows:
+        return ()
+    heads = ("", *plans) if len(plans) > 1 else ()
+    grid = Grid(("left",) * (len(plans) + 1), (heads, *rows), heads=1)
+    known = [one for one in results.values() if one is not None]
+    if len(known) < 2:
+        return (grid,)
+    whole = comparison_page(Comparison(known), statistics=False)
+    return grid, Section("All parts of time and memory", (whole,))
 
 
 _Figure = tuple[str, float, bool | None]
-"""A value in words, the value, and whether more is better."""
+"""A value in words, the value, and whether more is better; None if neither is."""
 
 
-def _figures(one: Estimate) -> Iterator[tuple[str, _Figure]]:
-    """Yield what is shown of a plan by name."""
-    result = _result(one)
-    digits, time = result.digits, time_of(one)
-    yield "Time of a step", (digits.duration(time), time, False)
-    yield f"MFU, {result.masking}", (digits.efficiency(result.mfu), result.mfu, True)
-    tokens = one.execution.batch_size * (one.execution.seq_length or one.model.seq_size) / time
-    yield "Tokens per second", (digits.rate(tokens), tokens, True)
-    need, usable = result.value("proc_mem_tier1_cap_req"), usable_memory(one)
-    yield "Memory", (f"{digits.gib(need)} of {digits.gib(usable)}", need, None)
+def _figures(one: Result) -> dict[str, _Figure]:
+    """Return what is shown of a plan by name."""
+    digits, time, tokens = one.digits, one.value("total_time"), one.tokens_per_second or 0.0
+    need, (usable, _) = one.value("proc_mem_tier1_cap_req"), one.capacities or (0.0, 0.0)
+    return {
+        "Time of a step": (digits.duration(time), time, False),
+        f"MFU, {one.masking}": (digits.efficiency(one.mfu), one.mfu, True),
+        "Tokens per second": (digits.rate(tokens), tokens, True),
+        "Memory": (f"{digits.gib(need)} of {digits.gib(usable)}", need, None),
+    }
 
 
-def _cells(figures: Sequence[_Figure | None]) -> Iterator[Cell]:
+def _cells(figures: Sequence[_Figure | None]) -> Iterator[Line]:
     """Yield the cells of a row; each is compared with the first."""
     first = figures[0]
     for number, one in enumerate(figures):
         if one is None:
-            yield Cell(NOTHING)
+            yield "-"
         elif first is None or not number:
-            yield Cell(one[0])
+            yield one[0]
         else:
             said = change(one[1], first[1])
-            same = said == "0"
-            better = None if same or one[2] is None else (one[1] > first[1]) is one[2]
-            yield Cell(one[0], "=" if same else said, better)
-
-
-def parts_that_change(*plans: Shown) -> list[Reading]:
-    """Return the parts of the time that differ between plans, the largest difference first; nothing where one fails."""
-    found = [_result(plan.estimate) for plan in plans if plan.estimate is not None]
-    if len(found) < len(plans):
-        return []
-    first, whole = found[0], found[0].value("total_time")
-    times = [one.times() for one in found]
-
-    def moved(name: str) -> float:
-        """Return how far a part goes from that of the first plan."""
-        return max(abs(one[name] - times[0][name]) for one in times)
-
-    names = sorted((name for name in PARTS if moved(name) > LEAST * whole), key=moved, reverse=True)
-    rows = []
-    for name in names:
-        values = [one[name] for one in times]
-        texts = first.digits.seconds(values, whole)
-        figures = [(text, value, False) for text, value in zip(texts, values, strict=True)]
-        rows.append(Reading(PARTS[name][0], tuple(_cells(figures))))
-    return rows
-
-
-LEAST = 1e-3
-"""Share of a step from which on the difference of a part is told."""
+            neutral = said == "0" or one[2] is None
+            style = "dim" if neutral else "gain" if (one[1] > first[1]) is one[2] else "loss"
+            yield f"{one[0]} ", Styled("=" if said == "0" else said, style)
 
 
 def faster_in_words(before: Estimate, after: Estimate, other: str = "") -> str:

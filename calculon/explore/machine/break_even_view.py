@@ -1,15 +1,12 @@
 """What else would do as much as a change of the machine: each other figure alone, with the same plan."""
 
-from typing import Any
-
-from calculon.advise.break_even import FURTHEST, BreakEven
 from calculon.advise.elasticities import STEADY
-from calculon.documents.sensitivity_page import stated
+from calculon.documents.sensitivity_page import break_even_section
 from calculon.explore.answers import Answers
 from calculon.explore.machine.both_machines import same_plan, time_of
-from calculon.explore.machine.knobs import labels, number
+from calculon.explore.machine.knobs import labels
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, html
+from calculon.explore.part import Part
 
 TITLE = "What else would do as much"
 
@@ -26,28 +23,15 @@ def break_even(state: State, answers: Answers) -> Part:
         return _said("The plan does not run on both machines: there is nothing to compare.")
     if abs(time_of(after) / time_of(before) - 1) < STEADY:
         return _said("The change makes the same plan neither faster nor slower.")
-    found = answers.break_evens(state, before)
-    names = labels(before.system)
-    rows = [_row(state, one, names) for one in found if one.value is not None]
-    never = [names.get(one.figure.path, one.figure.path) for one in found if one.value is None]
-    return Part(
-        title=TITLE, blocks=(html("machine_even.html", rows=rows, never=never, furthest=FURTHEST),)
+    even = answers.as_fast_as_changed(state, before).to_dict()["break_even"]
+    section = break_even_section(
+        even,
+        labels(before.system),
+        lambda path, value: state.link(machine={path: float(f"{value:.6g}")}),
     )
+    said = "With the same plan, one of these figures alone makes a step as long as the changed machine does."
+    return Part(title=TITLE, blocks=(said, *section.blocks[1:]))
 
 
 def _said(text: str) -> Part:
     return Part(title=TITLE, blocks=(text,))
-
-
-def _row(state: State, one: BreakEven, names: dict[str, str]) -> dict[str, Any]:
-    """Return a figure in words, with the address of a page on which it alone is changed."""
-    path, value, unit = one.figure.path, one.value or 0.0, one.figure.unit
-    short = float(f"{value:.6g}")
-    return {
-        "name": names.get(path, path),
-        "now": stated(one.figure.value, unit),
-        "value": stated(value, unit),
-        "factor": f"{one.factor:,.3g} x",
-        "link": state.link(machine={path: short}),
-        "number": number(short),
-    }

@@ -1,23 +1,26 @@
-"""What more memory buys: the best plan of each capacity, as a chart, in words and as a table."""
+"""What more memory buys: the best plan of each capacity, as a chart and as a table."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from calculon.advise.replanned import Staircase, Step
 from calculon.base.units import GIB
 from calculon.declarations.plan_words import degrees_words, plan_words
-from calculon.declarations.presets import Preset
 from calculon.documents.charts.capacity_chart import CapacityStep, capacity_chart
-from calculon.documents.sensitivity_page import change
+from calculon.documents.sensitivity_page import memory_section
 from calculon.explore.answers import Answers
 from calculon.explore.machine.both_machines import digits_of
-from calculon.explore.machine.capacities import rungs
 from calculon.explore.machine.knobs import CAPACITY
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, html
+from calculon.explore.part import Part
 from calculon.render.chart import Chart
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.document import dim
+
+MOST = 10
+"""Steps to more memory that are listed."""
 
 
 def capacity(state: State, answers: Answers) -> Part | None:
@@ -25,37 +28,33 @@ def capacity(state: State, answers: Answers) -> Part | None:
     found = answers.capacities(state)
     if found is None:
         return None
-    question = answers.question(replace(state, plan={}))
-
-    def link(step: Step) -> str:
-        return state.link(machine={**state.machine, CAPACITY: enough(step.capacity)})
-
+    preset, here = answers.question(replace(state, plan={})).preset, found.here
+    best = answers.plan(replace(state, plan={})).estimate
+    digits = Digits(WITHOUT_INTERVAL) if best is None else digits_of(best)
     in_file = answers.system(replace(state, machine={})).mem1.capacity
-    shown = rungs(found)
-    longest = max(step.best.value for step in shown)
-    digits = _digits(state, answers)
-    times = digits.seconds([step.best.value for step in shown], longest)
-    rows = [
-        {
-            "link": link(step),
-            "size": capacity_text(step.capacity),
-            "now": step is found.here,
-            "plan": _words(step, question.preset),
-            "time": time,
-            "change": _change(step, found),
-        }
-        for step, time in zip(shown, times, strict=True)
-    ]
+
+    def words(execution: Mapping[str, Any]) -> str:
+        return plan_words(execution, preset.usual(execution))
+
+    def link(size: float) -> str:
+        return state.link(machine={**state.machine, CAPACITY: enough(size)})
+
+    first = found.steps[0] if here is None else here
+    section = memory_section(found.to_dict(), first.best.value, words, link, MOST)
+    size, plan = f"{found.capacity / GIB:,.5g} GiB", words(first.best.execution)
+    said = (
+        f"Nothing fits in {size}: the first plan needs {capacity_text(first.capacity)} ({plan})."
+        if here is None
+        else f"With {size} the best plan is {plan}."
+    )
     return Part(
         title="What more memory buys",
         blocks=(
-            html(
-                "machine_capacity.html",
-                lines=_lines(found, question.preset),
-                rows=rows,
-            ),
+            said,
+            dim("The plan is searched again for each capacity; the time of a step changes by:"),
+            *section.blocks,
         ),
-        chart=steps_chart(state.title, found, in_file, digits, link),
+        chart=steps_chart(state.title, found, in_file, digits, lambda step: link(step.capacity)),
         summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",
     )
 
@@ -69,12 +68,6 @@ def steps_chart(
         for step in found.steps
     ]
     return capacity_chart(f"Best plans of {title}", steps, found.capacity, in_file, digits)
-
-
-def _digits(state: State, answers: Answers) -> Digits:
-    """Return the digits of the best plan, which those of the others are like."""
-    best = answers.plan(replace(state, plan={})).estimate
-    return Digits(WITHOUT_INTERVAL) if best is None else digits_of(best)
 
 
 def enough(capacity: float) -> float:
@@ -93,40 +86,3 @@ def capacity_text(capacity: float) -> str:
     ('80 GiB', '95.9 GiB')
     """
     return f"{enough(capacity):,.5g} GiB"
-
-
-def _words(step: Step, preset: Preset) -> str:
-    return plan_words(step.best.execution, preset.usual(step.best.execution))
-
-
-def _change(step: Step, found: Staircase) -> str:
-    if found.here is None or step is found.here:
-        return ""
-    return change(step.best.value, found.here.best.value)
-
-
-def _lines(found: Staircase, preset: Preset) -> list[str]:
-    """Say what memory is worth where the machine stands."""
-    size = f"{found.capacity / GIB:,.5g} GiB"
-    if found.here is None:
-        first = found.steps[0]
-        return [
-            f"Nothing fits in {size}: the first plan needs {capacity_text(first.capacity)} "
-            f"({_words(first, preset)})."
-        ]
-    lines = [f"With {size} the best plan is {_words(found.here, preset)}."]
-    price = found.shadow_price
-    if price:
-        said = change(found.here.best.value - price, found.here.best.value)
-        lines.append(f"One GiB more changes the time of a step by {said}.")
-    elif found.up:
-        up = found.up[0]
-        more = round(enough(up.capacity) - found.capacity / GIB, 1)
-        lines.append(
-            f"A little more memory changes nothing: the next better plan needs a capacity of "
-            f"{capacity_text(up.capacity)}, {more:,.5g} GiB more, and is faster by "
-            f"{change(up.best.value, found.here.best.value).lstrip('-')}."
-        )
-    else:
-        lines.append("More memory changes nothing: no faster plan needs more.")
-    return lines

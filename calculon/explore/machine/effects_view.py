@@ -1,10 +1,7 @@
 """What each figure of the machine is worth to the plan: elasticities, and a tornado."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
-
-from markupsafe import Markup
 
 from calculon.advise.dependence import CALIBRATED, Sensitivity
 from calculon.advise.replanned import Staircase
@@ -17,7 +14,7 @@ from calculon.explore.machine.capacity_view import capacity_text
 from calculon.explore.machine.knobs import CAPACITY, labels
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, html
-from calculon.render.html import page
+from calculon.render.document import Grid, Section, dim
 
 STATISTICS = {
     "total_time": "time of a step",
@@ -45,9 +42,8 @@ def effects(state: State, answers: Answers) -> Part | None:
     if found is None:
         return None
     document = found.to_dict()
-    body = html(
+    form = html(
         "machine_effects.html",
-        state=state,
         statistics=[
             (name, STATISTICS.get(name, name), chosen)
             for name, chosen in _choices(tuple(STATISTICS), state.option("of"))
@@ -57,15 +53,18 @@ def effects(state: State, answers: Answers) -> Part | None:
         ),
         again=bool(state.option("replan")),
         switch=state.with_options(replan="" if state.option("replan") else "on"),
-        help=found.statistic.help,
-        lines=_worth(found, answers.capacities(state)),
-        everything=Markup(page(sensitivity_page(document, found.preset.usual))),
     )
     names = {**labels(found.system), **STATISTICS}
     shown = document["value"] and kinds_shown(document)
+    everything = sensitivity_page(document, found.preset.usual)
     return Part(
         title="What each figure is worth",
-        blocks=(body,),
+        blocks=(
+            form,
+            dim(found.statistic.help),
+            Grid(("left", "left", "text"), tuple(_worth(found, answers.capacities(state)))),
+            Section("Every figure, as a table", (everything,)),
+        ),
         chart=tornado(document, names, partial(_link, state)) if shown else None,
         summary=f"{_called(found)} with each figure of the machine lower and higher, as bars",
     )
@@ -84,40 +83,32 @@ def _link(state: State, path: str, value: float) -> str:
     return state.link(machine={**state.machine, path: value})
 
 
-def _worth(found: Sensitivity, stairs: Staircase | None) -> list[str]:
-    """Say what the figures of hardware are worth that change the statistic most, and what memory is."""
+def _worth(found: Sensitivity, stairs: Staircase | None) -> Iterator[tuple[str, str, str]]:
+    """Yield the figures of hardware that change the statistic most: name, value now, and the effect of more."""
     names = labels(found.system)
     statistic = "time a step" if found.statistic.name == TIME else _called(found)
     rows = [row for row in found.rows() if row["hardware"]]
     rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
     rates.sort(key=lambda row: -abs(row["elasticity"]))
-    lines = [
-        f"{_named(row, names)}: 1 % more gives {_less(row['elasticity'], 2)} {statistic}"
-        for row in rates[:MOST]
-    ]
-    lines += [
-        f"{_named(row, names)}: {row['high']:,} would give {_less(100 * share, 1)} {statistic}"
-        for row in rows
-        if row["elasticity"] is None and row["at_high"] is not None
-        for share in [row["at_high"] / found.value - 1]
-        if abs(share) >= LEAST
-    ]
+    effects = [(row, f"1 % more gives {_less(row['elasticity'], 2)}") for row in rates[:MOST]]
+    for row in rows:
+        if row["elasticity"] is None and row["at_high"] is not None:
+            share = row["at_high"] / found.value - 1
+            if abs(share) >= LEAST:
+                effects.append((row, f"{row['high']:,} would give {_less(100 * share, 1)}"))
+    for row, effect in effects:
+        name = names.get(row["path"], row["path"])
+        yield name, stated(row["value"], row["unit"]), f"{effect} {statistic}"
     if found.statistic.name == TIME and stairs is not None:
-        size = stated(stairs.capacity / GIB, "GiB")
-        lines.append(f"{names[CAPACITY]} ({size}): {_of_memory(stairs)}")
-    return lines
+        yield names[CAPACITY], stated(stairs.capacity / GIB, "GiB"), _of_memory(stairs)
 
 
 def _less(percent: float, decimals: int) -> str:
     return f"{abs(percent):.{decimals}f} % {'less' if percent < 0 else 'more'}"
 
 
-def _named(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    return f"{names.get(row['path'], row['path'])} ({stated(row['value'], row['unit'])})"
-
-
 def _of_memory(stairs: Staircase) -> str:
-    """Say what more memory is worth: nothing to the same plan, and from the next step on to a better one."""
+    """Say what more memory gives: nothing to the same plan, and from the next step on a better one."""
     if not stairs.up:
         return "more makes no plan faster"
     step = stairs.up[0]

@@ -1,7 +1,7 @@
 """The view of the machine: sliders for its figures, and what they do to the plan and to the best plan."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from calculon.advise.in_words import plan_in_words
 from calculon.base.units import GIB
@@ -15,7 +15,6 @@ from calculon.explore.machine.both_machines import (
     digits_of,
     faster_in_words,
     moved_in_words,
-    parts_that_change,
     readings,
     same_plan,
     step_text,
@@ -39,6 +38,7 @@ from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.visits import Pending
 from calculon.hardware.system import System
+from calculon.render.document import Block, Grid, Line, Styled, bold, dim
 
 MOST = 24
 """Figures without a slider that are listed at once."""
@@ -57,20 +57,22 @@ def _changed(state: State, answers: Answers) -> Part | None:
     """Say on the other views what of the machine is not as in its file."""
     if not state.machine:
         return None
-    return Part(
-        title="", blocks=(html("machine_changed.html", state=state, **_changes(state, answers)),)
-    )
+    what = Styled("What it does", link=state.link(view="machine"))
+    return Part(title="", blocks=((*_changes(state, answers), what),))
 
 
-def _changes(state: State, answers: Answers) -> dict[str, Any]:
-    """Return what is changed, with the addresses of pages on which it is not."""
-    told = [
-        {"path": path, "name": name, "values": values, "reset": _without(state, path)}
-        for path, name, values in changes_in_words(
-            _in_file(state, answers), answers.figures(state), state.machine
-        )
-    ]
-    return {"changes": told, "reset_all": state.link(machine={})}
+def _changes(state: State, answers: Answers) -> Iterator[str | Styled]:
+    """Say what is changed, with links to pages on which it is not."""
+    changes = changes_in_words(_in_file(state, answers), answers.figures(state), state.machine)
+    yield bold("Machine changed: ")
+    for path, name, values in changes:
+        hint = f"{name} to the value of the file"
+        yield f"{name} {values} "
+        yield Styled("reset", link=_without(state, path), hint=hint)
+        yield "; " if len(changes) > 1 else " "
+    if len(changes) > 1:
+        yield Styled("Reset all", link=state.link(machine={}))
+        yield " "
 
 
 CHANGED_MACHINE = PartKind(name="machine-changed", title="", make=_changed)
@@ -86,19 +88,15 @@ def _machine(state: State, answers: Answers) -> Part | None:
     shown = knobs(system, figures, state.machine, arithmetic)
     rest = others(figures, state.machine, shown)
     listed = found_by(rest, state.option("figures"))
-    columns = _columns(state, answers, both)
-    plans = [plan for _, plan in columns]
-    body = html(
+    plans = _columns(state, answers, both)
+    controls = html(
         "machine.html",
-        state=state,
-        **_changes(state, answers),
         knobs=[(one, _without(state, one.path)) for one in shown],
-        spoken=_spoken(columns, _misfit(state, answers, both)),
-        columns=[(name, plan.problem) for name, plan in columns],
-        readings=readings(*plans),
-        parts=parts_that_change(*plans),
-        plan="" if known is None else plan_in_words(known.execution),
-        example=_example(state, shown),
+        spoken=_spoken([*plans.values()], _misfit(state, answers, both)),
+    )
+    figures_form = html(
+        "machine_figures.html",
+        state=state,
         others=[
             (one, value, field_of(one, value), stated(one.value, one.unit))
             for one in listed[:MOST]
@@ -107,7 +105,33 @@ def _machine(state: State, answers: Answers) -> Part | None:
         left=len(listed) - MOST,
         count=len(rest),
     )
-    return Part(title="The machine", blocks=(body,))
+    return Part(
+        title="The machine",
+        blocks=(
+            controls,
+            tuple(_changes(state, answers)) if state.machine else _example(state, shown),
+            *_compared(plans),
+            ""
+            if known is None
+            else dim(f"{_whose(state, plans)}: {plan_in_words(known.execution)}"),
+            figures_form,
+        ),
+    )
+
+
+def _compared(plans: Mapping[str, Shown]) -> Iterator[Block]:
+    """Yield why plans cannot run, unless none can, and the figures of those that can."""
+    figures = readings(plans)
+    for name, plan in plans.items():
+        if plan.problem and figures:
+            yield Styled(f"{name.capitalize()}: {plan.problem}", "loss")
+    yield from figures
+
+
+def _whose(state: State, plans: Mapping[str, Shown]) -> str:
+    if state.plan:
+        return "Your plan"
+    return "The best plan of the machine in the file" if len(plans) > 1 else "The best plan"
 
 
 def _arithmetic(state: State, answers: Answers) -> str:
@@ -120,16 +144,16 @@ def _arithmetic(state: State, answers: Answers) -> str:
     )
 
 
-def _columns(state: State, answers: Answers, both: Both) -> list[tuple[str, Shown]]:
-    """Return the plans that stand side by side: without one of one's own also the best of the changed machine."""
+def _columns(state: State, answers: Answers, both: Both) -> dict[str, Shown]:
+    """Return the plans that are compared: without a plan of one's own also the best of the changed machine."""
     if not state.machine:
-        return [("now", both.after)]
+        return {"now": both.after}
     if both.before.estimate is None:
-        return [("system file", both.before), ("changed", both.after)]
-    columns = [("system file", both.before), ("same plan", both.after)]
+        return {"system file": both.before, "changed": both.after}
+    columns = {"system file": both.before, "same plan": both.after}
     best = None if state.plan else _best_so_far(state, answers)
     if best is not None and best.fields != both.after.fields:
-        columns.append(("best plan", best))
+        columns["best plan"] = best
     return columns
 
 
@@ -165,22 +189,22 @@ def _misfit(state: State, answers: Answers, both: Both) -> str:
     )
 
 
-def _spoken(columns: list[tuple[str, Shown]], misfit: str) -> str:
+def _spoken(plans: Sequence[Shown], misfit: str) -> str:
     """Say in a line what the changes of the machine do."""
-    (_, first), *others = columns
+    first, *others = plans
     if not others:
         return first.problem if first.estimate is None else f"{step_text(first.estimate)} a step."
-    (_, same), *best = others
+    same, *best = others
     if misfit:
         return (
-            f"With the best plan {_step(first, best[0][1], in_file=True)}. {misfit}"
+            f"With the best plan {_step(first, best[0], in_file=True)}. {misfit}"
             if best
             else misfit
         )
     if not best:
         return f"{_step(first, same, in_file=True)}."
     return (
-        f"With the best plan {_step(first, best[0][1], in_file=True)}; "
+        f"With the best plan {_step(first, best[0], in_file=True)}; "
         f"with the same plan {_step(first, same)}."
     )
 
@@ -196,44 +220,45 @@ def _step(first: Shown, one: Shown, *, in_file: bool = False) -> str:
     return f"{text}, {faster_in_words(first.estimate, one.estimate, where)}"
 
 
-def _example(state: State, shown: list[Knob]) -> tuple[str, str] | None:
-    """Return the address of a first change to try, and its words: half as much memory again."""
+def _example(state: State, shown: list[Knob]) -> Line:
+    """Return a first change to try: half as much memory again."""
     found = next((one for one in shown if one.path == CAPACITY), None)
-    if found is None or state.machine:
-        return None
+    if found is None:
+        return ""
     value = found.figure.value * 1.5
-    return state.link(machine={CAPACITY: value}), stated(value, found.figure.unit)
+    words = f"what would {stated(value, found.figure.unit)} of memory buy?"
+    link = Styled(words, link=state.link(machine={CAPACITY: value}))
+    return "Move a slider to change the machine of every view. For instance: ", link
 
 
 def _best(state: State, answers: Answers) -> Part | None:
     """Compare the best plan of the changed machine with that of the machine in the file."""
     both, asked = best_plans(state, answers), replace(state, plan={})
     first = "system file" if state.machine else "best plan"
-    columns = [(first, both.before, replace(asked, machine={}))]
+    columns = {first: (both.before, replace(asked, machine={}))}
     if state.machine:
-        columns.append(("changed", both.after, asked))
-    plans = [plan for _, plan, _ in columns]
-    body = html(
-        "machine_best.html",
-        sentence=_sentence(both),
-        mine=_beside_mine(state, answers, both),
-        moved=moved_in_words(asked, answers, both),
-        rows=[_row(name, plan, _own(at, answers, plan)) for name, plan, at in columns],
-        columns=[(name, "") for name, _, _ in columns],
-        readings=readings(*plans),
-        parts=parts_that_change(*plans),
+        columns["changed"] = both.after, asked
+    moved = moved_in_words(asked, answers, both)
+    said = f" The plan changes: {moved}." if moved else ""
+    rows = tuple(
+        (name.capitalize(), _plan(at, answers, plan)) for name, (plan, at) in columns.items()
     )
-    return Part(title="The best plan", blocks=(body,))
+    return Part(
+        title="The best plan",
+        blocks=(
+            (bold(_sentence(both)), said, _against_mine(state, answers, both)),
+            Grid(("left", "text"), rows),
+            *readings({name: plan for name, (plan, _) in columns.items()}),
+        ),
+    )
 
 
-def _own(state: State, answers: Answers, shown: Shown) -> str:
-    return state.with_plan(answers.own(state, shown.fields)) if shown.fields else ""
-
-
-def _row(name: str, shown: Shown, link: str) -> dict[str, str]:
-    one = shown.estimate
-    plan = shown.problem if one is None else plan_in_words(one.execution)
-    return {"name": name, "plan": plan, "link": "" if one is None else link}
+def _plan(state: State, answers: Answers, shown: Shown) -> Line:
+    """Return a plan in words with a link to its page, or why there is none."""
+    if shown.estimate is None:
+        return shown.problem
+    link = state.with_plan(answers.own(state, shown.fields))
+    return Styled(plan_in_words(shown.estimate.execution), link=link, hint="Use this plan")
 
 
 def _sentence(both: Both) -> str:
@@ -256,12 +281,12 @@ def _sentence(both: Both) -> str:
     )
 
 
-def _beside_mine(state: State, answers: Answers, both: Both) -> str:
+def _against_mine(state: State, answers: Answers, both: Both) -> str:
     """Say how a plan of one's own compares with the best of the same machine."""
     mine, best = answers.plan(state).estimate if state.plan else None, both.after.estimate
     if mine is None or best is None:
         return ""
-    return f"Yours takes {step_text(mine)} there: {faster_in_words(best, mine)}."
+    return f" Yours takes {step_text(mine)} there: {faster_in_words(best, mine)}."
 
 
 PARTS = (

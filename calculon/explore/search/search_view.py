@@ -2,14 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from calculon.advise.candidate import of_estimate, tied
 from calculon.advise.unfit import why_none
 from calculon.base.errors import CalculonError, in_words
-from calculon.base.records import Column, columns
+from calculon.base.records import Column as Statistic
+from calculon.base.records import columns
 from calculon.base.units import duration
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.plan_words import degrees_words
@@ -31,7 +32,6 @@ from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.search.found_plans import FoundPlans, split_name
 from calculon.explore.search.searches import (
-    MOST_COUNTS,
     Asked,
     asked,
     axes,
@@ -44,7 +44,8 @@ from calculon.explore.search.searches import (
     on_count,
     opened,
 )
-from calculon.render.html import fragment
+from calculon.render.document import Block, Facts, Grid, Section, Styled, dim, headed
+from calculon.render.text_tables import Column, Table
 from calculon.render.texts import percent
 from calculon.search.objective import Objective, known_statistic
 from calculon.search.restrict import FIXABLE
@@ -66,7 +67,7 @@ def _question(state: State, answers: Answers) -> Part:
     it, more = asked(state, answers), offered(state, answers)
     for name in ("y", "x"):  # refused here, if they are none
         Objective.parse(state.option(name), name, whole_runs=it.space.runs is not None)
-    told = html(
+    form = html(
         "search_question.html",
         state=state,
         lists=_words(state),
@@ -75,10 +76,9 @@ def _question(state: State, answers: Answers) -> Part:
             for name, values in more.items()
         ],
         opened=opened(state) & {*more},
-        fixed=[(name, values) for name, values in _fixed(it).items()],
-        most=MOST_COUNTS,
     )
-    return Part(title="What to look for", blocks=(told,))
+    fixed = ", ".join(f"{name.lower()} {values}" for name, values in _fixed(it).items())
+    return Part(title="What to look for", blocks=(form, dim(f"The same for all: {fixed}.")))
 
 
 def _words(state: State) -> dict[str, dict[str, str]]:
@@ -96,7 +96,7 @@ def _words(state: State) -> dict[str, dict[str, str]]:
     }
 
 
-def _statistics(state: State) -> Mapping[str, Column]:
+def _statistics(state: State) -> Mapping[str, Statistic]:
     """Return the statistics that may be looked for, by name."""
     known = {one.name: one for one in columns(CorrectedStats)}
     return {**known, **RUN_FIGURES} if state.tokens else known
@@ -119,21 +119,22 @@ def _best(state: State, answers: Answers) -> Part:
     """Return the best of all, how many were tried, and why others cannot run."""
     it, found = asked(state, answers), best_of_all(state, answers)
     counts = found.counts
+    reasons = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
+    seconds = duration(found.seconds, found.seconds / 20)
+    tried = f"{counts.total:,} executions tried in {seconds}, {counts.good:,} feasible"
+    why = Section(tried, (reasons,))
+    if not len(found):
+        return Part(title="No plan", blocks=(_why_none(it, found), why))
     plans = FoundPlans(it, found, state, answers)
+    best = Styled(plans.words(0), "bold", link=plans.link(0), hint="Show this plan")
+    figures = Facts(tuple((*one, "") for one in _figures(plans)))
     shown = answers.plan(state).estimate
-    told = html(
-        "search_best.html",
-        plans=plans if len(found) else None,
-        figures=_figures(plans) if len(found) else [],
-        why="" if len(found) else _why_none(it, found),
-        shown=_shown(plans, shown) if shown is not None and len(found) else "",
-        counts=counts,
-        seconds=duration(found.seconds, found.seconds / 20),
-        reasons=fragment(
-            [reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)]
-        ),
+    compared = "" if shown is None else _shown(plans, shown)
+    return Part(
+        title="The best",
+        blocks=(best, figures, compared, why),
+        spoken=f"{plans.words(0)}: {plans.text(0)}",
     )
-    return Part(title="The best" if len(found) else "No plan", blocks=(told,))
 
 
 def _figures(plans: FoundPlans) -> list[tuple[str, str]]:
@@ -143,17 +144,14 @@ def _figures(plans: FoundPlans) -> list[tuple[str, str]]:
     names = ["total_time", "proc_mem_tier1_cap_req", "sample_rate"]
     found = {name: plans.table[name][0] for name in dict.fromkeys((*names, one.name))}
     return [
-        (_title(plans.asked, name), figure(_statistic(plans.asked, name), float(value), stats))
+        (known.help, figure(known, float(value), stats))
         for name, value in found.items()
+        for known in [_statistic(plans.asked, name)]
     ]
 
 
-def _statistic(it: Asked, name: str) -> Column:
+def _statistic(it: Asked, name: str) -> Statistic:
     return known_statistic(name, "address", whole_runs=it.space.runs is not None)
-
-
-def _title(it: Asked, name: str) -> str:
-    return _statistic(it, name).help
 
 
 def _shown(plans: FoundPlans, shown: Estimate) -> str:
@@ -171,7 +169,8 @@ def _shown(plans: FoundPlans, shown: Estimate) -> str:
 def _why_none(it: Asked, found: SearchResult) -> str:
     if found.counts.good:
         return f"None of {found.counts.good:,} feasible executions meets the condition."
-    return f"{why_none(found.counts).capitalize()}."
+    reason = why_none(found.counts)
+    return f"{reason[0].upper()}{reason[1:]}."
 
 
 def _table(state: State, answers: Answers) -> Part | None:
@@ -185,31 +184,47 @@ def _table(state: State, answers: Answers) -> Part | None:
         None if not state.plan or shown.estimate is None else shown.estimate.stats[plans.shown.name]
     )
     listed = plans.plans
-    columns_of = {one.key: one for one in listed.table.columns}
+    known = {one.key: one for one in listed.table.columns if one.key not in ("rank", "procs")}
+    words = known.pop("words", None)
+    columns = (
+        known.pop("plan"),  # which names the row
+        *known.values(),
+        Column("further", "behind the best", right=True),
+        *((Column("own", "against yours", right=True),) if own is not None else ()),
+        *((words,) if words else ()),
+    )
     rows = [
         {
-            "cells": cells,
-            "name": plans.split(rank),
-            "link": plans.link(rank),
+            **cells,
+            "plan": _plan(plans, rank, selected=_same(plans.winners[rank][0], shown.estimate)),
             "further": percent_more(plans.worse(plans.value(rank), plans.value(0))),
-            "own": "" if own is None else percent_more(plans.worse(plans.value(rank), own)),
-            "selected": _same(plans.winners[rank][0], shown.estimate),
+            "own": percent_more(plans.worse(plans.value(rank), own or 0.0)),
         }
         for rank, cells in zip(plans.ranks, listed.table.rows, strict=True)
     ]
-    told = html(
-        "search_plans.html",
-        columns=[one for key, one in columns_of.items() if key not in ("rank", "procs", "words")],
-        words=columns_of.get("words"),
-        rows=rows,
-        few=12,
-        shared=listed.shared,
-        own=own is not None,
-        ties=_ties(plans),
-        meaning=listed.meaning,
-        why=WHY_TIED if any(plans.tied(rank) for rank in plans.ranks) else "",
+    first, others = Table(columns, rows[:FEW_ROWS]), Table(columns, rows[FEW_ROWS:])
+    why = f" {WHY_TIED}." if any(plans.tied(rank) for rank in plans.ranks) else ""
+    return Part(
+        title="The best plan of each split",
+        blocks=(
+            dim(listed.shared),
+            first,
+            Section(f"{len(others.rows)} more", (others,)) if others.rows else "",
+            f"{_ties(plans)}.{why}",
+            dim(f"{listed.meaning}."),
+        ),
     )
-    return Part(title="The best plan of each split", blocks=(told,))
+
+
+FEW_ROWS = 12
+"""Plans that are listed at once."""
+
+
+def _plan(plans: FoundPlans, rank: int, *, selected: bool) -> Styled:
+    """Return the degrees of a plan with a link to its page."""
+    words = degrees_words(plans.winners[rank][0])
+    style = "current" if selected else ""
+    return Styled(words, style, link=plans.link(rank), key=plans.split(rank))
 
 
 def _ties(plans: FoundPlans) -> str:
@@ -217,7 +232,8 @@ def _ties(plans: FoundPlans) -> str:
     orders = plans.found.orders
     alike = sum(not order.told_apart for order in orders)
     several = tied(plans.found)
-    simplest = degrees_words(several[0][1].execution) if several else ""
+    fastest = plans.winners[plans.found.fastest][0]
+    simplest = degrees_words(several[0][1].execution if several else fastest)
     return ties_in_words(alike, len(orders), simplest)
 
 
@@ -228,11 +244,6 @@ def _same(plan: Mapping[str, Any], shown: Estimate | None) -> bool:
     )
 
 
-def _split_of(fields: Mapping[str, Any]) -> str:
-    """Return the name of the split of a plan."""
-    return split_name(fields.get("tensor_par", 0), fields.get("pipeline_par", 0))
-
-
 def _splits(state: State, answers: Answers) -> Part | None:
     """Return the map of splits."""
     it, found = asked(state, answers), each_split(state, answers)
@@ -240,30 +251,46 @@ def _splits(state: State, answers: Answers) -> Part | None:
     cells = list(_cells(plans))
     if len(cells) < 2:
         return None
-    known = {(cell.tensor_par, cell.pipeline_par): cell for cell in cells}
     shown = answers.plan(state).estimate
     own = (plans.split(rank) for rank in plans.ranks if _same(plans.winners[rank][0], shown))
-    selected = next(own, "")
     smallest = plans.worse(2.0, 1.0) > 0
-    terms = [_terms(it)]
+    terms, selected = [_terms(it)], next(own, "")
     shown_map = Heatmap(_searched(it, state), plans.shown.name, cells, smallest, terms, selected)
-    across, up = shown_map.degrees
-    told = html(
-        "search_splits.html",
-        across=across,
-        up=up,
-        cells=known,
-        what=plans.shown.help,
-        tied=any(plans.tied(rank) for rank in plans.ranks),
-    )
     good = len(shown_map.feasible)
+    tied = any(plans.tied(rank) for rank in plans.ranks)
+    ties = (
+        "; ~: not distinguishable from the best by measured runs, as explained below the next table"
+    )
     return Part(
         title="Tensor against pipeline parallelism",
-        blocks=(told,),
+        blocks=(
+            dim(
+                f"Each cell: {plans.shown.help} of the best plan{ties if tied else ''}; a cross where no plan can run; "
+                "blank where there is nothing to try. A click shows the plan."
+            ),
+            Section("As a table", tuple(_split_table(cells, *shown_map.degrees))),
+        ),
         chart=heatmap(shown_map),
         summary=f"Best {plans.shown.help} of each split: {good} of {len(cells)} splits have a plan. "
-        "The table below has all of them.",
+        "The table has all of them.",
     )
+
+
+def _split_table(
+    cells: Sequence[Cell], tensor: Sequence[int], pipeline: Sequence[int]
+) -> Iterator[Block]:
+    """Yield the splits as a grid, and why splits have no plan."""
+    known = {
+        (cell.tensor_par, cell.pipeline_par): Styled(
+            cell.text or "\N{MULTIPLICATION SIGN}", link=cell.link, hint=cell.words, key=cell.key
+        )
+        for cell in cells
+    }
+    heads = ("PP", *(f"TP {x}" for x in tensor))
+    rows = [(f"{y}", *(known.get((x, y), "") for x in tensor)) for y in pipeline]
+    yield headed(("left", *["right"] * len(tensor)), heads, rows)
+    if reasons := [cell.words.split(": ", 1) for cell in cells if not cell.link]:
+        yield Grid(("left", "text"), tuple((split, dim(reason)) for split, reason in reasons))
 
 
 def _cells(plans: FoundPlans) -> Iterator[Cell]:
@@ -306,12 +333,14 @@ def _front(state: State, answers: Answers) -> Part | None:
     rows = sorted(along, key=lambda one: one.x)
     points = list(_points(splits, x, y, splits.ranks))
     best = next(_points(splits, x, y, [0]), None)
-    told = html(
-        "search_front.html",
-        state=state,
-        x=x,
-        y=y,
-        rows=rows,
+    lines = tuple(
+        (Styled(plan, link=one.link, key=one.key), figures)
+        for one in rows
+        for plan, figures in [one.words.split("\n")]
+    )
+    unbeaten_words = (
+        f"{len(rows)} executions are unbeaten: no other is better in one and as good in the other. "
+        "A click on a point shows its plan."
     )
     own = _own_point(state, answers, it)
     chart = None
@@ -325,13 +354,19 @@ def _front(state: State, answers: Answers) -> Part | None:
         )
     return Part(
         title="What each plan costs",
-        blocks=(told,),
+        blocks=(
+            html("search_front.html", state=state),
+            dim(unbeaten_words),
+            Section("As a table", (Grid(("text", "left"), lines),)),
+        ),
         chart=chart,
         summary=f"{y.help} over {x.help}: {len(rows)} executions that no other one beats in both",
     )
 
 
-def _points(plans: FoundPlans, x: Column, y: Column, ranks: Iterable[int]) -> Iterator[PlanPoint]:
+def _points(
+    plans: FoundPlans, x: Statistic, y: Statistic, ranks: Iterable[int]
+) -> Iterator[PlanPoint]:
     """Yield plans as points; those without one of the statistics have no place."""
     across, up = plans.table[x.name].tolist(), plans.table[y.name].tolist()
     for rank in ranks:
@@ -365,55 +400,46 @@ def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
         x=across,
         y=up,
         words=f"The plan of this page\n{both}",
-        key=_split_of(shown.fields),
+        key=split_name(shown.fields["tensor_par"], shown.fields["pipeline_par"]),
         link=state.link(),
     )
 
 
 def _counts(state: State, answers: Answers) -> Part | None:
     """Return the best plan on several numbers of processors, with the same batch."""
-    rows: list[dict[str, Any]] = []
-    points: list[CountPoint] = []
-    known: Asked | None = None
-    for procs in counts_of(state, answers):
-        other = on_count(state, answers, procs)
-        row: dict[str, Any] = {"procs": procs, "link": other.link()}
-        try:
-            it = asked(other, answers)
-            found = best_alone(other, answers)
-        except CalculonError as error:
-            none = str(error).splitlines()[0]
-        else:
-            none = "" if len(found) else _why_none(it, found)
-        if none:
-            rows.append({**row, "none": none})
-            points.append(CountPoint(num_procs=procs, words=none, link=row["link"]))
-            continue
-        known = it
-        plans = FoundPlans(it, found, other, answers)
-        stats = plans.winners[0][1]
-        rate = stats["sample_rate"] / procs
-        rows.append({**row, "words": plans.words(0), "figures": _figures(plans), "rate": rate})
-        points.append(count_point(procs, plans.words(0), stats, row["link"]))
-    if not rows:
+    counts = counts_of(state, answers)
+    if not counts:
         return None
-    first = next((row["rate"] for row in rows if "rate" in row), 1.0)
-    names = next(([name for name, _ in row["figures"]] for row in rows if "figures" in row), [])
-    told = html(
-        "search_counts.html",
-        rows=rows,
-        here=state.procs,
-        names=names,
-        first=first,
-        percent=percent,
-    )
-    good = sum(one.rate is not None for one in points)
+    found = [_on_count(on_count(state, answers, procs), answers) for procs in counts]
+    plans = [one for one in found if isinstance(one, FoundPlans)]
+    names = [name for name, _ in _figures(plans[0])] if plans else []
+    rates = [one.winners[0][1]["sample_rate"] / one.state.procs for one in plans]
+    rows, points = [], []
+    for procs, one in zip(counts, found, strict=True):
+        link = on_count(state, answers, procs).link()
+        count = Styled(f"{procs:,}", "current" if procs == state.procs else "", link=link)
+        if isinstance(one, str):
+            rows.append((count, *[""] * (len(names) + 1), dim(one)))
+            points.append(CountPoint(num_procs=procs, words=one, link=link))
+            continue
+        stats = one.winners[0][1]
+        figures = (value for _, value in _figures(one))
+        efficiency = percent(stats["sample_rate"] / procs / rates[0])
+        rows.append((count, *figures, efficiency, one.words(0)))
+        points.append(count_point(procs, one.words(0), stats, link))
+    heads = ("processors", *names, "efficiency", "best plan")
     return Part(
         title="Other numbers of processors",
-        blocks=(told,),
-        chart=None if known is None else scaling([_series(known, points)]),
+        blocks=(
+            headed(("right", *["right"] * (len(names) + 1), "text"), heads, rows),
+            dim(
+                "With the same batch; efficiency: sequences per second of each processor, over those of the first row; "
+                "total efficiency: useful arithmetic at peak rate, over the time."
+            ),
+        ),
+        chart=scaling([_series(plans[0].asked, points)]) if plans else None,
         summary="Rate and total efficiency of the best plan over the processors: "
-        f"{good} of {len(points)} numbers have a plan. The table has all of them.",
+        f"{len(plans)} of {len(points)} numbers have a plan. The table has all of them.",
     )
 
 
@@ -430,6 +456,15 @@ def _searched(it: Asked, state: State) -> str:
 def _terms(it: Asked) -> str:
     """Return the edition with the preset of a search."""
     return f"{CORRECTED}, {it.space.preset.name}"
+
+
+def _on_count(state: State, answers: Answers) -> FoundPlans | str:
+    """Return the best plan of a search on a number of processors, or why there is none."""
+    try:
+        it, found = asked(state, answers), best_alone(state, answers)
+    except CalculonError as error:
+        return str(error).splitlines()[0]
+    return FoundPlans(it, found, state, answers) if len(found) else _why_none(it, found)
 
 
 PARTS: tuple[PartKind, ...] = (

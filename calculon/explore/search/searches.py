@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from calculon.advise.answer import space_of
 from calculon.advise.ask import Question, most_processors
+from calculon.advise.moves import SWITCHES
 from calculon.advise.remedies import BEST
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
@@ -32,30 +33,10 @@ FEW = 100_000
 MOST_COUNTS = 12
 """Numbers of processors that are compared."""
 
-OPENED = (
-    "activation_recompute",
-    "recompute_modules",
-    "activations_offload",
-    "optimizer_offload",
-    "weight_offload",
-    "zero_stage",
-    "reshard_after_forward",
-    "context_par",
-    "cp_comm",
-    "pp_schedule",
-    "pp_layout",
-    "p2p_overlap",
-    "tensor_par_overlap",
-    "tp_user_buffers",
-    "overlap_param_gather",
-    "ep_overlap",
-    "moe_dispatcher",
-    "moe_shared_overlap",
-    "delay_wgrad",
-    "tp_async",
-    "attn_impl",
-    "ce_impl",
-    "cp_balance",
+OPENED = tuple(
+    name
+    for name in ("context_par", *SWITCHES, "tp_user_buffers")
+    if field_of(name).declaration.adds
 )
 """Fields of which a search may try more than is usual in a framework: those that change nothing of the training."""
 

@@ -13,11 +13,9 @@ from calculon.explore.controls import settled
 from calculon.explore.machine.both_machines import (
     best_plans,
     digits_of,
-    readings,
     same_plan,
     usable_memory,
 )
-from calculon.explore.machine.capacities import AMPLE, rungs
 from calculon.explore.machine.knobs import CAPACITY, labels
 from calculon.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.explore.page_state import State
@@ -56,19 +54,6 @@ def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine():
     mine = replace(faster, plan=MINE)
     assert same_plan(mine, answers()).after is answers().plan(mine)
     assert same_plan(FIRST, answers()).after is same_plan(FIRST, answers()).before
-
-
-def test_figures_are_written_as_on_the_page_of_the_estimate():
-    both = same_plan(replace(SMALLER, plan=MINE), answers())
-    shown = [plan for plan in (both.before, both.after) if plan.estimate]
-    for plan in shown:
-        result = plan.result
-        texts = {one.name: one.cells[0].text for one in readings(plan)}
-        assert texts["Time of a step"] == result.digits.duration(result.value("total_time"))
-        assert texts[f"MFU, {result.masking}"] == result.digits.efficiency(result.mfu)
-        needed = result.value("proc_mem_tier1_cap_req")
-        assert texts["Memory"].startswith(result.digits.gib(needed))
-    assert shown
 
 
 def path_of(label):
@@ -124,15 +109,6 @@ def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits():
         assert found_steps.at(size * GIB * (1 + 1e-12)).value == pytest.approx(time)
 
 
-def test_lines_of_capacity_begin_below_now_and_each_gains():
-    stairs = answers().capacities(SMALLER)
-    lines = rungs(stairs)
-    times = [one.best.value for one in lines]
-    assert lines[:2] == [stairs.down, stairs.here]
-    assert times == sorted(times, reverse=True)
-    assert all(one.capacity < AMPLE * GIB for one in lines)
-
-
 def test_a_reset_gives_the_first_state(site):
     state = replace(FIRST, machine={CAPACITY: 40, "mem1.GBps": 3000})
     html = found(site, state.query)["main"]
@@ -179,7 +155,7 @@ def test_a_machine_without_a_plan_says_so():
 def test_a_figure_that_does_as_much_alone_makes_the_step_as_long():
     state = replace(FIRST, machine={"mem1.GBps": 4000})
     wanted = same_plan(state, answers())
-    even = answers().break_evens(state, wanted.before.estimate)
+    even = answers().as_fast_as_changed(state, wanted.before.estimate).break_evens
     known_values = {one.figure.path: one.value for one in even if one.value is not None}
     assert len(known_values) > 1
     assert known_values["mem1.GBps"] == pytest.approx(4000)
