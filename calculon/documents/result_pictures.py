@@ -16,14 +16,14 @@ from calculon.declarations.plan_words import plan_words
 from calculon.documents import drawn_charts
 from calculon.documents.charts.scaling_chart import Point, Series, count_point
 from calculon.documents.comparison import Comparison
+from calculon.documents.estimate_result import result_of
+from calculon.documents.front import axis, front, front_of, terms
 from calculon.documents.result import Result
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.front import axis, front, front_of, terms
-from calculon.documents.views.run_pictures import run_days
-from calculon.documents.views.schedule_passes import passes
-from calculon.documents.views.served_frontier import frontier_in
-from calculon.documents.views.sweep_curves import curves
-from calculon.documents.views.waterfalls import fall_alone
+from calculon.documents.run_pictures import run_days
+from calculon.documents.schedule_passes import passes
+from calculon.documents.served_frontier import frontier_in
+from calculon.documents.sweep_curves import curves
+from calculon.documents.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.render.canvas import require_library
