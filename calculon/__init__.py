@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from calculon.declarations.execution import Execution
     from calculon.declarations.model import Model
     from calculon.declarations.packing import Packing, packing
+    from calculon.documents.compare_and_report import compare, report
     from calculon.documents.comparison import Comparison
-    from calculon.documents.notebook.comparing import compare, report
-    from calculon.documents.notebook.listing import catalog, validate
+    from calculon.documents.listing import catalog, validate
     from calculon.documents.served_comparison import ServedComparison
     from calculon.estimate.bounds import bounds
     from calculon.estimate.estimate import Estimate, estimate
@@ -106,8 +106,8 @@ __all__ = [
 
 _MODULES = {
     "explore.web.own_page": ("ExplorePage", "explore"),
-    "documents.notebook.comparing": ("compare", "report"),
-    "documents.notebook.listing": ("catalog", "validate"),
+    "documents.compare_and_report": ("compare", "report"),
+    "documents.listing": ("catalog", "validate"),
     "documents.comparison": ("Comparison",),
     "documents.served_comparison": ("ServedComparison",),
     "base.errors": ("CalculonError", "Infeasible", "SpecError"),

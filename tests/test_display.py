@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import calculon
-from calculon.base.display import APPLICATION
+from calculon.base.display import PAGES
 from tests.helpers import ROOT
 
 
@@ -13,8 +13,8 @@ def test_an_application_is_loaded_when_somebody_looks():
     code = (
         "import calculon, sys;"
         "one = calculon.estimate('megatron-1T', '3072_t4_p64_d12_mbs4_full', 'a100_80g');"
-        f"repr(one); one.to_dict(); print({APPLICATION!r} in sys.modules);"
-        f"one._repr_html_(); print({APPLICATION!r} in sys.modules)"
+        f"repr(one); one.to_dict(); print({PAGES!r} in sys.modules);"
+        f"one._repr_html_(); print({PAGES!r} in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     assert done.stdout.decode().split() == ["False", "True"]

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
-APPLICATION = "calculon.documents.notebook"
-"""The room that shows results."""
+PAGES = "calculon.documents.result_pages"
+"""The module that shows results as pages."""
+
+PICTURES = "calculon.documents.result_pictures"
+"""The module that draws them."""
 
 INTERACTIVE = "calculon.explore.interactive"
 """The module that draws them as the page in a browser does."""
@@ -24,7 +27,7 @@ class Displayed:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        text: str = import_module(f"{APPLICATION}.pages").page_of(self)
+        text: str = import_module(PAGES).page_of(self)
         return text
 
 
@@ -61,6 +64,6 @@ def drawn(
     SpecError
         For a kind or an argument that there is not, and where the library is missing, with what installs it.
     """
-    module = INTERACTIVE if interactive else f"{APPLICATION}.drawings"
+    module = INTERACTIVE if interactive else PICTURES
     picture: Figure | InteractiveFigure = import_module(module).picture(result, kind, **options)
     return picture

@@ -18,7 +18,7 @@ from calculon.declarations import catalog
 from calculon.declarations.files import json_text, read_document
 from calculon.declarations.overlay import BASE
 from calculon.declarations.spellings.catalog_words import aliases
-from calculon.documents.views.catalog_tables import family_of, model_family, rate
+from calculon.documents.catalog_tables import family_of, model_family, rate
 from calculon.inputs import model
 from calculon.render.document import Block, Document
 from calculon.render.text_tables import Column, Table, words_table

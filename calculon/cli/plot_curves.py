@@ -21,7 +21,7 @@ from calculon.cli.result_files import short_name
 from calculon.cli.search_options import searches
 from calculon.documents.charts.pareto_chart import Pareto
 from calculon.documents.charts.scaling_chart import Point, Series
-from calculon.documents.views.front import COUNTED, DEGREES, axis, front
+from calculon.documents.front import COUNTED, DEGREES, axis, front
 from calculon.editions import find_edition
 from calculon.search.objective import check_statistic
 from calculon.study.study_fields import kind_of

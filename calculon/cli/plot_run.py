@@ -6,7 +6,7 @@ from typing import Any
 from calculon.cli.asked_run import asked_run
 from calculon.declarations.parse import parse_value
 from calculon.documents.charts.run_days_chart import RunDays
-from calculon.documents.views.run_pictures import run_days
+from calculon.documents.run_pictures import run_days
 
 
 def days(arguments: argparse.Namespace) -> RunDays:

@@ -9,7 +9,7 @@ from calculon.cli.options import check_inputs, naming
 from calculon.declarations import catalog
 from calculon.declarations.result_selection import split
 from calculon.documents.charts.schedule_chart import Gantt
-from calculon.documents.views.schedule_passes import passes
+from calculon.documents.schedule_passes import passes
 from calculon.estimate.estimate import estimate
 from calculon.inputs import Source, sources_in
 

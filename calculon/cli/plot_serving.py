@@ -6,7 +6,7 @@ from typing import Any
 from calculon.cli.changes import parsed
 from calculon.cli.field_options import stated_by
 from calculon.cli.serving_options import FRONTIER_KINDS, OPTIONS, asked_served
-from calculon.documents.views.served_frontier import frontier_of
+from calculon.documents.served_frontier import frontier_of
 from calculon.inputs import Changed
 from calculon.search.deployments import deployment_words
 from calculon.serving.by_batch import by_batch

@@ -27,10 +27,10 @@ from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import STDIN, document_suffix
 from calculon.declarations.origin import titled
 from calculon.declarations.result_selection import split
+from calculon.documents.compared import labelled
+from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Document, Result
-from calculon.documents.views.compared import labelled
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.waterfalls import Estimated, falls
+from calculon.documents.waterfalls import Estimated, falls
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.question import warn_of_differences
 from calculon.inputs import Changed, sources_in

@@ -55,7 +55,7 @@ def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
     if arguments.edition not in (None, (), (CORRECTED,), CORRECTED):
         found = ", ".join(arguments.edition)
         raise SpecError("--edition", Problem("", f"{CORRECTED}, which serving exists in", found))
-    from calculon.documents.views.served_documents import named
+    from calculon.documents.served_documents import named
 
     return named([_named_read(text, about[text], arguments) for text in texts])
 
@@ -66,7 +66,7 @@ def _deployment_in(text: str) -> str:
     path = split(rest)[0]
     place = Path(path)
     if document_suffix(path) in DOCUMENTS and place.is_file() and place.stat().st_size <= _LARGEST:
-        from calculon.documents.views.served_documents import is_served
+        from calculon.documents.served_documents import is_served
 
         try:
             raw = read_document(path)
@@ -135,7 +135,7 @@ def _named_read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedR
 def _read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult":
     """Read or estimate one deployment: a winner of a ``search``, a ``file``, or three ``sources``."""
     from calculon.documents.served_comparison import ServedResult
-    from calculon.documents.views.served_documents import read_document_of, served_result
+    from calculon.documents.served_documents import read_document_of, served_result
 
     label, rest = named_source(text)
     if kind == "search":
@@ -161,7 +161,7 @@ def _read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult"
 
 def _winner(label: str, text: str, arguments: argparse.Namespace) -> "ServedResult":
     """Estimate a deployment of a search again, on the machine and under the workload that its file names."""
-    from calculon.documents.views.served_documents import served_result
+    from calculon.documents.served_documents import served_result
 
     path = split(text)[0]
     raw: Any = read_document(path)

@@ -24,10 +24,10 @@ from calculon.documents.campaign_words import (
     three_digits,
     tokens_words,
 )
+from calculon.documents.estimate_result import result_of
 from calculon.documents.how_sure import remarks
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
-from calculon.documents.views.estimate_result import result_of
 from calculon.render.digits import Digits
 from calculon.render.document import (
     Beside,

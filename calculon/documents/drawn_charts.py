@@ -20,7 +20,4 @@ def drawn(name: str, *content: Any) -> "Figure":
     """Return the picture of a chart of some content."""
     from calculon.render.matplotlib_charts import draw
 
-    if ":" not in name:
-        picture: Figure = import_module(f"calculon.documents.pictures.{name}").draw(*content)
-        return picture
     return draw(specified(name, *content))

@@ -19,6 +19,7 @@ from calculon.declarations.plan_words import (
 )
 from calculon.declarations.presets import plain
 from calculon.documents.context_section import context_section
+from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
 from calculon.documents.how_sure import WHY_TIED, chance, how_sure_section, order_in_words
 from calculon.documents.page_title import titled
@@ -28,7 +29,6 @@ from calculon.documents.run_defaults import defaults_line, run_rows
 from calculon.documents.settings_section import settings_section
 from calculon.documents.setup import Row, interval_heads, speed_rows
 from calculon.documents.stage_table import stages_section
-from calculon.documents.views.estimate_result import result_of
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
 from calculon.render.document import Block, Document, Grid, Line, Section, bold, dim, labelled

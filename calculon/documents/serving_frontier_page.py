@@ -29,7 +29,7 @@ _RATE = Unit("tokens/s")
 def serving_frontier_page(found: Plain) -> Document:
     """Return the frontiers of machines: tokens/s of a processor against tokens/s of a user.
 
-    `found` is the result of :func:`calculon.documents.views.served_frontier.frontier_of`.
+    `found` is the result of :func:`calculon.documents.served_frontier.frontier_of`.
     """
     curves, types, counts = found["curves"], all_types(found), found["num_procs"]
     letters = ascii_uppercase if len(curves) > 1 else ("",)

@@ -24,9 +24,9 @@ from calculon.declarations.decode import SpecWarning
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.charts.schedule_chart import Gantt
+from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Result
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.schedule_passes import passes
+from calculon.documents.schedule_passes import passes
 from calculon.editions import find_edition
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.operator_passes import OperatorPass, operator_passes

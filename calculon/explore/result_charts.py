@@ -14,12 +14,12 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
+from calculon.documents import result_pictures
 from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_chart
-from calculon.documents.notebook import drawings
-from calculon.documents.notebook.drawings import chosen
-from calculon.documents.notebook.pages import usual_of
+from calculon.documents.front import COUNTED, axis, front, front_of, terms
 from calculon.documents.plans_table import figure as written
-from calculon.documents.views.front import COUNTED, axis, front, front_of, terms
+from calculon.documents.result_pages import usual_of
+from calculon.documents.result_pictures import chosen
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers, Shown
@@ -248,7 +248,7 @@ _KINDS: Mapping[type, Mapping[str, _Maker]] = {
     SearchResult: {"pareto": _front},
     Sensitivity: {"capacity": _capacity},
 }
-"""The charts of the page by kind; others are those of :func:`calculon.documents.notebook.drawings.chart`."""
+"""The charts of the page by kind; others are those of :func:`calculon.documents.result_pictures.chart`."""
 
 
 def chart(result: Any, kind: str, **options: Any) -> Chart:
@@ -273,8 +273,12 @@ def chart(result: Any, kind: str, **options: Any) -> Chart:
     own: Mapping[str, _Maker] = next(
         (kinds for known, kinds in _KINDS.items() if isinstance(result, known)), {}
     )
-    chosen({**drawings.kinds_of(result), **own}, kind, options)
-    found = own[kind](result, **options) if kind in own else drawings.chart(result, kind, **options)
+    chosen({**result_pictures.kinds_of(result), **own}, kind, options)
+    found = (
+        own[kind](result, **options)
+        if kind in own
+        else result_pictures.chart(result, kind, **options)
+    )
     if found is None:
         raise Infeasible("nothing", "there is nothing to draw")
     return found

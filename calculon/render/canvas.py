@@ -1,35 +1,20 @@
-"""The base of all pictures: size, type, colours, labels with units, and files that are the same every time.
-
-Colours are those of Okabe and Ito, which readers with any kind of colour vision tell apart; hatches, markers and line
-styles repeat what colours say, so that pictures can be read in grey.
-"""
+"""The base of all pictures: size, type, and files that are the same every time."""
 
 import contextlib
 import io
-import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.files import replacing
-from calculon.render.bars import COLORS
-from calculon.render.chart_axes import by_factors, thinned
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-BLACK, GREY, LIGHT, INK = "#000000", "#6b6b6b", "#d9d9d9", "#222222"
-SERIES = (
-    *(COLORS[name] for name in ("blue", "vermilion", "green", "purple", "orange", "sky")),
-    BLACK,
-)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-STYLES = ("-", "--", "-.", ":")
+GREY, INK = "#6b6b6b", "#222222"
 DOTS_PER_INCH = 160
 
 _SETTINGS: dict[str, Any] = {
@@ -66,23 +51,6 @@ _SETTINGS: dict[str, Any] = {
     "ytick.labelcolor": "#222222",
     "ytick.labelsize": 8,
 }
-
-
-def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
-    """Name the editions of the model below the horizontal axis, each with its preset if it is said."""
-    names = list(dict.fromkeys(editions))
-    separator = "; " if any("," in name for name in names) else ", "
-    axes.annotate(
-        f"edition{'s' if len(names) > 1 else ''} {separator.join(names)}",
-        (1, 0),
-        xytext=(0, -22),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=7,
-        color=GREY,
-    )
 
 
 LIBRARY = "matplotlib>=3.8"
@@ -175,39 +143,3 @@ def wrapped(text: str, width: int = 26) -> str:
         for piece in textwrap.wrap(line, width, break_on_hyphens=False) or [""]
     ]
     return "\n".join(lines)
-
-
-def count_axis(axes: "Axes", values: Sequence[float], which: str = "x") -> None:
-    """Scale an axis of counts by powers when they grow by factors, and put ticks where values are."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    ordered = sorted(set(values))
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    if by_factors(ordered):
-        (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=2)
-        axis.set_minor_locator(NullLocator())
-        ticks = thinned(ordered)
-        axis.set_major_locator(FixedLocator(ticks))
-    elif len(ordered) <= 10:
-        axis.set_major_locator(FixedLocator(ordered))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
-def plain_ticks(axes: "Axes") -> None:
-    """Write plain numbers on a logarithmic axis; also between powers of ten when there are few."""
-    low, high = axes.get_ylim()
-    logarithmic_ticks(axes.yaxis, (1.0, 2.0, 5.0) if math.log10(high / low) < 3 else (1.0,))
-
-
-def logarithmic_ticks(
-    axis: "Axis",
-    several: Sequence[float],
-    form: Callable[[float], str] = "{:,g}".format,
-    most: int | None = None,
-) -> None:
-    """Put ticks on `several` multiples of the powers of ten, at most `most`, and write them by `form`."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(base=10, subs=several, numticks=most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
-    axis.set_minor_formatter(NullFormatter())

@@ -2,11 +2,15 @@
 
 Positions are values on the axes. Categories have the positions 0, 1, 2 and so on, and their names are ticks. Marks are
 drawn in their order, later ones over earlier ones; a mark with a name has an entry in the legend.
+
+Colours are those of Okabe and Ito, which readers with any kind of colour vision tell apart; hatches, markers and line
+styles repeat what colours say, so that pictures can be read in grey.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.render.bars import COLORS
@@ -145,6 +149,26 @@ class Mark:
     words: Texts = ()
     links: Texts = ()
     keys: Texts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointed:
+    """The words, the link and the key of a point."""
+
+    words: str = ""
+    link: str = ""
+    key: str = ""
+
+
+def told(points: Sequence[Pointed | None]) -> dict[str, Any]:
+    """Return words, links and keys of points for their mark; those that none has are left out."""
+    some = [one or Pointed() for one in points]
+    found = {
+        "words": [one.words for one in some],
+        "links": [one.link for one in some],
+        "keys": [one.key for one in some],
+    }
+    return {name: texts for name, texts in found.items() if any(texts)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from calculon.cli.main import main
-from calculon.documents.views import catalog_tables, report_file
-from calculon.documents.views.validation_tables import STUDIES
+from calculon.documents import catalog_tables, report_file
+from calculon.documents.validation_tables import STUDIES
 from calculon.render.text_tables import Table
 from tests.helpers import ROOT, document, take_signals
 from tests.store import cache, stored

@@ -13,7 +13,7 @@ import calculon
 from calculon.base.errors import SpecError
 from calculon.declarations.files import write_json
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.documents.views.served_documents import is_served, read_document_of
+from calculon.documents.served_documents import is_served, read_document_of
 
 LENGTHS = ("--prompt", "900", "--output", "300")
 ASKED = {"prompt": 900, "output": 300}

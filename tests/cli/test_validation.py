@@ -11,7 +11,7 @@ from rich.console import Console
 
 from calculon.cli.commands import validation
 from calculon.declarations.named_values import EDITION_NAMES
-from calculon.documents.views.validation_tables import sections
+from calculon.documents.validation_tables import sections
 from calculon.render import terminal
 from calculon.validate import error_summary
 from calculon.validate.library import Library

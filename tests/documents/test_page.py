@@ -14,6 +14,7 @@ from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.documents.context_section import context_lines
+from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import expert_lines, rows_text
 from calculon.documents.figures_group import DROPPED
 from calculon.documents.how_sure import BEST, OUTSIDE, remarks
@@ -22,7 +23,6 @@ from calculon.documents.page import GROUP_COLORS, PARTS, estimate_page
 from calculon.documents.result import Result
 from calculon.documents.setup import setup_texts
 from calculon.documents.stage_table import PAIRED
-from calculon.documents.views.estimate_result import result_of
 from calculon.render import terminal
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from tests.documents.drawing import drawn, drawn_lines, flat

@@ -5,8 +5,8 @@ import math
 import pytest
 
 import calculon
+from calculon.documents.estimate_result import result_of
 from calculon.documents.page import interval_texts
-from calculon.documents.views.estimate_result import result_of
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import evaluate_rows
 from calculon.estimate.interval import Influence, _joined

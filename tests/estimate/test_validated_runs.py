@@ -11,7 +11,7 @@ import calculon
 from calculon.declarations import catalog
 from calculon.declarations.machine_provenance import Provenance
 from calculon.declarations.presets import COMMON
-from calculon.documents.views.validation_tables import RUNS, runs_file
+from calculon.documents.validation_tables import RUNS, runs_file
 from calculon.estimate import kernel_residuals, nearest_runs, run_table, validated_runs
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.group_conformal import LEVEL

@@ -10,7 +10,7 @@ from calculon.explore.page_state import State
 from calculon.explore.result_charts import chart as specified
 from calculon.render.plotly_charts import figure
 from tests.cases import for_each
-from tests.documents.notebook import results
+from tests.documents import results
 from tests.explore.asking import made
 
 OF_PLANS = {

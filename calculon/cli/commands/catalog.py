@@ -10,8 +10,8 @@ from calculon.cli.catalog_show import show
 from calculon.cli.options import Log, Parser, Suggested, add_format
 from calculon.declarations import catalog
 from calculon.declarations.files import json_text
-from calculon.documents.views.catalog_rows import chosen, filtered
-from calculon.documents.views.catalog_tables import SINGULAR, TABLES
+from calculon.documents.catalog_rows import chosen, filtered
+from calculon.documents.catalog_tables import SINGULAR, TABLES
 from calculon.inputs import model
 from calculon.render.text_tables import FORMATS, Table
 

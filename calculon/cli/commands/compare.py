@@ -77,10 +77,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 def _comparison(arguments: argparse.Namespace) -> "Comparison | ServedComparison":
     """Compare the results, or the deployments."""
     if deployments := asked_served_results(arguments):
-        from calculon.documents.views.served_documents import compared_served
+        from calculon.documents.served_documents import compared_served
 
         return compared_served(deployments)
     results = asked_results(arguments)
-    from calculon.documents.views.compared import compared
+    from calculon.documents.compared import compared
 
     return compared(results, arguments.dialect)

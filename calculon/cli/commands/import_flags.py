@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         system=arguments.system,
     )
     file = "<stdin>" if arguments.file == STDIN else "" if command else arguments.file
-    from calculon.documents.views.launch_page import launch_page
+    from calculon.documents.launch_page import launch_page
 
     page = launch_page(launch, file)
     if arguments.model_output is not None and not launch.model:

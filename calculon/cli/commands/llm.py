@@ -18,7 +18,7 @@ from calculon.cli.options import (
     naming,
 )
 from calculon.declarations.files import json_text, write_json
-from calculon.documents.views.estimate_result import result_of
+from calculon.documents.estimate_result import result_of
 
 if TYPE_CHECKING:
     from calculon.declarations.execution import Execution

@@ -431,7 +431,7 @@ def _write(
     path = arguments.output
     if document_suffix(path) == ".json":
         from calculon.declarations.files import write_json
-        from calculon.documents.views.winner_files import document
+        from calculon.documents.winner_files import document
 
         documents = {
             str(result.space.num_procs): document(
@@ -443,7 +443,7 @@ def _write(
         write_json(path, next(iter(documents.values())) if one else documents)
     elif document_suffix(path) == ".csv":
         from calculon.declarations.files import replacing
-        from calculon.documents.views.winner_files import table_text
+        from calculon.documents.winner_files import table_text
 
         with replacing(path) as stream:
             stream.write(table_text(results, layers=arguments.layers).encode())

@@ -36,7 +36,7 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results, run the studies of their systems, and write the page; 1 where a run misses a limit."""
-    from calculon.documents.views.report_file import PAGES, write_served_report
+    from calculon.documents.report_file import PAGES, write_served_report
 
     output = arguments.file
     check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _executions(arguments: argparse.Namespace, output: str) -> list[str]:
     """Write the page of executions; return the runs that miss a limit."""
-    from calculon.documents.views.report_file import write_report
+    from calculon.documents.report_file import write_report
 
     whole = arguments.campaign is not None or stated(arguments)
     asked = campaign_of(arguments) if whole else None

@@ -8,7 +8,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log, Parser, add_edition
 from calculon.declarations.files import check_output, json_text, replacing
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
-from calculon.documents.views.validation_tables import (
+from calculon.documents.validation_tables import (
     VALUES,
     heading,
     markdown,

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     with naming(arguments.execution):
         found = why(**changed, edition=arguments.edition, preset=arguments.preset)
-    from calculon.documents.views.why_page import why_page
+    from calculon.documents.why_page import why_page
 
     log.answer(arguments, lambda: why_page(found), found.to_dict)
     if not found.runs:

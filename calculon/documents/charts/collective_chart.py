@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import duration, scaled
-from calculon.render.chart import DASHES, MARKERS, SERIES, Axis, Chart, Line, Panel
+from calculon.render.chart import Axis, Chart, Line, Panel, line_look
 from calculon.render.chart_axes import log_axis, time_unit, value_axis, widened
 
 THIN, BOLD = 1.0, 3.2
@@ -46,12 +46,7 @@ def collective(one: CollectiveTimes) -> Chart:
     times = {name: [time * factor for time in line] for name, line in one.seconds.items()}
     rates = [rate for line in one.bus.values() for rate in line]
     panels = (
-        Panel(
-            x=x,
-            y=y,
-            marks=list(_lines(one, times)),
-            height=3.6,
-        ),
+        Panel(x=x, y=y, marks=list(_lines(one, times)), height=3.6),
         Panel(
             x=x,
             y=value_axis("Bus bandwidth", "GB/s", rates),
@@ -66,7 +61,7 @@ def _lines(one: CollectiveTimes, values: Mapping[str, Sequence[float]]) -> Itera
     """Yield a bold line for each algorithm at the sizes that take it, and a thin one at all."""
     few = len(one.sizes) <= _MOST_MARKERS
     for i, (name, line) in enumerate(values.items()):
-        color = SERIES[i % len(SERIES)]
+        color, marker, dash = line_look(i)
         if name in one.taken:
             taken = [y if who == name else math.nan for y, who in zip(line, one.taken, strict=True)]
             yield Line(x=one.sizes, y=taken, color=color, width=BOLD)
@@ -76,8 +71,8 @@ def _lines(one: CollectiveTimes, values: Mapping[str, Sequence[float]]) -> Itera
             y=line,
             color=color,
             width=THIN,
-            dash=DASHES[i % len(DASHES)],
-            marker=MARKERS[i % len(MARKERS)] if few else "",
+            dash=dash,
+            marker=marker if few else "",
             sizes=(4.0,),
             words=[
                 f"{name}, {scaled(size, 'B', binary=True, digits=1)}: {y:.3g}"

@@ -6,7 +6,19 @@ from dataclasses import replace
 from calculon.base.frozen import dataclass
 from calculon.base.units import significant
 from calculon.declarations.named_values import PUBLISHED
-from calculon.render.chart import Axis, Boxes, Cells, Chart, Line, Mark, Notes, Panel, categories
+from calculon.render.chart import (
+    Axis,
+    Boxes,
+    Cells,
+    Chart,
+    Line,
+    Mark,
+    Notes,
+    Panel,
+    Pointed,
+    categories,
+    told,
+)
 from calculon.render.chart_axes import Quantity
 
 _SCALE = ("blue+30", "blue+65", "blue+90")
@@ -16,8 +28,8 @@ _FAR = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One pair of degrees.
+class Cell(Pointed):
+    """One pair of degrees, with the best plan in words, or why there is none.
 
     Attributes
     ----------
@@ -29,10 +41,6 @@ class Cell:
         Why no plan can run, in a word.
     text : str
         The value as it is written; without it with three digits.
-    words : str
-        The best plan, or why there is none.
-    key, link : str
-        The name that rows and points of these degrees have, too; the address of the page with the plan.
     """
 
     tensor_par: int
@@ -40,9 +48,6 @@ class Cell:
     value: float | None = None
     note: str = ""
     text: str = ""
-    words: str = ""
-    key: str = ""
-    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +167,7 @@ def _values(found: Heatmap) -> Cells:
         scale=_SCALE,
         limits=(1.0, _FAR),
         bold=None if best is None else found.place(best),
-        words=[cell.words if cell else "" for cell in flat],
-        links=[cell.link if cell else "" for cell in flat],
-        keys=[cell.key if cell else "" for cell in flat],
+        **told(flat),
     )
 
 
@@ -186,9 +189,7 @@ def _crosses(found: Heatmap) -> Iterator[Mark]:
         dash="none",
         marker="thin cross",
         color="grey",
-        words=[cell.words for cell in missing] if any(cell.words for cell in missing) else (),
-        links=[cell.link for cell in missing],
-        keys=[cell.key for cell in missing],
+        **told(missing),
     )
     noted = [(row, column, cell.note) for (row, column), cell in zip(places, missing, strict=True)]
     noted = [one for one in noted if one[2]]

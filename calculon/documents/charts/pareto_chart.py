@@ -8,7 +8,7 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
-from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel
+from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Pointed, told
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, time_unit, widened
 
 CELLS = (360, 240)
@@ -24,8 +24,8 @@ COUNTS = "num_procs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPoint:
-    """A plan on the chart.
+class PlanPoint(Pointed):
+    """A plan on the chart, with its statistics in words.
 
     Attributes
     ----------
@@ -33,20 +33,11 @@ class PlanPoint:
         Its statistics, in their own units.
     label : str
         A short name next to the point.
-    words : str
-        The plan, and both statistics, in words.
-    key : str
-        The name that the cell and the row of its split have, too.
-    link : str
-        The address of the page with this plan.
     """
 
     x: float
     y: float
     label: str = ""
-    words: str = ""
-    key: str = ""
-    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +156,6 @@ class _Plans:
         hollow: bool = False,
     ) -> Line:
         """Return plans as points."""
-        said = any(one.words for one in plans)
         return Line(
             name=name,
             x=[one.x * self.x_factor for one in plans],
@@ -175,9 +165,7 @@ class _Plans:
             color=color,
             sizes=sizes,
             hollow=hollow,
-            words=[one.words for one in plans] if said else (),
-            links=[one.link for one in plans] if said else (),
-            keys=[one.key for one in plans] if said else (),
+            **told(plans),
         )
 
     def front(self, plans: Sequence[PlanPoint], name: str) -> Iterator[Mark]:

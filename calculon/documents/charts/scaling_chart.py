@@ -8,7 +8,7 @@ from calculon.base.records import column
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.plans_table import figure
-from calculon.render.chart import DASHES, MARKERS, SERIES, Axis, Chart, Line, Mark, Panel
+from calculon.render.chart import Axis, Chart, Line, Mark, Panel, Pointed, line_look
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis
 
 RATE, EFFICIENCY = "sample_rate", "total_efficiency"
@@ -17,8 +17,8 @@ _IDEAL = "proportional to the processors"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """The best plan on a number of processors.
+class Point(Pointed):
+    """The best plan on a number of processors, with its figures in words, or why there is none.
 
     Attributes
     ----------
@@ -26,17 +26,11 @@ class Point:
         Processors.
     rate, efficiency : float or None
         Samples per second, and useful arithmetic at peak rate over the time; None if no plan can run.
-    words : str
-        The plan with its figures, or why there is none.
-    link : str
-        The address of the page on this number.
     """
 
     num_procs: int
     rate: float | None = None
     efficiency: float | None = None
-    words: str = ""
-    link: str = ""
 
 
 def count_point(num_procs: int, words: str, stats: Mapping[str, Any], link: str = "") -> Point:
@@ -87,23 +81,23 @@ class _Ordered:
         self.good = [point for point in self.points if point.rate is not None]
         self.bad = [point for point in self.points if point.rate is None]
         self.counts = [point.num_procs for point in self.points]
-        self.color = SERIES[number % len(SERIES)]
-        self.marker = MARKERS[number % len(MARKERS)]
-        self.dash = DASHES[number % len(DASHES)]
+        self.color, self.marker, self.dash = line_look(number)
+
+    def _line(self, points: Sequence[Point], values: Sequence[float], **look: Any) -> Line:
+        """Return values over the processors of some points."""
+        return Line(
+            x=[point.num_procs for point in points],
+            y=values,
+            words=[f"{point.num_procs:,} processors: {point.words}" for point in points],
+            links=[point.link for point in points],
+            keys=[str(point.num_procs) for point in points],
+            **look,
+        )
 
     def line(self, values: Sequence[float]) -> Line:
         """Return the line through values of the points with a plan."""
-        return Line(
-            name=self.label,
-            x=[point.num_procs for point in self.good],
-            y=values,
-            color=self.color,
-            marker=self.marker,
-            dash=self.dash,
-            words=[f"{point.num_procs:,} processors: {point.words}" for point in self.good],
-            links=[point.link for point in self.good],
-            keys=[str(point.num_procs) for point in self.good],
-        )
+        look = {"color": self.color, "marker": self.marker, "dash": self.dash}
+        return self._line(self.good, values, name=self.label, **look)
 
     def ideal(self) -> Iterator[Line]:
         """Yield the rate that is proportional to the processors, from the fewest that can run."""
@@ -123,18 +117,8 @@ class _Ordered:
     def crosses(self) -> Iterator[Line]:
         """Yield marks of numbers on which no plan can run, at the foot of a panel."""
         if self.bad:
-            yield Line(
-                name="no plan can run",
-                x=[point.num_procs for point in self.bad],
-                y=[0.0] * len(self.bad),
-                color="grey",
-                marker="thin cross",
-                dash="none",
-                clip=False,
-                words=[f"{point.num_procs:,} processors: {point.words}" for point in self.bad],
-                links=[point.link for point in self.bad],
-                keys=[str(point.num_procs) for point in self.bad],
-            )
+            look = {"color": "grey", "marker": "thin cross", "dash": "none", "clip": False}
+            yield self._line(self.bad, [0.0] * len(self.bad), name="no plan can run", **look)
 
 
 def _rates(series: Sequence[_Ordered], counts: Axis) -> Panel:

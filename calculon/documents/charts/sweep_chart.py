@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import PUBLISHED
 from calculon.render.canvas import wrapped
-from calculon.render.chart import DASHES, MARKERS, SERIES, Axis, Chart, Line, Panel
+from calculon.render.chart import DASHES, SERIES, Axis, Chart, Line, Panel, line_look
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis, widened
 
 MOST = 20
@@ -74,7 +74,7 @@ def curves(content: Curves) -> Chart:
 
 def _marks(content: Curves, one: Curve, number: int, factor: float, y: Axis) -> Iterator[Line]:
     """Yield a curve, and its crosses a little higher than the ones of the curve before."""
-    color = SERIES[number % len(SERIES)]
+    color, marker, _ = line_look(number)
     found = [(x, v * factor) for x, v in zip(one.places, one.values, strict=True) if v is not None]
     yield Line(
         name=one.label if len(content.curves) > 1 else "",
@@ -82,7 +82,7 @@ def _marks(content: Curves, one: Curve, number: int, factor: float, y: Axis) -> 
         y=[v for _, v in found],
         color=color,
         dash="none" if content.names else DASHES[number // len(SERIES) % len(DASHES)],
-        marker=MARKERS[number % len(MARKERS)] if len(found) <= _MARKED else "",
+        marker=marker if len(found) <= _MARKED else "",
     )
     missing = [x for x, v in zip(one.places, one.values, strict=True) if v is None]
     if missing:

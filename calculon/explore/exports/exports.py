@@ -15,10 +15,10 @@ from calculon.base.frozen import dataclass
 from calculon.campaign.read import read_campaign
 from calculon.declarations.files import indented, json_text
 from calculon.declarations.named_values import CORRECTED
-from calculon.documents.notebook.given import results_of
+from calculon.documents.given_results import results_of
+from calculon.documents.report_file import report_text
 from calculon.documents.sensitivity_page import figures_table
-from calculon.documents.views.report_file import report_text
-from calculon.documents.views.winner_files import document, table_text
+from calculon.documents.winner_files import document, table_text
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.operators import Block, block
 from calculon.explore.answers import Answers

@@ -17,7 +17,7 @@ from calculon.documents.charts.operator_chart import (
 from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
 from calculon.documents.operator_page import PASSES, block_page
 from calculon.documents.result import Result
-from calculon.documents.views.roofline_chart import BOUND, drawn, roofline_chart
+from calculon.documents.roofline_chart import BOUND, drawn, roofline_chart
 from calculon.estimate.operator_passes import OperatorPass
 from calculon.estimate.operators import Block, block
 from calculon.explore.answers import Answers

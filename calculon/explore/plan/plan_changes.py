@@ -13,13 +13,13 @@ from calculon.base.units import GIB
 from calculon.documents.charts.waterfall_chart import WaterfallData, change_waterfall
 from calculon.documents.how_sure import WHY_TIED, order_in_words
 from calculon.documents.plan_page import against_words
-from calculon.documents.views.why_page import percent_more
 from calculon.documents.waterfall_section import (
     digits_of_differences,
     steps_with_effect,
     waterfall_notes,
     waterfall_table,
 )
+from calculon.documents.why_page import percent_more
 from calculon.explore.answers import Answers, Shown
 from calculon.explore.choice_words import change_words, label, value_words
 from calculon.explore.page_state import State, value_text

@@ -23,7 +23,7 @@ from calculon.documents.charts.scaling_chart import Point as CountPoint
 from calculon.documents.charts.scaling_chart import Series, count_point, scaling
 from calculon.documents.how_sure import WHY_TIED, ties_in_words
 from calculon.documents.plans_table import figure
-from calculon.documents.views.why_page import percent_more
+from calculon.documents.why_page import percent_more
 from calculon.documents.winners import reasons_table
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers

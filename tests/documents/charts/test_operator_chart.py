@@ -6,9 +6,9 @@ import pytest
 
 import calculon
 from calculon.documents.charts.operator_chart import EXPOSED, MOST, by_time, operator_chart
+from calculon.documents.estimate_result import result_of
 from calculon.documents.operator_page import PASSES
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.roofline_chart import _LARGEST, _LEAST, drawn, roofline_chart
+from calculon.documents.roofline_chart import _LARGEST, _LEAST, drawn, roofline_chart
 from calculon.estimate.operator_passes import operator_passes
 from calculon.estimate.operators import block
 from calculon.render.chart import Bars, Line

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import calculon
+from calculon.documents import run_pictures
 from calculon.documents.charts import run_days_chart as chart_module
 from calculon.documents.charts.run_days_chart import run_days
-from calculon.documents.views import run_pictures
 from calculon.render.chart import Bars, Line, Rule
 from tests.documents.charts.reading import assert_in_sight, legend, marks, notes, tick_texts
 

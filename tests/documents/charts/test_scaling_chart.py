@@ -12,7 +12,7 @@ def chart_of(*rates):
         Series(
             f"model {number}",
             [
-                Point(n, rate, rate and rate / (2 * n), f"plan of {n}", f"/?procs={n}")
+                Point(n, rate, rate and rate / (2 * n), words=f"plan of {n}", link=f"/?procs={n}")
                 for n, rate in each.items()
             ],
         )

@@ -11,7 +11,7 @@ from calculon.cli.commands.plot import configure
 from calculon.cli.options import Parser
 from calculon.cli.plot_schedule import gantt as asked
 from calculon.documents.charts.schedule_chart import AGAIN, HEIGHT, Gantt, Piece, schedule
-from calculon.documents.views.schedule_passes import passes
+from calculon.documents.schedule_passes import passes
 from calculon.render.chart import Boxes, Notes
 from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits

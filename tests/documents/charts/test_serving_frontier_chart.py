@@ -3,8 +3,8 @@
 import pytest
 
 from calculon.documents.charts.serving_frontier_chart import serving_frontier
+from calculon.documents.served_frontier import frontier_of
 from calculon.documents.serving_frontier_page import serving_frontier_page
-from calculon.documents.views.served_frontier import frontier_of
 from calculon.render.chart import Line, Notes, Rule
 from tests.documents.charts.reading import assert_in_sight, legend, marks
 from tests.documents.drawing import drawn

@@ -11,7 +11,7 @@ from calculon.documents.charts.waterfall_chart import (
     change_waterfall,
     waterfall,
 )
-from calculon.documents.views.waterfalls import falls
+from calculon.documents.waterfalls import falls
 from calculon.render.chart import Bars, Notes, Rule
 from calculon.render.digits import Digits
 from tests.documents.charts.reading import assert_in_sight, ends, marks, tick_texts

@@ -10,7 +10,7 @@ from calculon import report as write_report
 from calculon.advise.answer import plans_on as planned
 from calculon.cli.main import main
 from calculon.declarations.files import json_text
-from calculon.documents.views import report_file
+from calculon.documents import report_file
 from calculon.explore import answers as explore_answers
 from calculon.explore.answers import Answers
 from calculon.explore.exports.exports import (

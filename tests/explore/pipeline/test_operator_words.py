@@ -1,7 +1,7 @@
 """Operators in words."""
 
 from calculon.declarations import catalog
-from calculon.documents.views.roofline_chart import BOUND
+from calculon.documents.roofline_chart import BOUND
 from calculon.estimate.operator_passes import BOUNDS_OF_TIME, operator_passes
 from calculon.estimate.operators import block
 from calculon.explore.pipeline.operator_words import product_words, rate_words

@@ -1,6 +1,6 @@
 """Pictures of results, as ``calculon plot`` draws them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,14 +16,14 @@ from calculon.declarations.plan_words import plan_words
 from calculon.documents import drawn_charts
 from calculon.documents.charts.scaling_chart import Point, Series, count_point
 from calculon.documents.comparison import Comparison
+from calculon.documents.estimate_result import result_of
+from calculon.documents.front import axis, front, front_of, terms
 from calculon.documents.result import Result
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.front import axis, front, front_of, terms
-from calculon.documents.views.run_pictures import run_days
-from calculon.documents.views.schedule_passes import passes
-from calculon.documents.views.served_frontier import frontier_in
-from calculon.documents.views.sweep_curves import curves
-from calculon.documents.views.waterfalls import fall_alone
+from calculon.documents.run_pictures import run_days
+from calculon.documents.schedule_passes import passes
+from calculon.documents.served_frontier import frontier_in
+from calculon.documents.sweep_curves import curves
+from calculon.documents.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.render.canvas import require_library
@@ -43,14 +43,6 @@ def _labelled(one: Estimate, label: str = "") -> Result:
     known = one.origin
     plan = titled(known.name, known.changes) if known else ""
     return replace(result_of(one), label=label or plan or one.model.name)
-
-
-def _breakdown(one: Estimate) -> list[Result]:
-    return [_labelled(one)]
-
-
-def _compared(one: Comparison) -> list[Result]:
-    return list(one.results)
 
 
 def _plans(one: Answer) -> list[Result]:
@@ -103,27 +95,11 @@ def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
     return curves(one, x, y, by, terms(one.evaluation.plan))
 
 
-def _goodput(
-    one: TrainingRun,
-    procs: int | str | Sequence[int] | None = None,
-    mtbf: Sequence[float | str] | None = None,
-) -> dict[str, Any]:
-    return goodput_by_size(one, procs, mtbf).to_dict()
-
-
-def _fall(one: Waterfall) -> list[Any]:
-    return [fall_alone(one)]
-
-
-def _over_batches(one: Served) -> dict[str, Any]:
-    return by_batch(one).to_dict()
-
-
 Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Estimate: {
-        "breakdown": (_breakdown, "breakdown:breakdown"),
+        "breakdown": (lambda one: [_labelled(one)], "breakdown:breakdown"),
         "schedule": (passes, "schedule_chart:schedule"),
     },
     Answer: {
@@ -131,19 +107,22 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
         "scaling": (_counts, "scaling_chart:scaling"),
         "waterfall": (_changes_of_mine, "waterfall_chart:waterfall"),
     },
-    Comparison: {"breakdown": (_compared, "breakdown:breakdown")},
+    Comparison: {"breakdown": (lambda one: list(one.results), "breakdown:breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto_chart:pareto")},
     SearchResult: {"pareto": (_front, "pareto_chart:pareto")},
     FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget_chart:budget")},
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado_chart:tornado")},
     TrainingRun: {
         "campaign": (run_days, "run_days_chart:run_days"),
-        "goodput": (_goodput, "goodput_chart:goodput_curves"),
+        "goodput": (
+            lambda one, **sizes: goodput_by_size(one, **sizes).to_dict(),
+            "goodput_chart:goodput_curves",
+        ),
     },
-    Waterfall: {"waterfall": (_fall, "waterfall_chart:waterfall")},
+    Waterfall: {"waterfall": (lambda one: [fall_alone(one)], "waterfall_chart:waterfall")},
     ByBatch: {"batch": (ByBatch.to_dict, "batch_chart:batch_curves")},
     DeploymentSearch: {"frontier": (frontier_in, "serving_frontier_chart:serving_frontier")},
-    Served: {"batch": (_over_batches, "batch_chart:batch_curves")},
+    Served: {"batch": (lambda one: by_batch(one).to_dict(), "batch_chart:batch_curves")},
     Sweep: {"curves": (_curves, "sweep_chart:curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""

@@ -110,7 +110,7 @@ def fall_alone(found: "Waterfall") -> "WaterfallData":
 
 def _digits(found: "Waterfall", plan: "Point") -> Digits:
     """Return the digits of the time of a plan, which may need more memory than there is."""
-    from calculon.documents.views.estimate_result import result_of
+    from calculon.documents.estimate_result import result_of
     from calculon.estimate.estimate import estimate
 
     if found.edition == PUBLISHED:

@@ -12,16 +12,16 @@ from calculon.base.units import scaled
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
 from calculon.documents.deployments_page import deployments_page
+from calculon.documents.estimate_result import result_of
 from calculon.documents.fleet_page import fleet_page
-from calculon.documents.notebook.pages import DOCUMENTS, ROWS
 from calculon.documents.page import estimate_page
 from calculon.documents.plan_page import plan_page
+from calculon.documents.result_pages import DOCUMENTS, ROWS
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.serving_page import serving_page
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.why_page import why_page
+from calculon.documents.why_page import why_page
 from calculon.render import terminal
-from tests.documents.notebook import results
+from tests.documents import results
 from tests.helpers import ROOT, document
 from tests.render.test_html import HOSTILE, checked
 

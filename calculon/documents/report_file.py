@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from calculon.declarations.files import replacing
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.declarations.presets import agreed
+from calculon.documents.compared import orders_of
 from calculon.documents.report_page import report_page
 from calculon.documents.result import Result
-from calculon.documents.views.compared import orders_of
-from calculon.documents.views.run_pictures import runs_shown
-from calculon.documents.views.validation_tables import STUDIES
-from calculon.documents.views.waterfalls import drawn
+from calculon.documents.run_pictures import runs_shown
+from calculon.documents.validation_tables import STUDIES
+from calculon.documents.waterfalls import drawn
 from calculon.render.text_tables import Table
 from calculon.version import __version__
 
@@ -72,8 +72,8 @@ def write_served_report(results: "Sequence[ServedResult]", path: str) -> list[st
     list of str
         The deployments that miss limits, and by how much, in words.
     """
+    from calculon.documents.served_documents import pictured
     from calculon.documents.served_report import served_report
-    from calculon.documents.views.served_documents import pictured
 
     versions = {"calculon": __version__, "Python": platform.python_version()}
     systems = dict.fromkeys(str(one.document["system"]) for one in results)

@@ -6,7 +6,7 @@ import pytest
 
 import calculon
 from calculon.base.errors import SpecError
-from calculon.documents.views.catalog_tables import TABLES
+from calculon.documents.catalog_tables import TABLES
 from tests.cases import for_each
 from tests.cli.conftest import catalog_once, run
 from tests.helpers import csv_rows

@@ -8,13 +8,13 @@ from calculon import inputs
 from calculon.base.errors import Problem, SpecError
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.declarations.files import check_output
+from calculon.documents.compared import compared
 from calculon.documents.comparison import Comparison
-from calculon.documents.notebook.given import Given, results_of
+from calculon.documents.given_results import Given, results_of
+from calculon.documents.report_file import PAGES, write_report, write_served_report
 from calculon.documents.served_comparison import ServedComparison, ServedResult
-from calculon.documents.views.compared import compared
-from calculon.documents.views.report_file import PAGES, write_report, write_served_report
-from calculon.documents.views.served_documents import compared_served, served_result
-from calculon.documents.views.served_documents import named as served_named
+from calculon.documents.served_documents import compared_served, served_result
+from calculon.documents.served_documents import named as served_named
 from calculon.serving.serve import Served
 
 

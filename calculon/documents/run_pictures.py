@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.charts.run_days_chart import RunDays
+from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Result
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.waterfalls import Estimated
+from calculon.documents.waterfalls import Estimated
 from calculon.render.document import Picture
 
 if TYPE_CHECKING:

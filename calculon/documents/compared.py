@@ -8,8 +8,8 @@ import numpy as np
 
 from calculon.base.errors import Problem, SpecError
 from calculon.documents.result import Result
-from calculon.documents.views.settings import settings_changes
-from calculon.documents.views.waterfalls import Estimated, comparable
+from calculon.documents.settings import settings_changes
+from calculon.documents.waterfalls import Estimated, comparable
 
 if TYPE_CHECKING:
     from calculon.documents.comparison import Comparison

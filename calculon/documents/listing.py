@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.declarations.named_values import CORRECTED
-from calculon.documents.views.catalog_rows import chosen, filtered
-from calculon.documents.views.catalog_tables import TABLES
-from calculon.documents.views.validation_tables import VALUES
+from calculon.documents.catalog_rows import chosen, filtered
+from calculon.documents.catalog_tables import TABLES
+from calculon.documents.validation_tables import VALUES
 from calculon.editions import find_edition
 from calculon.render.text_tables import Table
 from calculon.validate import error_summary

@@ -16,10 +16,10 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
+from calculon.documents.estimate_result import result_of
 from calculon.documents.page import GROUP_COLORS, PARTS
 from calculon.documents.page_title import titled
 from calculon.documents.result import Result
-from calculon.documents.views.estimate_result import result_of
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Cell, Document, Grid, Section, bold, dim, headed

@@ -7,7 +7,7 @@ import pytest
 import calculon
 from calculon.base.units import GIB
 from calculon.cli.results import read_results
-from calculon.documents.views.waterfalls import comparable, drawn, fall_alone
+from calculon.documents.waterfalls import comparable, drawn, fall_alone
 from calculon.render.html import REPORT, fragment
 
 CASES = [

@@ -9,10 +9,10 @@ from calculon.advise.answer import Answer
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations.origin import titled
 from calculon.declarations.statistics import BOUNDS, LEVEL
+from calculon.documents.compared import labelled
+from calculon.documents.estimate_result import result_of
 from calculon.documents.result import ENDS, Document, Result
-from calculon.documents.views.compared import labelled
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.waterfalls import Estimated
+from calculon.documents.waterfalls import Estimated
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.search.search_result import SearchResult
 

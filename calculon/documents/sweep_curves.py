@@ -8,7 +8,7 @@ import numpy as np
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.units import Array
 from calculon.documents.charts.sweep_chart import MOST, Curve, Curves
-from calculon.documents.views.front import axis
+from calculon.documents.front import axis
 from calculon.search.sweep.sweep_result import Sweep
 
 

@@ -28,19 +28,19 @@ from calculon.documents.campaign_page import campaign_page
 from calculon.documents.comparison import Comparison
 from calculon.documents.comparison_page import comparison_page
 from calculon.documents.deployments_page import deployments_page
+from calculon.documents.estimate_result import result_of
 from calculon.documents.fleet_page import fleet_page
 from calculon.documents.largest_model_page import largest_model_page
+from calculon.documents.launch_page import launch_page
 from calculon.documents.page import estimate_page
 from calculon.documents.plan_page import plan_page
 from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
-from calculon.documents.views.estimate_result import result_of
-from calculon.documents.views.launch_page import launch_page
-from calculon.documents.views.waterfalls import fall_alone
-from calculon.documents.views.why_page import why_page
 from calculon.documents.waterfall_section import waterfall_section
+from calculon.documents.waterfalls import fall_alone
+from calculon.documents.why_page import why_page
 from calculon.documents.winners import reasons_table, winners_table
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation

@@ -9,8 +9,8 @@ import calculon
 from calculon.base.errors import Infeasible, SpecError
 from tests.cases import for_each
 from tests.cli.conftest import run, unvalidated
-from tests.documents.notebook import results
-from tests.documents.notebook.results import ONE, OTHER
+from tests.documents import results
+from tests.documents.results import ONE, OTHER
 
 __all__ = ["run", "unvalidated"]
 

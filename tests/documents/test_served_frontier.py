@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from calculon.documents.views.served_frontier import AXES, frontier_of
+from calculon.documents.served_frontier import AXES, frontier_of
 from calculon.inputs import Changed
 from calculon.search.deployments.serving_search import search_deployments
 from calculon.serving.serve import serve

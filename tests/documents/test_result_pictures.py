@@ -9,7 +9,7 @@ from calculon.base.errors import Infeasible, SpecError
 from calculon.cli.main import main
 from calculon.documents import drawn_charts
 from calculon.render import canvas
-from tests.documents.notebook import results
+from tests.documents import results
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.documents.result import Result
-from calculon.documents.views.waterfalls import Estimated
+from calculon.documents.waterfalls import Estimated
 
 if TYPE_CHECKING:
     from calculon.launch.dialect import Launch

@@ -1,7 +1,7 @@
 """Results of which tests of notebooks look at pages, tables and pictures: each is computed once."""
 
 import calculon
-from calculon.documents.notebook.pages import ROWS
+from calculon.documents.result_pages import ROWS
 from calculon.inputs import Changed
 from tests.store import cache
 
