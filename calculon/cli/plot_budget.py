@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from calculon.cli.campaign_options import add_campaign, campaign_of, campaign_source
-from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.campaign_options import add_campaign
+from calculon.cli.changes import add_changes
 from calculon.cli.options import Parser, add_preset
-from calculon.cli.question_options import set_in_order
+from calculon.cli.question_options import asked_question, set_in_order
 from calculon.cli.search_options import add_values
 
 
@@ -43,26 +43,8 @@ def configure(parser: Parser) -> None:
 def budget(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the best plans of all machines and counts, with what their whole runs take."""
     from calculon.advise.planning import plan
-    from calculon.search.restrict import parse
 
     set_in_order(arguments)
-    source = campaign_source(arguments)
-    machines = [name.strip() for name in arguments.system.split(",") if name.strip()]
-    specs = [
-        with_changes(arguments.changes, campaign=source, model=arguments.model, system=name)
-        for name in dict.fromkeys(machines)
-    ]
-    found = plan(
-        specs[0]["model"],
-        arguments.num_procs,
-        [one["system"] for one in specs],
-        objective=arguments.objective,
-        campaign=campaign_of(arguments, specs[0]["campaign"]),
-        preset=arguments.preset,
-        batch=arguments.batch,
-        seq=arguments.seq,
-        dtype=arguments.dtype,
-        fix=parse("fix", arguments.fix),
-        add=parse("add", arguments.add),
-    )
+    model, machines, words = asked_question(arguments)
+    found = plan(model, arguments.num_procs, machines, objective=arguments.objective, **words)
     return found.to_dict()
