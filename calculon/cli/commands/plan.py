@@ -140,7 +140,7 @@ def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any
     from calculon.documents.plan_page import plan_page
     from calculon.launch.launch_files import tell_lost, tell_other_model
 
-    answer = plan(model, num_procs, system, **words)
+    answer: Answer = plan(model, num_procs, system, **words)
     if (own := answer.question.mine) is not None and own.launch is not None:
         tell_lost(own.file, own.launch)
         tell_other_model(own.file, own.launch, answer.question.model)
