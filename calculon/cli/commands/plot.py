@@ -3,10 +3,8 @@
 import argparse
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.cli.asked_run import add_run
 from calculon.cli.campaign_options import add_campaign
@@ -16,10 +14,9 @@ from calculon.cli.options import (
     Parser,
     add_edition,
     add_preset,
-    check_outputs,
     positive,
 )
-from calculon.cli.pictures import PICTURES, check_library
+from calculon.cli.pictures import check_picture
 from calculon.cli.results import add_result_arguments
 from calculon.cli.search_options import NEEDED, SEARCHED, add_choice_options, add_values
 from calculon.cli.serving_options import (
@@ -367,12 +364,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output is None:
         kind.show(arguments, log)
         return 0
-    if output == "-" or Path(output).suffix.lower() not in PICTURES:
-        wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
-        raise SpecError(output, Problem("", wanted, "another name"))
-    inputs = [split(text)[0] for text in _inputs(arguments)]
-    check_outputs([output], inputs, PICTURES)
-    check_library()
+    check_picture(output, [split(text)[0] for text in _inputs(arguments)])
     from calculon.render.canvas import save
 
     save(kind.draw(arguments), output)
