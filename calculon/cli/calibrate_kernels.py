@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import STDOUT, Log, check_inputs, check_outputs
-from calculon.cli.pictures import PICTURES, check_library
+from calculon.cli.pictures import check_picture
 from calculon.cli.streams import tell
 from calculon.declarations import catalog
 from calculon.declarations.files import indented, write_json
@@ -128,8 +128,7 @@ def _check(arguments: argparse.Namespace, folder: Path) -> None:
     if arguments.output != STDOUT:
         check_outputs([arguments.output], [])  # it may be written over its base
     if arguments.plot:
-        check_outputs([arguments.plot], [arguments.base], PICTURES)
-        check_library()
+        check_picture(arguments.plot, [arguments.base])
 
 
 def _tables(folder: Path) -> "dict[str, pd.DataFrame]":

@@ -12,7 +12,15 @@ from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.cli.streams import LogFile, escaped, tell
 from calculon.declarations.fields import nearest_choice
-from calculon.declarations.files import STDIN, check_output, document_suffix, replacing
+from calculon.declarations.files import (
+    STDIN,
+    check_output,
+    document_suffix,
+    is_device,
+    json_text,
+    replacing,
+    write_json,
+)
 from calculon.declarations.named_values import EDITION_NAMES, PRESETS
 
 if TYPE_CHECKING:
@@ -200,47 +208,58 @@ class Log:
 
         Files are .json or .json.gz; with a `table` also .csv, which has that.
         """
-        from calculon.declarations.files import document_suffix, json_text, replacing, write_json
-
         if output == STDOUT:
             self(json_text(document))
-            return
-        if table is not None and document_suffix(output) == ".csv":
-            with replacing(output) as stream:
-                stream.write(f"{table.csv()}\n".encode())
+        elif table is not None and document_suffix(output) == ".csv":
+            self._save(table.csv(), output)
         else:
             write_json(output, document)
-        self(f"Output: {output}")
+            self(f"Output: {output}")
 
     def answer(
-        self, arguments: argparse.Namespace, page: "Callable[[], Document]", data: Callable[[], Any]
+        self,
+        arguments: argparse.Namespace,
+        page: "Callable[[], Document]",
+        data: Callable[[], Any],
+        table: "Callable[[], Table] | None" = None,
+        spec: "Model | System | None" = None,
     ) -> None:
         """Show an answer, as the options of :func:`add_answer` say: print it in a format, or write a file.
 
         Parameters
         ----------
         arguments : argparse.Namespace
-            With ``format`` and ``output``.
-        page, data : callable
-            Return its document and its plain data; only the one that is needed is made.
+            With ``format`` and ``file``.
+        page, data, table : callable
+            Return its document, its plain data, and what CSV has instead of the tables of the document; only the one
+            that is needed is made.
+        spec : Model or System, optional
+            Spec whose note (:func:`log_note`) is printed above the page.
         """
-        form, output = arguments.format, arguments.output
-        if output not in (None, STDOUT):
-            form = ANSWER_FILES[document_suffix(output)]
-        elif output == STDOUT:
-            form = "json"
+        form, file = arguments.format, arguments.file
+        if file is not None:
+            form = "json" if file == STDOUT else ANSWER_FILES.get(document_suffix(file), "json")
         if form == "json":
-            self.write(data(), output or STDOUT)
-        elif output is not None:
-            from calculon.render.plain_text import written
-
-            with replacing(output) as stream:
-                stream.write(f"{written(page(), form)}\n".encode())
-            self(f"Output: {output}")
-        elif form == "text":
+            self.write(data(), file or STDOUT)
+            return
+        if form == "text":
+            if spec is not None:
+                log_note(self, spec)
             self.show(page())
+            return
+        from calculon.render.plain_text import written
+
+        text = table().csv() if table and form == "csv" else written(page(), form)
+        if file is None:
+            self(text)
         else:
-            self.document(page(), form)
+            self._save(text, file)
+
+    def _save(self, text: str, file: str) -> None:
+        """Write a text to a file, and say so."""
+        with replacing(file) as stream:
+            stream.write(f"{text}\n".encode())
+        self(f"Output: {file}")
 
     def document(self, document: "Document", form: str) -> None:
         """Print a document in a format; as text in a pipe a row of a table takes one line, as of a table."""
@@ -308,25 +327,35 @@ ANSWER_FILES = {".json": "json", ".html": "html", ".md": "markdown", ".csv": "cs
 """Formats of the files of answers, by suffix."""
 
 
-def add_answer(parser: argparse.ArgumentParser, everything: str = "write everything") -> None:
-    """Declare ``--format`` and ``--output`` of an answer, for :meth:`Log.answer`."""
+def add_answer(
+    parser: argparse.ArgumentParser,
+    everything: str = "write everything",
+    tables: str = "its tables",
+    flags: Sequence[str] = ("-o", "--output"),
+) -> None:
+    """Declare ``--format`` and ``--output`` (or other `flags`) of an answer, for :meth:`Log.answer`.
+
+    `everything` and `tables` say what JSON and CSV have.
+    """
     add_format(
         parser,
         ("text", *ANSWER_FILES.values()),
-        "what is printed: a page (text, default), the page in another format, its tables (csv), or everything (json)",
+        "what is printed: a page (text, default), the page in another format, "
+        f"{tables} (csv), or everything (json)",
     )
     parser.add_argument(
-        "-o",
-        "--output",
+        *flags,
+        dest="file",
         metavar="FILE",
-        help=f"{everything} (.json, .json.gz), or the page (.html, .md) or its tables (.csv); - prints everything",
+        help=f"{everything} (.json, .json.gz), or the page (.html, .md) or {tables} (.csv); - prints everything",
     )
 
 
 def check_answer(arguments: argparse.Namespace, inputs: Sequence[str]) -> None:
     """Check before any work that the file of an answer, if any, can be written."""
-    if arguments.output not in (None, STDOUT):
-        check_outputs([arguments.output], inputs, tuple(ANSWER_FILES))
+    if (file := arguments.file) not in (None, STDOUT):
+        suffixes = (".json",) if is_device(file) else tuple(ANSWER_FILES)
+        check_outputs([file], inputs, suffixes)
 
 
 def add_edition(

@@ -1,5 +1,10 @@
 """Files of pictures: their suffixes, and the library that draws them."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.options import check_outputs
 from calculon.render.canvas import require_library
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -11,3 +16,18 @@ def check_library() -> None:
     import matplotlib as mpl
 
     mpl.use("agg")
+
+
+def check_picture(path: str, inputs: Sequence[str]) -> None:
+    """Check before any work that a picture can be drawn and written.
+
+    Raises
+    ------
+    SpecError
+        For a name of another format, for a place that cannot be written, and without the library.
+    """
+    if Path(path).suffix.lower() not in PICTURES:  # so has "-", and a name that ends in .gz
+        wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
+        raise SpecError(path, Problem("", wanted, "another name"))
+    check_outputs([path], inputs, PICTURES)
+    check_library()

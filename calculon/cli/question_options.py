@@ -2,8 +2,11 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from calculon.base.errors import Problem, SpecError
+from calculon.cli.campaign_options import campaign_of, campaign_source
+from calculon.cli.changes import with_changes
 from calculon.cli.options import Parser
 
 
@@ -58,3 +61,25 @@ def only_plan(plans: list[str] | None) -> str | None:
         hint = "compare sets any number of them side by side"
         raise SpecError("--mine", Problem("", "one plan", f"{len(plans)} of them", hint))
     return plans[0] if plans else None
+
+
+def machines_in(text: str) -> list[str]:
+    """Return the machines that are asked for: one, or several joined by commas."""
+    if Path(text).exists():
+        return [text]
+    return list(dict.fromkeys(one.strip() for one in text.split(",") if one.strip())) or [text]
+
+
+def asked_question(arguments: argparse.Namespace) -> tuple[Any, list[Any], dict[str, Any]]:
+    """Return model, machines and further arguments of a question, as :func:`calculon.plan` takes them."""
+    from calculon.search.restrict import parse
+
+    source = campaign_source(arguments)
+    changed = [
+        with_changes(arguments.changes, model=arguments.model, system=system, campaign=source)
+        for system in machines_in(arguments.system)
+    ]
+    words = {name: getattr(arguments, name) for name in ("preset", "batch", "seq", "dtype")}
+    words |= {name: parse(name, getattr(arguments, name)) for name in ("fix", "add")}
+    words["campaign"] = campaign_of(arguments, changed[0]["campaign"])
+    return changed[0]["model"], [one["system"] for one in changed], words

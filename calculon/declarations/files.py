@@ -142,17 +142,21 @@ def check_output(path: str, suffixes: tuple[str, ...]) -> None:
         For a suffix that names no known format, a missing folder, or a place without write permission.
     """
     target = Path(path)
-    device = bool(re.fullmatch(_DESCRIPTOR, path)) or _is_special(target)
     suffix = document_suffix(path)
     if target.is_dir():
         raise SpecError(path, Problem("", "a file name", "a directory"))
-    if suffix not in suffixes and not (device and len(suffixes) == 1):
+    if suffix not in suffixes and not (len(suffixes) == 1 and is_device(path)):
         wanted = "an output name that ends in " + ", ".join(suffixes) + " (also with .gz)"
         raise SpecError(path, Problem("", wanted, f"'{suffix}'" if suffix else "no suffix"))
     if suffix == ".parquet" and path.endswith(".gz"):
         hint = "Parquet is compressed by itself"
         raise SpecError(path, Problem("", "a name that ends in .parquet", "'.parquet.gz'", hint))
     check_writable(path)
+
+
+def is_device(path: str) -> bool:
+    """Return whether a path is no file, such as ``/dev/stdout`` or a pipe."""
+    return bool(re.fullmatch(_DESCRIPTOR, path)) or _is_special(Path(path))
 
 
 def check_writable(path: str) -> None:

@@ -200,7 +200,7 @@ def test_a_wrong_argument_is_one_message_and_nothing_is_written(refuses, tmp_pat
     rows = [
         ("-o x.txt", "expected an output name that ends in .json"),
         (f"--collectives {EXAMPLE} -o x.json", "expected each file once, found twice"),
-        ("-o x.json --plot x.txt", "expected an output name that ends in .png"),
+        ("-o x.json --plot x.txt", "expected a picture: a name that ends in .png"),
         ("-o x.json --hold-out 1", "expected a number from 0 to below 1, found '1'"),
         ("-o x.json --network 7", "expected a network of h100_80g_sxm: 0 to 1, found 7"),
         ("-o x.json --network 1", "1.05 times the peak of networks[1], 50 GB/s"),

@@ -1,6 +1,7 @@
 """Outputs when a disk is full, or when a signal comes: the older file stays, and the message names the file."""
 
 import contextlib
+import json
 import resource
 import sys
 from pathlib import Path
@@ -59,3 +60,18 @@ def test_a_signal_while_drawing_leaves_the_older_picture(run, tmp_path, monkeypa
     found = run(*SCHEDULE, output)
     assert (found.code, found.err) == (130, "calculon: interrupted; nothing was written\n")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"older"]
+
+
+SERVED = ("serve", "gpt2-124M", 1, "h100_80g_sxm", "--prompt", 64, "--output", 16)
+PLANNED = ("plan", "gpt2-124M", 2, "h100_80g_sxm", "--batch", 8, "--fix", "tensor_par=1")
+
+
+@pytest.mark.parametrize("asked", [SERVED, PLANNED, ("block", *ARGUMENTS)], ids=lambda one: one[0])
+def test_an_answer_is_printed_and_written_in_every_format(output_of, asked):
+    assert json.loads(output_of(*asked, "-f", "json")) == json.loads(output_of(*asked, "-o", "-"))
+    for form, file in (("markdown", "a.md"), ("html", "a.html"), ("csv", "a.csv")):
+        printed = output_of(*asked, "-f", form)
+        assert output_of(*asked, "-o", file) == f"Output: {file}\n"
+        assert Path(file).read_text() == printed
+    assert Path("a.html").read_text().startswith("<!DOCTYPE html>")
+    assert "," in Path("a.csv").read_text().partition("\n")[0]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from calculon.cli import plot_validation
+from calculon.cli import plot_contents
 from calculon.cli.commands.plot import KINDS
 from calculon.cli.main import main
 from calculon.cli.plot_curves import scaling
@@ -125,7 +125,7 @@ SHOWN = (ROOT / "examples" / "pictures.md").read_text(encoding="utf-8").replace(
 @pytest.mark.large
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_examples_run(run, kind, monkeypatch):
-    monkeypatch.setattr(plot_validation, "compare", compare_once)
+    monkeypatch.setattr(plot_contents, "compare", compare_once)
     for line in kind.examples.splitlines():
         if line in SHOWN:
             continue  # run as a transcript of a page

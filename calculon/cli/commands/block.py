@@ -4,15 +4,14 @@ import argparse
 
 from calculon.cli.changes import add_changes, with_changes
 from calculon.cli.options import (
-    STDOUT,
     Log,
     Parser,
+    add_answer,
     add_edition,
     add_preset,
     add_specs,
+    check_answer,
     check_inputs,
-    check_outputs,
-    log_note,
     naming,
 )
 from calculon.declarations.model import PARTS
@@ -46,12 +45,7 @@ def configure(parser: Parser) -> None:
         help="block, or one part alone (default: that of the model, mostly block)",
     )
     add_changes(parser, "model", "execution", "system")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="NAME.json, or - : everything as JSON; NAME.csv: a row for each operator",
-    )
+    add_answer(parser, tables="a row for each operator")
     add_edition(parser)
     add_preset(parser)
 
@@ -60,8 +54,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Cost the block, and print the page or write the file."""
     specs = [arguments.model, arguments.execution, arguments.system]
     check_inputs(specs)
-    output = arguments.output
-    check_outputs([output] if output and output != STDOUT else [], specs, (".json", ".csv"))
+    check_answer(arguments, specs)
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     from calculon.estimate.operators import block
 
@@ -72,14 +65,14 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             edition=arguments.edition,
             preset=arguments.preset,
         )
-    document = found.to_dict()
-    if output:
-        from calculon.render.text_tables import Column, Table
+    from calculon.documents.operator_page import block_page
+    from calculon.render.text_tables import Column, Table
 
-        log.write(document, output, Table(tuple(map(Column, found.rows[0])), found.rows))
-    else:
-        from calculon.documents.operator_page import block_page
-
-        log_note(log, found.system)
-        log.show(block_page(document))
+    log.answer(
+        arguments,
+        lambda: block_page(found.to_dict()),
+        found.to_dict,
+        lambda: Table(tuple(map(Column, found.rows[0])), found.rows),
+        found.system,
+    )
     return 0

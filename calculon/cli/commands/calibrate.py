@@ -12,7 +12,7 @@ from calculon.cli.calibrate_kernels import check_fits, percent, read_base, write
 from calculon.cli.calibrate_kernels import run as kernels
 from calculon.cli.calibrate_options import HOLD_OUT, declare
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
-from calculon.cli.pictures import PICTURES, check_library
+from calculon.cli.pictures import check_picture
 from calculon.cli.streams import tell
 from calculon.declarations import catalog
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
@@ -143,8 +143,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.output != STDOUT:
         check_outputs([arguments.output], [arguments.base, *inputs])
     if arguments.plot:
-        check_outputs([arguments.plot], [arguments.base, *inputs], PICTURES)
-        check_library()
+        check_picture(arguments.plot, [arguments.base, *inputs])
 
 
 def _overlay(

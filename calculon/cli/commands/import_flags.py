@@ -2,14 +2,10 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import STDOUT, Log, Parser, add_format, check_outputs, positive
 from calculon.declarations.files import STDIN, json_text, write_json
-
-if TYPE_CHECKING:
-    pass
 
 
 def configure(parser: Parser) -> None:

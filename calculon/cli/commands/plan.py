@@ -1,29 +1,41 @@
 """``calculon plan``: from a question to a plan."""
 
 import argparse
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Infeasible, Problem, SpecError
-from calculon.cli.campaign_options import add_campaign, campaign_of, campaign_source
-from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.campaign_options import add_campaign
+from calculon.cli.changes import add_changes
 from calculon.cli.emission import Emission, add_emission
-from calculon.cli.fleet_plan import objective_of, plan_fleets
 from calculon.cli.options import (
     STDOUT,
     USUAL,
     Log,
     Parser,
+    add_answer,
     add_preset,
+    check_answer,
     check_inputs,
-    check_outputs,
 )
 from calculon.cli.question_options import (
     add_question_options,
+    asked_question,
+    machines_in,
     only_plan,
     set_in_order,
 )
 from calculon.cli.search_options import add_values
+
+if TYPE_CHECKING:
+    from calculon.advise.answer import Answer
+    from calculon.campaign.record import Campaign
+    from calculon.render.document import Document
+
+    Show = Callable[[Callable[[], Document], Callable[[], Any]], None]
+
+OBJECTIVE = "usd"
+"""Figure by which fleets are compared if limits are stated and no objective."""
 
 
 def configure(parser: Parser) -> None:
@@ -47,12 +59,7 @@ def configure(parser: Parser) -> None:
     add_emission(parser)
     add_values(parser)
     add_changes(parser, "model", "system", "campaign")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write the answer (.json, .json.gz), whose plans other commands take; - prints it",
-    )
+    add_answer(parser, "write the answer, whose plans other commands take")
 
 
 def _add_question(parser: Parser) -> None:
@@ -86,84 +93,74 @@ def _add_question(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Answer the question, then print the page or write the file."""
     set_in_order(arguments)
-    specs = [arguments.model, *_systems(arguments.system)]
+    specs = [arguments.model, *machines_in(arguments.system)]
     given = [] if arguments.campaign is None else [arguments.campaign]
     check_inputs([*specs, *given])
-    output = arguments.output
-    if output not in (None, STDOUT):
-        check_outputs([output], [*specs, *given])
+    check_answer(arguments, [*specs, *given])
     emitted = None if arguments.emit is None else Emission.of(arguments.emit)
-    if emitted is not None and not emitted.file and output == STDOUT:
+    alone = emitted is not None and not emitted.file
+    if alone and (arguments.file == STDOUT or arguments.format != "text"):
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
-    from calculon.search.restrict import parse
+    model, machines, words = asked_question(arguments)
+    words["mine"] = only_plan(arguments.mine)
+    if emitted is not None and arguments.preset is None and not arguments.mine:
+        words["preset"] = emitted.preset
+    objective = _objective(arguments, words["campaign"], len(machines))
 
-    source = campaign_source(arguments)
-    changed = [
-        with_changes(arguments.changes, model=arguments.model, system=system, campaign=source)
-        for system in specs[1:]
-    ]
-    model, campaign = changed[0]["model"], campaign_of(arguments, changed[0]["campaign"])
-    words = {
-        "preset": _preset(arguments, emitted),
-        "batch": arguments.batch,
-        "seq": arguments.seq,
-        "dtype": arguments.dtype,
-        "mine": only_plan(arguments.mine),
-        "fix": parse("fix", arguments.fix),
-        "add": parse("add", arguments.add),
-    }
-    machines = [one["system"] for one in changed]
-    objective = objective_of(arguments, campaign, len(machines))
+    def show(page: "Callable[[], Document]", data: Callable[[], Any]) -> None:
+        if not alone or arguments.file is not None:  # else the launch file is printed in its place
+            log.answer(arguments, page, data)
+
     if objective is None:
-        words["campaign"] = campaign
-        return _plan(arguments, log, model, machines[0], emitted, **words)
-    words["objective"] = objective
-    return plan_fleets(arguments, log, model, machines, campaign, emitted, **words)
-
-
-def _plan(
-    arguments: argparse.Namespace,
-    log: Log,
-    model: Any,
-    system: Any,
-    emitted: Emission | None,
-    **words: Any,
-) -> int:
-    """Plan one count of one machine in detail."""
-    from calculon.advise.planning import plan
-    from calculon.advise.unfit import why_none
-    from calculon.launch.launch_files import tell_lost, tell_other_model
-
-    output = arguments.output
-    answer = plan(model, arguments.num_procs, system, **words)
-    if (own := answer.question.mine) is not None and own.launch is not None:
-        tell_lost(own.file, own.launch)
-        tell_other_model(own.file, own.launch, answer.question.model)
-    if output is None and emitted is not None and not emitted.file:
-        pass  # the launch file alone, or the error that nothing fits
-    elif output is None:
-        from calculon.documents.plan_page import plan_page
-
-        log.show(plan_page(answer))
+        best = _best_plan(show, model, arguments.num_procs, machines[0], words)
     else:
-        log.write(answer.to_dict(), output)
-    if answer.best is None:
-        raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
+        words["objective"] = objective
+        best = _best_fleet(show, model, arguments.num_procs, machines, words)
     if emitted is not None:
-        emitted.write(answer, log)
+        emitted.write(best, log)
     return 0
 
 
-def _systems(text: str) -> list[str]:
-    """Return the machines that are asked for: one, or several joined by commas."""
-    if Path(text).exists():
-        return [text]
-    return list(dict.fromkeys(one.strip() for one in text.split(",") if one.strip())) or [text]
+def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int) -> str | None:
+    """Return what fleets are compared by; None where one count of one machine is to be planned."""
+    from calculon.advise.runs.fleet_search import ANY
+    from calculon.campaign.limits import LIMITED
+
+    if arguments.objective is not None:
+        return str(arguments.objective)
+    limited = any(getattr(campaign, name) is not None for name in LIMITED)
+    return OBJECTIVE if limited or systems > 1 or arguments.num_procs == ANY else None
 
 
-def _preset(arguments: argparse.Namespace, emitted: Emission | None) -> str | None:
-    """Return the framework: that of the launch file to write, where none is asked for and no plan of one's own says."""
-    if arguments.preset is not None or emitted is None or arguments.mine:
-        return arguments.preset  # type: ignore[no-any-return]
-    return emitted.preset
+def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any) -> "Answer":
+    """Plan one count of one machine in detail, and show the plans; Infeasible when none fits."""
+    from calculon.advise.planning import plan
+    from calculon.advise.unfit import why_none
+    from calculon.documents.plan_page import plan_page
+    from calculon.launch.launch_files import tell_lost, tell_other_model
+
+    answer: Answer = plan(model, num_procs, system, **words)
+    if (own := answer.question.mine) is not None and own.launch is not None:
+        tell_lost(own.file, own.launch)
+        tell_other_model(own.file, own.launch, answer.question.model)
+    show(lambda: plan_page(answer), answer.to_dict)
+    if answer.best is None:
+        raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
+    return answer
+
+
+def _best_fleet(show: "Show", model: Any, num_procs: str, systems: list[Any], words: Any) -> Any:
+    """Compare machines and numbers of processors; Infeasible when nothing meets the limits."""
+    from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
+    from calculon.documents.fleet_page import fleet_page
+    from calculon.render.console import status
+
+    asked = ask_fleet(model, num_procs, systems, **words)
+    with status("searching") as searched:
+        answer = fleet_answer(asked, searched)
+    show(lambda: fleet_page(answer), answer.to_dict)
+    if answer.best is None:
+        raise Infeasible("limits", answer.misses)
+    found: Answer = answer.best.answer
+    return found

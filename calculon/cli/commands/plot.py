@@ -3,25 +3,22 @@
 import argparse
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.cli.asked_run import add_run
+from calculon.cli.campaign_options import add_campaign
 from calculon.cli.changes import add_changes
 from calculon.cli.options import (
     Log,
     Parser,
     add_edition,
     add_preset,
-    check_outputs,
     positive,
 )
-from calculon.cli.pictures import PICTURES, check_library
-from calculon.cli.plot_budget import configure as _budget_options
+from calculon.cli.pictures import check_picture
 from calculon.cli.results import add_result_arguments
-from calculon.cli.search_options import NEEDED, SEARCHED, add_choice_options
+from calculon.cli.search_options import NEEDED, SEARCHED, add_choice_options, add_values
 from calculon.cli.serving_options import (
     FRONTIER_KINDS,
     add_deployment,
@@ -113,6 +110,35 @@ def _goodput_options(parser: Parser) -> None:
         help="hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
         "and twice those of the campaign)",
     )
+
+
+def _budget_options(parser: Parser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "num_procs",
+        metavar="PROCS",
+        help="processors: a list (512,1024), a range of doublings (512-4096), or any: those that could meet the "
+        "deadline",
+    )
+    parser.add_argument(
+        "system", metavar="SYSTEM[,SYSTEM]", help="the machines: names, or files, a mark each"
+    )
+    parser.add_argument(
+        "--objective",
+        metavar="FIGURE",
+        default="usd",
+        help="the figure of the run by which one is the best: usd (default), days, processor_hours, mwh, ...",
+    )
+    for name, words in (
+        ("batch", "global batch, in sequences (512) or tokens (4M)"),
+        ("seq", "tokens of a sequence (8192, 8k)"),
+        ("dtype", "precision: bf16, fp8, ..."),
+    ):
+        parser.add_argument(f"--{name}", metavar="N", help=f"{words}, as of calculon plan")
+    add_campaign(parser)
+    add_values(parser)
+    add_changes(parser, "campaign", "model", "system")
+    add_preset(parser)
 
 
 def _frontier_options(parser: Parser) -> None:
@@ -225,7 +251,7 @@ KINDS = (
         "validation",
         "predicted against measured, for every published study",
         _validation_options,
-        "plot_validation:errors",
+        "plot_contents:errors",
         "validation_chart:validation_chart",
         "calculon plot validation -o validation.png\n"
         "calculon plot validation --study vtrain -o vtrain.svg",
@@ -245,7 +271,7 @@ KINDS = (
         "schedule",
         "the passes of each pipeline stage over time, microbatch by microbatch, and its idle time",
         _schedule_options,
-        "plot_schedule:gantt",
+        "plot_contents:gantt",
         "schedule_chart:schedule",
         "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
         "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png\n"
@@ -256,7 +282,7 @@ KINDS = (
         "campaign",
         "where the days of a whole training run go, and when it ends",
         add_run,
-        "plot_run:days",
+        "plot_contents:days",
         "run_days_chart:run_days",
         "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "-o campaign.png\n"
@@ -267,7 +293,7 @@ KINDS = (
         "the goodput of a whole run over numbers of processors, for several times between failures, with more or "
         "fewer replicas of the plan, and batch and tokens in proportion",
         _goodput_options,
-        "plot_run:goodput",
+        "plot_contents:goodput",
         "goodput_chart:goodput_curves",
         "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "--procs 1024:131072:x2 -o goodput.png\n"
@@ -278,7 +304,7 @@ KINDS = (
         "days against money of a whole run: the best plan on each number of processors and machine, the frontier, and "
         "limits",
         _budget_options,
-        "plot_budget:budget",
+        "plot_contents:budget",
         "budget_chart:budget",
         "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
         "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
@@ -288,7 +314,7 @@ KINDS = (
         "time per token, throughput and time to the first token of a served model over its batch, what a decode pass "
         "takes, and where each bound cuts; without -o as a table",
         add_deployment,
-        "plot_serving:batch",
+        "plot_contents:batch",
         "batch_chart:batch_curves",
         "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
@@ -299,7 +325,7 @@ KINDS = (
         "tokens/s of a processor against tokens/s of a user: the best deployments of a served model at every batch, on "
         "one or several machines; without -o with characters (of training runs: pareto)",
         _frontier_options,
-        "plot_serving:frontier",
+        "plot_contents:frontier",
         "serving_frontier_chart:serving_frontier",
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
         "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
@@ -338,12 +364,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output is None:
         kind.show(arguments, log)
         return 0
-    if output == "-" or Path(output).suffix.lower() not in PICTURES:
-        wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
-        raise SpecError(output, Problem("", wanted, "another name"))
-    inputs = [split(text)[0] for text in _inputs(arguments)]
-    check_outputs([output], inputs, PICTURES)
-    check_library()
+    check_picture(output, [split(text)[0] for text in _inputs(arguments)])
     from calculon.render.canvas import save
 
     save(kind.draw(arguments), output)

@@ -24,8 +24,8 @@ from calculon.cli.options import (
     check_outputs,
     naming,
 )
-from calculon.cli.pictures import PICTURES, check_library
-from calculon.declarations.files import document_suffix, json_text, replacing, write_json
+from calculon.cli.pictures import PICTURES, check_picture
+from calculon.declarations.files import document_suffix
 from calculon.declarations.result_selection import split
 from calculon.render.text_tables import FORMATS
 
@@ -129,13 +129,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         hint = "-f json, csv or markdown says what is printed"
         raise SpecError("--output", Problem("", "the name of a file", "'-'", hint))
     check_outputs(arguments.output, [split(one)[0] for one in (*specs, *given)], OUTPUTS)
-    pictures = [one for one in arguments.output if document_suffix(one) in PICTURES]
-    for path in pictures:
-        if path.endswith(".gz"):
-            wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
-            raise SpecError(path, Problem("", wanted, "another name"))
-    if pictures:
-        check_library()
+    for path in arguments.output:
+        if document_suffix(path) in PICTURES:
+            check_picture(path, ())
     found = _found(arguments, specs)
     document = found.to_dict()
     from calculon.documents.sensitivity_page import figures_table, sensitivity_page
@@ -143,12 +139,15 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.format == "text":
         log.show(sensitivity_page(document, found.preset.usual))
     elif arguments.format == "json":
-        log(json_text(document))
+        log.write(document, STDOUT)
     else:
         log(figures_table(document).written(arguments.format))
     for path in arguments.output:
-        _write(path, document)
-        log(f"Output: {path}")
+        if document_suffix(path) in PICTURES:
+            _draw(path, document)
+            log(f"Output: {path}")
+        else:
+            log.write(document, path, figures_table(document))
     return 0
 
 
@@ -193,18 +192,9 @@ def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
         )
 
 
-def _write(path: str, document: dict[str, Any]) -> None:
-    """Write a file in the form that its name asks for."""
-    suffix = document_suffix(path)
-    if suffix in PICTURES:
-        from calculon.documents.drawn_charts import drawn
-        from calculon.render.canvas import save
+def _draw(path: str, document: dict[str, Any]) -> None:
+    """Draw the tornado into a file."""
+    from calculon.documents.drawn_charts import drawn
+    from calculon.render.canvas import save
 
-        save(drawn("tornado_chart:tornado", document), path)
-    elif suffix == ".csv":
-        from calculon.documents.sensitivity_page import figures_table
-
-        with replacing(path) as stream:
-            stream.write(f"{figures_table(document).csv()}\n".encode())
-    else:
-        write_json(path, document)
+    save(drawn("tornado_chart:tornado", document), path)

@@ -3,7 +3,7 @@
 import argparse
 
 from calculon.base.errors import Infeasible
-from calculon.cli.options import STDOUT, Log, Parser, add_format, check_outputs, log_note
+from calculon.cli.options import Log, Parser, add_answer, check_answer
 from calculon.cli.serving_options import add_deployment, asked_served, specs_of
 
 
@@ -21,30 +21,16 @@ def configure(parser: Parser) -> None:
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
     )
     add_deployment(parser)
-    add_format(parser)
-    parser.add_argument(
-        "-o",
-        dest="file",
-        metavar="FILE",
-        help="write everything (.json, .json.gz) instead of the page; - prints it",
-    )
+    add_answer(parser, flags=("-o",))  # --output are tokens
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Estimate the deployment, then print the page or write the file; 1 where a limit is missed."""
-    specs = specs_of(arguments)
-    file = STDOUT if arguments.format == "json" and not arguments.file else arguments.file
-    if file not in (None, STDOUT):
-        check_outputs([file], specs)
+    check_answer(arguments, specs_of(arguments))
     found = asked_served(arguments)
-    document = found.to_dict()
-    if file is None:
-        from calculon.documents.serving_page import serving_page
+    from calculon.documents.serving_page import serving_page
 
-        log_note(log, found.system)
-        log.show(serving_page(document))
-    else:
-        log.write(document, file)
+    log.answer(arguments, lambda: serving_page(found.to_dict()), found.to_dict, spec=found.system)
     if missed := [one for one in found.limits if not one.met]:
         raise Infeasible("limits", f"it misses {' and '.join(one.in_words for one in missed)}")
     return 0

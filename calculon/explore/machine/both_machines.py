@@ -7,9 +7,9 @@ from calculon.advise.in_words import change_in_words
 from calculon.base.frozen import dataclass
 from calculon.documents.comparison import Comparison
 from calculon.documents.comparison_page import comparison_page
+from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Result
 from calculon.documents.sensitivity_page import change
-from calculon.documents.views.estimate_result import result_of
 from calculon.editions import EDITIONS
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers, Shown

@@ -9,7 +9,7 @@ import pytest
 import calculon
 from calculon.cli.commands.plot import configure
 from calculon.cli.options import Parser
-from calculon.cli.plot_schedule import gantt as asked
+from calculon.cli.plot_contents import gantt as asked
 from calculon.documents.charts.schedule_chart import AGAIN, HEIGHT, Gantt, Piece, schedule
 from calculon.documents.schedule_passes import passes
 from calculon.render.chart import Boxes, Notes
