@@ -1,11 +1,7 @@
 """``calculon loe``: what it prints, refuses and writes."""
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +15,7 @@ from calculon.documents.how_sure import BEST, OUTSIDE
 from calculon.render.digits import Digits
 from calculon.search.driver import SearchResult, search
 from tests.cli.conftest import page, started
-from tests.helpers import ROOT, document
+from tests.helpers import document
 from tests.store import cache
 
 SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
@@ -119,36 +115,6 @@ def test_an_interrupted_search_says_so(run, monkeypatch):
     assert (
         result.err == "calculon: interrupted: 0 of 1 processor counts searched, nothing written\n"
     )
-
-
-@pytest.mark.large
-def test_a_narrow_terminal_shows_every_number_whole(run):
-    counts = ["loe", SPACE[0], "8,16", "16", *SPACE[3:], "-", "-t", "2", "-q"]
-    counts += ["--objective", "total_efficiency"]
-    wide = run(*counts).out
-    command = [sys.executable, "-m", "calculon", *counts]
-    main, side = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "80", "LINES": "60", "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen(command, cwd=ROOT, stdout=side, stderr=side, env=environment)
-    os.close(side)
-    text = b""
-    while True:
-        try:
-            part = os.read(main, 4096)
-        except OSError:
-            break
-        if not part:
-            break
-        text += part
-    os.close(main)
-    assert process.wait() == 0
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", text.decode()).splitlines()
-    assert max(map(len, shown)) <= 80
-    start = wide.index("TP.PP.DP")
-    numbers = [word for word in wide[start:].split() if re.search(r"\d", word)]
-    words = " ".join(shown).split()
-    assert len(numbers) > 40
-    assert [word for word in numbers if word not in words] == []
 
 
 @pytest.mark.large
