@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-import calculon
 from calculon.cli.commands.optimal_execution import _SHOWN, _more
 from calculon.declarations.statistics import BOUNDS
 from calculon.documents.how_sure import BEST, OUTSIDE
@@ -152,15 +151,6 @@ def test_the_edition_is_the_one_that_the_model_needs(output_of, refuses, command
     refuses((command, *modern, "best.csv", *fix), [("--edition sc23", message)])
 
 
-@pytest.mark.large
-def test_naming_the_default_beside_an_added_value_is_fine(run):
-    common = ("loe", *SPACE, "-", "--edition", "corrected", *NARROW, "-q", "-v")
-    both = run(*common, "--add", "attn_impl=eager,flash").out
-    best = [line for line in both.splitlines() if line.startswith(("Total", "Best"))]
-    assert best
-    assert all(line in run(*common, "--add", "attn_impl=eager").out for line in best)
-
-
 def test_a_value_without_effect_is_a_note(run):
     """One command line serves models with and without a vocabulary."""
     common = ("loe", *SPACE, "-", *NARROW, "-q")
@@ -190,14 +180,6 @@ def test_what_is_not_finite_is_null(run):
     assert run("loe", *space, "--preset", "published", *options).code == 0
     best = json.loads(Path("best.json").read_text(), parse_constant=pytest.fail)
     assert best["0"]["stats"]["dp_bw_overlap_req_chunk"] is None
-
-
-def test_a_table_of_winners_can_be_evaluated_again(run):
-    for options in (("-l",), ("--edition", "corrected", "--fix", "attn_impl=flash")):
-        assert run("loe", *SPACE, "best.csv", "-t", 3, *options).code == 0
-        table = pd.read_csv("best.csv")
-        again = calculon.evaluate(SPACE[0], SPACE[-1], table)
-        assert again["sample_rate"].tolist() == table["sample_rate"].tolist()
 
 
 TODAY = ("llama3-8B", 8, 64, "bfloat16", "h100_80g_sxm")
@@ -304,12 +286,6 @@ def test_says_what_would_do_on_the_most_processors_where_nothing_fits(run, tmp_p
         assert text in words
     assert "8 processors instead of 4: " in words
     assert "Nothing fits" not in words  # which the table of reasons says
-
-
-def test_lines_of_the_published_edition_stay(run):
-    result = run("loe", "turing-530B", 8, 8, "float16", "a100_80g", "-")
-    assert result.code == 1
-    assert result.out.endswith("\n\nNo acceptable configurations found :(\n")
 
 
 RUNS = ("megatron-126M", 8, 16, "float16", "a100_80g_sxm")

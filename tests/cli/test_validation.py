@@ -1,21 +1,19 @@
 """``calculon llm-validation``: the published tables, and every study in every format."""
 
-import io
 import itertools
 import json
 import re
 import shutil
 
 import pytest
-from rich.console import Console
 
 from calculon.cli.commands import validation
 from calculon.declarations.named_values import EDITION_NAMES
 from calculon.documents.views.validation_tables import sections
-from calculon.render import terminal
 from calculon.validate import error_summary
 from calculon.validate.library import Library
 from calculon.validate.source_scores import source_scores
+from tests.documents.drawing import drawn_lines
 from tests.helpers import ROOT, csv_rows
 from tests.shipped_studies import compare_once, compared, shipped
 
@@ -193,9 +191,7 @@ def test_editions_side_by_side(run, output_of):
 def test_editions_side_by_side_fit_into_a_terminal_of_100_columns(names):
     results = [compared(name, edition) for name in names for edition in EDITION_NAMES]
     for _, table, _ in itertools.islice(sections(results), 2):
-        console = Console(width=100, force_terminal=True, color_system=None, file=io.StringIO())
-        console.print(terminal.page(table))
-        lines = console.file.getvalue().splitlines()
+        lines = drawn_lines(table, width=100, terminal=True)
         assert max(map(len, lines)) <= 100
         (line,) = [
             one for one in lines if one.startswith("vtrain/multi") and "corrected" not in one
