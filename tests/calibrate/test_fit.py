@@ -70,19 +70,6 @@ def run(raw, *read, hold_out=0.3, **options):
     return calibrate(raw, "test.json", measured, hold_out=hold_out, date=DATE, name=BASE, **options)
 
 
-@pytest.mark.parametrize(
-    ("latency", "efficiency", "hold_out"), [(3e-5, 0.81, 0.3), (1e-6, 0.12, 0), (2e-4, 1.0, 0.6)]
-)
-def test_a_network_comes_back(collectives, latency, efficiency, hold_out):
-    raw = base()
-    raw["networks"][0] |= {"latency": latency, "efficiency": efficiency}
-    found = run(base(), collectives(raw), hold_out=hold_out)
-    assert found.document["networks"][0]["latency"] == pytest.approx(latency, rel=1e-5)
-    assert found.document["networks"][0]["efficiency"] == pytest.approx(efficiency, rel=1e-5)
-    for record in found.residuals():
-        assert record["mape"] < 1e-3
-
-
 def with_ramp(ramp=2e-5):
     """Return the base with a ramp on its first network, and no other additions of networks."""
     raw = base()
@@ -134,16 +121,6 @@ def test_a_network_without_additions_gets_none():
     found = copy.deepcopy(raw)
     write_network(found, 1, {"latency": 3e-6})
     assert found == raw | {"networks": [{"latency": 1e-6}, {"latency": 3e-6}]}
-
-
-def test_few_rows_get_no_ramp_and_it_is_said(collectives):
-    rows, told = collectives(with_ramp())
-    few = [row for row in rows if row.name.startswith("p2p") and row.message >= 2**24][:5]
-    found = run(base(), (few, told), hold_out=0)
-    assert found.notes == [
-        "networks[0]: fitted by latency and efficiency; a ramp needs 6 sizes over a ratio of 1,024, not 5 over 16"
-    ]
-    assert "ramp" not in found.document["ext"]["networks"][0]
 
 
 def test_rows_that_no_rising_time_explains_do_not_count(collectives):

@@ -9,7 +9,6 @@ import pytest
 from calculon import inputs
 from calculon.calibrate.kernels.collectives import COPY_SHARE, _fit_operation, fit
 from calculon.hardware.collective_law import MEASURABLE
-from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import place
 from tests.calibrate import measured
@@ -83,13 +82,3 @@ def test_constants_of_a_law_stay_within_their_bounds(switched):
         law, _ = _fit_operation(rows.assign(time_s=seconds), switched=switched)
         constants = [law["latency"], law["rank_latency"], *np.ravel(law["rates"])]
         assert constants == pytest.approx(wanted, rel=0.01, abs=0)
-
-
-def test_no_ring_is_faster_than_a_copy():
-    part = fit(TABLES, "H100-SXM5-80GB", inputs.system("h100_80g_sxm"))
-    laws = part.fragment["ext"]["networks"][0]["operations"]
-    for operation in ("all_gather", "reduce_scatter", "all_to_all", "p2p"):
-        assert all(share <= COPY_SHARE for _, share, _ in laws[operation]["rates"])
-    # switches pass 1 + 1 / n for 2 (n - 1) / n of the bus
-    most = COPY_SHARE * bus_factor("all_reduce", 8) / (1 + 1 / 8)
-    assert laws["all_reduce"]["rates"][-1][1] <= most

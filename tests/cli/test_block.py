@@ -2,7 +2,6 @@
 
 import json
 
-import calculon
 from tests.helpers import csv_rows
 
 SEED = ("nanogpt-mlp", "nanogpt-mlp_t4", "a100_80g_sxm")
@@ -11,29 +10,6 @@ LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
 def _document(output_of, *arguments):
     return json.loads(output_of("block", *arguments, "-o", "-"))
-
-
-def test_the_page_ends_with_the_time_of_the_block(output_of):
-    out = output_of("block", *SEED)
-    assert out.count("    Mlp1 ") == out.count("    GeLU ") == 3
-    stats = calculon.estimate(*SEED).stats
-    whole = sum(stats[f"block_{name}_time"] for name in ("fw", "agrad", "wgrad")) + sum(
-        stats[f"baseblock_{name}_tp_time_exposed"] for name in ("fw", "agrad")
-    )
-    assert out.split()[-2] == f"{whole * 1e6:.3f}"
-
-
-def test_nothing_is_cut_at_any_width(run, monkeypatch):
-    changes = ("activation_recompute=attn_only", "attn_impl=eager", "tensor_par_overlap=none")
-    changes += ("tensor_par_comm_type=p2p_rs_ag",)
-    llama = (*LLAMA, *(word for change in changes for word in ("--set", change)))
-    for arguments in (SEED, ("mlp-4x1024", "mlp-4x1024_t2", "a100_80g_sxm"), llama):
-        for width, tables in ((80, 3), (160, 1)):
-            monkeypatch.setenv("COLUMNS", str(width))
-            lines = run("block", *arguments).out.splitlines()
-            assert max(map(len, lines)) <= width
-            assert "\u2026" not in "".join(lines)
-            assert sum("forward  " in line and "agrad  " in line for line in lines) == tables
 
 
 def test_files_have_the_document_and_a_row_for_each_operator(run, output_of, tmp_path):

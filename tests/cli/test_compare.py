@@ -18,21 +18,6 @@ def statistics():
     return [calculon.estimate(*text.split(",")).stats for text in (A, B)]
 
 
-def test_text_ranks_what_makes_the_difference(output_of):
-    out = output_of("compare", A, B)
-    assert out.startswith("A  a100_80g\nB  a100_80e\n\nAsked differently\n")
-    assert "\nsystem  a100_80g  a100_80e\n" in out
-    assert "\nTime: A 131.9 s, B 126.8 s (-3.8 %)\n" in out
-    parts = out.partition("\nTime:")[2].partition("\n\n")[0].splitlines()[2:]
-    assert [line.split("  ")[0] for line in parts][:3] == [
-        "pipeline bubble",
-        "backward computation",
-        "forward computation",
-    ]
-    assert parts[-1].split() == ["total", "131.901", "s", "126.836", "s", "-5.064", "s"]
-    assert "total_time" in out
-
-
 def test_equal_statistics_are_counted_unless_asked_for(run):
     brief, whole = run("compare", A, B).out, run("compare", A, B, "--all").out
     assert "are equal" in brief

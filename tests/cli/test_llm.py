@@ -122,29 +122,6 @@ def test_what_does_not_fit_is_one_message_and_no_file(run, tmp_path, execution):
     assert [path.name for path in tmp_path.iterdir()] == ["execution.json"]
 
 
-def test_what_would_make_it_fit_does(run, execution):
-    _, _, err = run("llm", MODEL, execution(activation_recompute="none"), SYSTEM, "-")
-    proposed = err.partition(". Hint: it fits with ")[2].partition(" (")[0]
-    changes = dict(one.split("=") for one in proposed.split(", "))
-    assert changes == {"activation_recompute": "full"}
-    assert run("llm", MODEL, execution(**changes), SYSTEM, "-").code == 0
-
-
-def test_nothing_is_proposed_that_does_not_fit(run, execution):
-    lone = {"num_procs": 1, "tensor_par": 1, "pipeline_par": 1, "data_par": 1, "batch_size": 1}
-    lone |= {"microbatch_size": 1, "optimizer_sharding": False, "data_par_overlap": False}
-    lone |= {"pipeline_interleaving": 1, "tensor_par_overlap": "none"}
-    code, _, err = run("llm", MODEL, execution(**lone), SYSTEM, "-")
-    assert (code, "Hint" in err) == (1, False)
-
-
-def test_a_model_that_does_not_divide_is_reported(run, spec, execution):
-    model = spec("models", MODEL, feedforward=102402)
-    code, _, err = run("llm", model, EXECUTION, SYSTEM, "-")
-    assert code in (1, 2)
-    assert "feedforward=102402" in err
-
-
 # -- bad input: exit 2, before any work -------------------------------------------------------------------------------
 
 
@@ -164,25 +141,6 @@ def test_a_wrong_call_is_explained(refuses, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-BAD_EXECUTIONS = [
-    ({"num_procs": 3071}, "num_procs: expected tensor_par x pipeline_par x data_par"),
-    ({"batch_size": 3073}, "batch_size: expected a multiple of data_par=12"),
-    ({"training": "true"}, "training: expected true or false, found 'true'"),
-    ({"data_par_net": -1}, "data_par_net: expected a whole number of at least 0"),
-    ({"data_par_net": 2}, "data_par_net: expected one of the 2 networks"),
-    ({"datatype": "float8"}, "datatype: expected a datatype of both engines"),
-    ({"tensor_paar": 4}, "tensor_paar: expected only the known fields"),
-]
-
-
-def test_a_bad_execution_is_explained(refuses, execution, tmp_path):
-    for changes, message in BAD_EXECUTIONS:
-        file = execution(**changes)
-        begin = f"calculon: error: {file}: "
-        refuses(("llm", MODEL, file, SYSTEM, "stats.json"), [((), begin), ((), message)])
-        assert not (tmp_path / "stats.json").exists()
-
-
 def test_outputs_are_checked_before_any_work(refuses, monkeypatch, tmp_path):
     (tmp_path / "input.json").write_text("{}")
     monkeypatch.setattr("calculon.estimate", None)
@@ -195,15 +153,6 @@ def test_outputs_are_checked_before_any_work(refuses, monkeypatch, tmp_path):
     words = "expected a file of its own, found an input"
     refuses(("llm", "input.json", EXECUTION, SYSTEM), [("input.json", words)])
     assert [path.name for path in tmp_path.iterdir()] == ["input.json"]
-
-
-def test_an_unknown_field_of_a_model_is_worth_a_warning(run, spec):
-    code, out, err = run("llm", spec("models", MODEL, vocabulary=1), EXECUTION, SYSTEM, "-")
-    assert code == 0
-    assert "131.9 s" in out
-    assert err.startswith("calculon: warning: ")
-    assert "vocabulary: unknown field, ignored" in err
-    assert err.count("\n") == 1
 
 
 @pytest.mark.large

@@ -1,25 +1,20 @@
 """``calculon loe``: what it prints, refuses and writes."""
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-import calculon
 from calculon.cli.commands.optimal_execution import _SHOWN, _more
 from calculon.declarations.statistics import BOUNDS
 from calculon.documents.how_sure import BEST, OUTSIDE
 from calculon.render.digits import Digits
 from calculon.search.driver import SearchResult, search
 from tests.cli.conftest import page, started
-from tests.helpers import ROOT, document
+from tests.helpers import document
 from tests.store import cache
 
 SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
@@ -122,36 +117,6 @@ def test_an_interrupted_search_says_so(run, monkeypatch):
 
 
 @pytest.mark.large
-def test_a_narrow_terminal_shows_every_number_whole(run):
-    counts = ["loe", SPACE[0], "8,16", "16", *SPACE[3:], "-", "-t", "2", "-q"]
-    counts += ["--objective", "total_efficiency"]
-    wide = run(*counts).out
-    command = [sys.executable, "-m", "calculon", *counts]
-    main, side = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "80", "LINES": "60", "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen(command, cwd=ROOT, stdout=side, stderr=side, env=environment)
-    os.close(side)
-    text = b""
-    while True:
-        try:
-            part = os.read(main, 4096)
-        except OSError:
-            break
-        if not part:
-            break
-        text += part
-    os.close(main)
-    assert process.wait() == 0
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", text.decode()).splitlines()
-    assert max(map(len, shown)) <= 80
-    start = wide.index("TP.PP.DP")
-    numbers = [word for word in wide[start:].split() if re.search(r"\d", word)]
-    words = " ".join(shown).split()
-    assert len(numbers) > 40
-    assert [word for word in numbers if word not in words] == []
-
-
-@pytest.mark.large
 def test_the_file_is_there_when_the_report_is_cut_short(tmp_path):
     with started(tmp_path, "loe", *map(str, SPACE), "best.json") as child:
         child.stdout.close()  # as `| head -0` does
@@ -186,15 +151,6 @@ def test_the_edition_is_the_one_that_the_model_needs(output_of, refuses, command
     refuses((command, *modern, "best.csv", *fix), [("--edition sc23", message)])
 
 
-@pytest.mark.large
-def test_naming_the_default_beside_an_added_value_is_fine(run):
-    common = ("loe", *SPACE, "-", "--edition", "corrected", *NARROW, "-q", "-v")
-    both = run(*common, "--add", "attn_impl=eager,flash").out
-    best = [line for line in both.splitlines() if line.startswith(("Total", "Best"))]
-    assert best
-    assert all(line in run(*common, "--add", "attn_impl=eager").out for line in best)
-
-
 def test_a_value_without_effect_is_a_note(run):
     """One command line serves models with and without a vocabulary."""
     common = ("loe", *SPACE, "-", *NARROW, "-q")
@@ -224,14 +180,6 @@ def test_what_is_not_finite_is_null(run):
     assert run("loe", *space, "--preset", "published", *options).code == 0
     best = json.loads(Path("best.json").read_text(), parse_constant=pytest.fail)
     assert best["0"]["stats"]["dp_bw_overlap_req_chunk"] is None
-
-
-def test_a_table_of_winners_can_be_evaluated_again(run):
-    for options in (("-l",), ("--edition", "corrected", "--fix", "attn_impl=flash")):
-        assert run("loe", *SPACE, "best.csv", "-t", 3, *options).code == 0
-        table = pd.read_csv("best.csv")
-        again = calculon.evaluate(SPACE[0], SPACE[-1], table)
-        assert again["sample_rate"].tolist() == table["sample_rate"].tolist()
 
 
 TODAY = ("llama3-8B", 8, 64, "bfloat16", "h100_80g_sxm")
@@ -338,12 +286,6 @@ def test_says_what_would_do_on_the_most_processors_where_nothing_fits(run, tmp_p
         assert text in words
     assert "8 processors instead of 4: " in words
     assert "Nothing fits" not in words  # which the table of reasons says
-
-
-def test_lines_of_the_published_edition_stay(run):
-    result = run("loe", "turing-530B", 8, 8, "float16", "a100_80g", "-")
-    assert result.code == 1
-    assert result.out.endswith("\n\nNo acceptable configurations found :(\n")
 
 
 RUNS = ("megatron-126M", 8, 16, "float16", "a100_80g_sxm")

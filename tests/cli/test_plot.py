@@ -14,7 +14,9 @@ from calculon.cli import plot_contents
 from calculon.cli.commands.plot import KINDS
 from calculon.cli.main import main
 from calculon.cli.plot_curves import scaling
+from calculon.search.driver import search
 from tests.cli.conftest import ARGUMENTS
+from tests.documents.charts.reading import plot_arguments
 from tests.helpers import ROOT
 from tests.shipped_studies import compare_once
 
@@ -94,16 +96,6 @@ def test_every_kind_writes_a_picture(run, request, tmp_path, kind):
     assert (tmp_path / name).read_bytes().startswith(BEGINS[name[1:]])
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("suffix", BEGINS)
-@pytest.mark.parametrize("kind", ALL)
-def test_every_kind_writes_the_same_file_every_time(run, tmp_path, kind, suffix):
-    for name in ("one", "two"):
-        assert run("plot", kind, *ALL[kind], "-o", name + suffix).code == 0
-    one, two = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two"))
-    assert one == two
-
-
 def test_bad_questions_of_served_models(run, refuses):
     load = " ".join(SHORT)
     rows = [
@@ -137,6 +129,18 @@ def curves(rows):
     """Return the curves of a file with some rows."""
     Path("study.json").write_text(json.dumps(rows))
     return scaling(SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[]))
+
+
+def test_curves_of_a_space_are_the_best_of_each_count():
+    fixed = [f"--fix={one}" for one in NARROW[1::2]]
+    space = ("megatron-22B", "1,8", "8", "float16", "a100_80g", "--edition", "corrected")
+    (one,) = scaling(plot_arguments("scaling", *space, *fixed))
+    fix = dict.fromkeys(("weight_offload", "optimizer_offload"), False)
+    fix |= {"microbatch_size": 1, "activation_recompute": "full"}
+    best = search("megatron-22B", "a100_80g", 8, 8, top=1, edition="corrected", fix=fix)
+    expected = [(1, None), (8, best.to_frame()["sample_rate"][0])]
+    assert [(point.num_procs, point.rate) for point in one.points] == expected
+    assert one.terms == "corrected, megatron-lm"
 
 
 def test_a_study_has_a_curve_for_each_model(run):

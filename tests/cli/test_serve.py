@@ -7,28 +7,14 @@ from pathlib import Path
 import pytest
 
 import calculon
+from tests.cases import for_each
+from tests.documents.drawing import flat
 from tests.helpers import ROOT
 
 pytestmark = pytest.mark.usefixtures("without_help")
 ASKED = ("llama-3.1-70b", "8", "h100")
 SMALL = ("serve", "llama3-8B", "1", "h100")
 LENGTHS = ("--prompt", "2000", "--output", "500")
-
-
-WAITS = "more: hand-overs between stages, and waits for the slowest."
-
-
-def test_the_page_tells_what_passes_leave_out(run):
-    staged = (*ASKED, *LENGTHS, "--set", "pipeline_par=2", "--users", "64")
-    found = json.loads(run("serve", *staged, "--format", "json").out)
-    assert found["figures"]["decode_time"] > found["passes"]["decode"]["time"]
-    out = run("serve", *staged).out
-    assert WAITS in " ".join(out.split())
-    assert "prefill alone, in one pass" not in out  # of 2,000 tokens with a budget of 8,192
-    long = ("--prompt", "20k", "--output", "500", "--users", "1")
-    out = run("serve", *ASKED, *long).out
-    assert "prefill alone, in one pass" in out
-    assert WAITS not in " ".join(out.split())
 
 
 def test_the_file_has_what_the_call_returns(output_of, tmp_path):
@@ -75,10 +61,37 @@ def test_shares_and_times_in_other_words(refuses):
     refuses((*SMALL, *LENGTHS), rows)
 
 
-def test_a_machine_without_a_price_says_so(output_of):
-    asked = ("serve", "llama3-8B", "1", "mi355x", *LENGTHS)
-    assert "no price is known: --set price=2.5" in output_of(*asked)
-    assert "no price is known" not in output_of(*asked, "--set", "price=2.5")
+WAITS = "more: hand-overs between stages, and waits for the slowest."
+ALONE = "prefill alone, in one pass"
+LENGTHS_TEXT = " ".join(LENGTHS)
+SINGLE = "One queue for all 2 replicas"
+EVEN_ONE = "1 sequence in each replica: even one misses the limit of"
+
+
+@for_each(
+    ("words", "said", "unsaid"),
+    [
+        (f"llama-3.1-70b 8 h100 {LENGTHS_TEXT} --users 64 --set pipeline_par=2", WAITS, ALONE),
+        ("llama-3.1-70b 8 h100 --prompt 20k --output 500 --users 1", ALONE, WAITS),
+        (f"llama3-8B 1 mi355x {LENGTHS_TEXT}", "no price is known: --set price=2.5", ""),
+        (f"llama3-8B 1 mi355x {LENGTHS_TEXT} --set price=2.5", "USD", "no price is known"),
+        (f"llama3-8B 1 h100 {LENGTHS_TEXT} --tpot 0.1ms", f"{EVEN_ONE} TPOT", "as many as keep"),
+        (f"llama3-8B 1 h100 {LENGTHS_TEXT} --ttft 1ms", f"{EVEN_ONE} TTFT", "as many as keep"),
+        ("llama3-8B 1 h100 --prompt 8000 --output 192", "served by", "(seq_size)"),
+        ("llama3-8B 1 h100 --prompt 8001 --output 192", "(seq_size)", ""),
+        # requests at a rate find the replica that is free; users wait in each
+        ("llama3-8B 2 h100 --prompt 100 --output 20 --rate 1 --set tensor_par=1", SINGLE, ""),
+        (
+            "llama3-8B 2 h100 --prompt 100 --output 20 --users 1 --set tensor_par=1",
+            "served by",
+            SINGLE,
+        ),
+    ],
+)
+def test_the_page_says_what_counts_for_its_question(run, words, said, unsaid):
+    text = flat(run("serve", *words.split()).out)
+    assert said in text
+    assert not unsaid or unsaid not in text
 
 
 def test_a_quoted_command_of_an_engine_is_a_deployment(output_of, tmp_path):
@@ -89,20 +102,6 @@ def test_a_quoted_command_of_an_engine_is_a_deployment(output_of, tmp_path):
         out = output_of("serve", "llama3-8B", source, "h100", *LENGTHS, "-f", "json")
         figures.append(json.loads(out)["figures"])
     assert figures[0] == figures[1]
-
-
-def test_not_even_one_sequence_keeps_a_limit(run):
-    for name, limit in (("tpot", "0.1ms"), ("ttft", "1ms")):
-        code, out, _ = run(*SMALL, *LENGTHS, f"--{name}", limit)
-        assert code == 1
-        assert f"1 sequence in each replica: even one misses the limit of {name.upper()}" in out
-        assert "as many as keep the limit" not in out
-
-
-def test_longer_requests_than_the_model_was_trained_with(output_of):
-    asked = ("serve", "llama3-8B", "1", "h100", "--output", "192", "--prompt")
-    for prompt, told in (("8000", False), ("8001", True)):
-        assert ("(seq_size)" in output_of(*asked, prompt)) == told
 
 
 def test_learned_positions_end(run, refuses):
@@ -199,11 +198,3 @@ def test_files_of_another_kind_are_named(refuses):
         ("llama3-8B train.sh h100", "served, found a launcher of training"),
     ]
     refuses(("serve", *LENGTHS), rows)
-
-
-@pytest.mark.parametrize(("load", "told"), [("--rate", 1), ("--users", 0)])
-def test_replicas_with_one_queue(load, told, run):
-    """Requests at a rate find the replica that is free; users wait in each."""
-    options = ("--prompt", "100", "--output", "20", load, "1", "--set", "tensor_par=1")
-    _, out, _ = run("serve", "llama3-8B", "2", "h100_80g_sxm", *options)
-    assert out.count("One queue for all 2 replicas") == told

@@ -99,10 +99,3 @@ def test_a_summary_of_nothing_is_not_printed(output_of):
     assert "Cannot run: 1 (column reason)" in out
     assert "(1 row)" in out
     assert "output_rate" not in out
-
-
-def test_a_model_that_cannot_be_served_is_refused(run):
-    Path("mlp.json").write_text(json.dumps(PLAIN | {"models": ["mlp-2x1024"]}))
-    found = run("study", "mlp.json", "-o", "x.csv", "-q", "--engine", "serial")
-    assert (found.code, Path("x.csv").exists()) == (2, False)
-    assert "mlp-2x1024: part: expected block: a whole model" in found.err

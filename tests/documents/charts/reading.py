@@ -2,7 +2,16 @@
 
 import math
 
+from calculon.cli.commands.plot import configure
+from calculon.cli.options import Parser
 from calculon.render.chart import Bars, Boxes, Chart, Line, Notes, Panel, Rule, named
+
+
+def plot_arguments(*texts: str):
+    """Return the arguments of ``calculon plot``."""
+    parser = Parser()
+    configure(parser)
+    return parser.parse_args([*texts, "-o", "x.png"])
 
 
 def legend(chart: Chart) -> list[str]:

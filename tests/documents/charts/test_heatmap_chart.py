@@ -1,23 +1,23 @@
 """Maps of tensor and pipeline parallelism."""
 
-from calculon.cli.commands.plot import configure
-from calculon.cli.options import Parser
+from calculon.base.units import GIB
 from calculon.cli.plot_heatmap import heatmap as asked
+from calculon.cli.plot_heatmap import why_not
 from calculon.documents.charts.heatmap_chart import Cell, Heatmap, heatmap, short, surface
 from calculon.render.chart import Boxes, Cells, Line
 from calculon.search.driver import search
-from tests.documents.charts.reading import assert_in_sight, legend, marks, notes
+from calculon.search.search_counts import Counts
+from tests.cases import for_each
+from tests.documents.charts.reading import assert_in_sight, legend, marks, notes, plot_arguments
 
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
 OFFLOADS = ("weight_offload", "optimizer_offload", "activations_offload")
 FIX = {"microbatch_size": 1} | dict.fromkeys(OFFLOADS, False)
+FIXED = [f"--fix={name}={str(value).lower()}" for name, value in FIX.items()]
 
 
 def test_cells_are_the_best_of_their_degrees():
-    parser = Parser()
-    configure(parser)
-    fixed = [f"--fix={name}={str(value).lower()}" for name, value in FIX.items()]
-    found = asked(parser.parse_args(["heatmap", *SPACE, *fixed, "-o", "x.png"]))
+    found = asked(plot_arguments("heatmap", *SPACE, *FIXED))
     cells = {(c.tensor_par, c.pipeline_par): c for c in found.cells}
     fix = FIX | {"tensor_par": 8, "pipeline_par": 1}
     best = search(SPACE[0], SPACE[4], 8, 8, top=1, fix=fix)
@@ -36,6 +36,24 @@ def test_cells_are_the_best_of_their_degrees():
     assert cells[1, 1].note.startswith("+")
     assert cells[1, 1].note in notes(panel)
     assert chart.subtitle == "Best sample rate (samples/s)"
+
+
+def test_a_map_of_today_names_its_edition():
+    today = ("--fix=tensor_par=8", *FIXED, "--edition", "corrected")
+    found = heatmap(asked(plot_arguments("heatmap", *SPACE, *today)))
+    assert found.heading[-1].endswith("edition corrected, megatron-lm")
+
+
+@for_each(
+    ("counts", "expected"),
+    [
+        (Counts(total=2, nearest_miss={"mem1_capacity": 0.01 * GIB}), "+0.1 GiB"),
+        (Counts(total=2, nearest_miss={"mem1_capacity": 1200 * GIB}), "+1,200 GiB"),
+        (Counts(total=2, good=2), ""),
+    ],
+)
+def test_why_not_in_a_word(counts, expected):
+    assert why_not(counts) == expected
 
 
 def test_a_map_of_nothing_says_so():

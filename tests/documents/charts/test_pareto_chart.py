@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from calculon.base.units import GIB
-from calculon.cli.commands.plot import configure
-from calculon.cli.options import Parser
 from calculon.cli.plot_curves import pareto as asked
 from calculon.documents.charts.pareto_chart import (
     Pareto,
@@ -17,7 +15,7 @@ from calculon.documents.charts.pareto_chart import (
     spread,
 )
 from tests.cases import for_each
-from tests.documents.charts.reading import assert_in_sight, legend, notes
+from tests.documents.charts.reading import assert_in_sight, legend, notes, plot_arguments
 
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
 FIX = ("microbatch_size=1", "weight_offload=false", "optimizer_offload=false")
@@ -25,10 +23,8 @@ EDITION = ("--edition", "corrected", "--fix=tensor_par=8")
 
 
 def found(*options):
-    parser = Parser()
-    configure(parser)
     fixed = [f"--fix={one}" for one in (*FIX, "activations_offload=false")]
-    return asked(parser.parse_args(["pareto", *SPACE, *fixed, *options, "-o", "x.png"]))
+    return asked(plot_arguments("pareto", *SPACE, *fixed, *options))
 
 
 @pytest.fixture(scope="module")

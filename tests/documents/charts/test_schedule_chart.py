@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.cli.commands.plot import configure
-from calculon.cli.options import Parser
 from calculon.cli.plot_contents import gantt as asked
 from calculon.documents.charts.schedule_chart import AGAIN, HEIGHT, Gantt, Piece, schedule
 from calculon.documents.schedule_passes import passes
@@ -16,7 +14,7 @@ from calculon.render.chart import Boxes, Notes
 from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits
 from calculon.render.plotly_charts import figure
-from tests.documents.charts.reading import assert_in_sight, legend, marks, notes
+from tests.documents.charts.reading import assert_in_sight, legend, marks, notes, plot_arguments
 from tests.helpers import LLAMA_X64_P4
 
 CASES = {
@@ -26,12 +24,6 @@ CASES = {
     "zbv": {"pp_schedule": "zbv", "pipeline_interleaving": 2},
     "zb_h1": {"pp_schedule": "zb_h1", "activation_recompute": "full"},
 }
-
-
-def found(*texts):
-    parser = Parser()
-    configure(parser)
-    return asked(parser.parse_args(["schedule", *texts, "-o", "x.png"]))
 
 
 def chart_of(gantt):
@@ -57,7 +49,7 @@ def drawn(request):
 
 def test_passes_are_where_the_schedule_has_them():
     texts = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm", "--microbatches", "3")
-    gantt = found(*texts)
+    gantt = asked(plot_arguments("schedule", *texts))
     assert len(gantt.pieces) == 4 * 3 * 2
     first = min(gantt.pieces, key=lambda piece: (piece.start, piece.stage))
     assert (first.stage, first.kind, first.microbatch, first.start) == (0, "forward", 0, 0.0)
@@ -81,7 +73,7 @@ def test_pairs_of_passes_are_above_each_other():
     }
     changes = [word for item in fields.items() for word in ("--set", "{}={}".format(*item))]
     texts = ("mixtral-8x7B", "mixtral-8x7B_h100x64", "h200_141g_sxm", "--preset", "common")
-    gantt = found(*texts, *changes)
+    gantt = asked(plot_arguments("schedule", *texts, *changes))
     upper, lower = (
         sorted((p.stage, p.start, p.end) for p in gantt.pieces if p.half == half)
         for half in (-1, 1)
