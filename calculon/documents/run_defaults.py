@@ -1,6 +1,6 @@
 """Whole runs on pages whose subject is another: their figures, and the defaults that nobody stated."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from calculon.base.units import aged
@@ -29,18 +29,24 @@ def defaults_section(rows: Iterable[Mapping[str, Any]]) -> Section | None:
     rows : iterable of mapping
         Defaults with ``field``, ``value``, ``unit``, ``source`` and whether they count (``counts``).
     """
-    cells = [
-        {"field": one["field"], "value": value_of(one), "source": one["source"]}
-        for one in rows
-        if one["counts"]
-    ]
+    counting = [one for one in rows if one["counts"]]
+    if not counting:
+        return None
+    table = defaults_table(counting, value_of)
+    return Section("Assumed of the run", (table,), "--set campaign.FIELD=VALUE states it")
+
+
+def defaults_table(
+    rows: Iterable[Mapping[str, Any]], write: Callable[[Mapping[str, Any]], str]
+) -> Table:
+    """Return defaults with their values as `write` returns them, and their sources."""
     columns = (
         Column("field", "field"),
         Column("value", "value", right=True),
         Column("source", "source", fold=True),
     )
-    remark = "--set campaign.FIELD=VALUE states it"
-    return Section("Assumed of the run", (Table(columns, cells),), remark) if cells else None
+    cells = [{"field": o["field"], "value": write(o), "source": o["source"]} for o in rows]
+    return Table(columns, cells)
 
 
 def defaults_line(

@@ -184,7 +184,6 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
         variables,
         program=_PROGRAM,
         name_of=name_of,
-        key_of=lambda key: name_of(f"--{key}"),
         known=_KNOWN.__contains__,
     )
     named = parsed.settings.get("--model")
@@ -193,12 +192,6 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     )
     settings = {name: one for name, one in parsed.settings.items() if name != "--model"}
     return Parsed(file, settings | beside, None, parsed.notes)
-
-
-def recognises(text: str, file: str) -> bool:
-    """Return whether a text starts vLLM."""
-    del file
-    return _SIGN.search(text) is not None
 
 
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
@@ -218,6 +211,6 @@ VLLM = Dialect(
     not_modelled=VLLM_NOT_MODELLED,
     parse=parse,
     render=render,
-    recognises=recognises,
+    recognises=lambda text, _: _SIGN.search(text) is not None,
     subject="deployment",
 )
