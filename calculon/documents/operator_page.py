@@ -100,10 +100,8 @@ class _Operators:
             for operator in operators
             for sent in operator["collectives"]
         ]
-        self.passes = [pass_ for pass_ in PASSES if pass_ == "forward" or self._happens(pass_)]
-
-    def _happens(self, pass_: str) -> bool:
-        return any(row[kind][pass_] for row in self.operators for kind, _, _ in _KINDS)
+        figures = [row[kind] for row in operators for kind, _, _ in _KINDS]
+        self.passes = [p for p in PASSES if p == "forward" or any(one[p] for one in figures)]
 
     def _works(self, operator: Layer) -> bool:
         """Whether an operator takes or keeps anything, or sends."""

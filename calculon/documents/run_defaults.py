@@ -55,7 +55,8 @@ def defaults_line(
     """Return the defaults with an effect in a paragraph, before them the prices of a processor-hour, by system."""
     known = [
         *(
-            " ".join(filter(None, ("price", one.get("system"), _price_with_source(one))))
+            " ".join(filter(None, ("price", one.get("system"), f"{one['usd']:,.2f} USD/h")))
+            + f" ({price_words(one)})"
             for one in prices
             if one["source"]
         ),
@@ -66,10 +67,6 @@ def defaults_line(
         ),
     ]
     return f"Assumed of the run: {'; '.join(known)}." if known else ""
-
-
-def _price_with_source(price: Mapping[str, Any]) -> str:
-    return f"{price['usd']:,.2f} USD/h ({price_words(price)})"
 
 
 def price_words(price: Mapping[str, Any]) -> str:

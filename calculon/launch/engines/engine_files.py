@@ -83,11 +83,8 @@ def _switched(one: Setting) -> Setting:
     value = one.value
     if one.name == CHECKPOINT:
         return Setting(one.name, str(value), one.place)
-    return Setting(one.name, _SWITCHES[value], one.place) if _is_switch(value) else one
-
-
-def _is_switch(value: object) -> bool:
-    return isinstance(value, str) and value in _SWITCHES
+    is_switch = isinstance(value, str) and value in _SWITCHES
+    return Setting(one.name, _SWITCHES[value], one.place) if is_switch else one
 
 
 def _comments(text: str, file: str) -> Mapping[str, Setting]:

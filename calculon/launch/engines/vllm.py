@@ -127,10 +127,6 @@ def _read_sequences(one: Reading) -> Fields:
     return sequences_of_ranks(one, _SEQUENCES, most)
 
 
-def _read_block(one: Reading) -> Fields:
-    return {"kv_block": one.count("--block-size", default=16)}
-
-
 ROWS = (
     Degrees(_TP, _PP, _DP, (_EP,), _read_split, _write_split).row(),
     _TYPES.row(),
@@ -149,7 +145,7 @@ ROWS = (
     row(
         "kv_block",
         ("--block-size",),
-        _read_block,
+        lambda one: {"kv_block": one.count("--block-size", default=16)},
         lambda one: {} if one["kv_block"] == 16 else {"--block-size": one["kv_block"]},
     ),
     option("--enforce-eager", "graphs", on=False, off=True),
