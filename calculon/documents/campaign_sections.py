@@ -5,10 +5,10 @@ from typing import Any
 
 from calculon.base.units import GIGA, scaled, significant
 from calculon.documents.campaign_words import DAY, events, interval_words, span
+from calculon.documents.run_defaults import defaults_table
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
 from calculon.render.document import Grid, Section, dim, labelled
-from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, percent
 
 Data = Mapping[str, Any]
@@ -182,18 +182,10 @@ def elasticities_section(largest: Mapping[str, Sequence[Data]]) -> Section:
 def assumed_section(rows: Sequence[Data], *, every: bool) -> Section:
     """List the defaults that nobody stated, with their sources; `every` also those without effect."""
     shown = [one for one in rows if every or one["counts"]]
-    columns = (
-        Column("field", "field"),
-        Column("value", "value", right=True),
-        Column("source", "source", fold=True),
-    )
-    cells = [
-        {"field": one["field"], "value": _value(one), "source": one["source"]} for one in shown
-    ]
     left = len(rows) - len(shown)
     more = [dim(f"{counted(left, 'more default')} without effect here (-v).")] if left else []
     remark = "defaults that nobody stated; --set campaign.FIELD=VALUE"
-    return Section("Assumed", (Table(columns, cells), *more), remark)
+    return Section("Assumed", (defaults_table(shown, _value), *more), remark)
 
 
 def _value(one: Data) -> str:

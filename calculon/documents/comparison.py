@@ -87,8 +87,29 @@ class Line:
         }
 
 
+class SideBySide(Displayed):
+    """Results side by side, each with a letter."""
+
+    results: Sequence[Any]
+
+    @property
+    def letters(self) -> str:
+        """One letter per result."""
+        return ascii_uppercase[: len(self.results)]
+
+    def values(self) -> Table:
+        """Return a row for each value that has a reference, for CSV."""
+        raise NotImplementedError
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
+        import pandas as pd  # only for people who want frames
+
+        return pd.DataFrame(self.values().records())
+
+
 @dataclass(frozen=True)
-class Comparison(Displayed):
+class Comparison(SideBySide):
     """Two or more results; the others are compared with the first.
 
     Attributes
@@ -113,11 +134,6 @@ class Comparison(Displayed):
     waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     launched: int = 0
     settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-
-    @property
-    def letters(self) -> str:
-        """One letter per result."""
-        return ascii_uppercase[: len(self.results)]
 
     @property
     def headings(self) -> list[str]:
@@ -257,12 +273,6 @@ class Comparison(Displayed):
                 for i, told in self.settings.items()
             },
         }
-
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
-        import pandas as pd  # only for people who want frames
-
-        return pd.DataFrame(self.values().records())
 
     def plot(self) -> "Figure":
         """Draw where the time and the memory of each result go, as ``calculon plot breakdown`` does.

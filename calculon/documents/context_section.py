@@ -49,14 +49,10 @@ def context_lines(result: Result) -> dict[str, str]:
     if execution is None or result.inputs is None or not exchange:
         return {}
     return {
-        name: text
-        for name, text in (
-            ("split", _split(execution, exchange)),
-            ("exchange", _way(execution, exchange, result.digits)),
-            ("memory", _memory(exchange)),
-            ("sent", _sent(result)),
-        )
-        if text
+        "split": _split(execution, exchange),
+        "exchange": _way(execution, exchange, result.digits),
+        "memory": _memory(exchange),
+        "sent": _sent(result),
     }
 
 

@@ -50,15 +50,11 @@ def expert_lines(result: Result) -> dict[str, str]:
     if execution is None or inputs is None or not result.value("expert_weight_space"):
         return {}
     return {
-        name: text
-        for name, text in (
-            ("spread", _spread(execution)),
-            ("rows", _rows(result, inputs.model, execution)),
-            ("sent", _sent(result, execution)),
-            ("memory", _memory(result)),
-            ("headroom", _headroom(result.imbalance_headroom, execution)),
-        )
-        if text
+        "spread": _spread(execution),
+        "rows": _rows(result, inputs.model, execution),
+        "sent": _sent(result, execution),
+        "memory": _memory(result),
+        "headroom": _headroom(result.imbalance_headroom, execution),
     }
 
 

@@ -67,9 +67,11 @@ def block_page(block: Mapping[str, Any]) -> Document:
     for operators in kinds:
         title = f"One {kind_of(operators)}" if len(kinds) > 1 else ""
         parts.append(Document(title, parts=tuple(_Operators(operators).sections())))
+    degree = execution.get("context_par", 1)
+    contexts = f", CP {degree:,}" if degree > 1 else ""
     title = (
         f"{_PARTS[model.get('part', 'block')]} of {model['name']}, "
-        f"TP {execution['tensor_par']:,}{_contexts(execution)}{_experts(execution)} on {block['system']}"
+        f"TP {execution['tensor_par']:,}{contexts}{_experts(execution)} on {block['system']}"
     )
     lead = tuple(filter(None, _microbatch(model, execution)))
     return titled(title, f"edition {block['edition']}", block["provenance"], lead=lead, parts=parts)
@@ -80,7 +82,9 @@ def _microbatch(model: Mapping[str, Any], execution: Mapping[str, Any]) -> Itera
     micro = execution["microbatch_size"]
     length = execution.get("seq_length") or model["seq_size"]
     tokens = micro * length
-    held = f"{counted(micro, 'sequence')} x {length:,} = {counted(tokens, 'token')}{_part(execution, tokens)}"
+    held = f"{counted(micro, 'sequence')} x {length:,} = {counted(tokens, 'token')}"
+    if (degree := execution.get("context_par", 1)) > 1:
+        held += f", {tokens // degree:,} on each processor"
     yield f"one microbatch: {held}, hidden {model['hidden']:,}, {execution['datatype']}"
     yield rows_text(model, execution, tokens)
     yield ", ".join(switched_on(execution))
@@ -96,10 +100,8 @@ class _Operators:
             for operator in operators
             for sent in operator["collectives"]
         ]
-        self.passes = [pass_ for pass_ in PASSES if pass_ == "forward" or self._happens(pass_)]
-
-    def _happens(self, pass_: str) -> bool:
-        return any(row[kind][pass_] for row in self.operators for kind, _, _ in _KINDS)
+        figures = [row[kind] for row in operators for kind, _, _ in _KINDS]
+        self.passes = [p for p in PASSES if p == "forward" or any(one[p] for one in figures)]
 
     def _works(self, operator: Layer) -> bool:
         """Whether an operator takes or keeps anything, or sends."""
@@ -194,18 +196,6 @@ class _Operators:
         grid = Grid(("left", "right", "right", "right"), tuple(rows), heads=1)
         remark = f"one {kind_of(self.operators)} and microbatch, {reported} (block_*)"
         return Section("Sums", (grid,), remark)
-
-
-def _contexts(execution: Mapping[str, Any]) -> str:
-    """Return the degree of context parallelism, where sequences are split."""
-    degree = execution.get("context_par", 1)
-    return f", CP {degree:,}" if degree > 1 else ""
-
-
-def _part(execution: Mapping[str, Any], tokens: int) -> str:
-    """Say how many tokens a processor has of a microbatch, where sequences are split."""
-    degree = execution.get("context_par", 1)
-    return f", {tokens // degree:,} on each processor" if degree > 1 else ""
 
 
 def _experts(execution: Mapping[str, Any]) -> str:

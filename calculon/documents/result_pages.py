@@ -38,6 +38,7 @@ from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
+from calculon.documents.sweep_curves import with_unit
 from calculon.documents.waterfall_section import waterfall_section
 from calculon.documents.waterfalls import fall_alone
 from calculon.documents.why_page import why_page
@@ -175,17 +176,12 @@ def _sweep(one: Sweep) -> Document:
         for i in first
     ]
     asked = [
-        Column(name, _with_unit(name, one.units), right=values.dtype.kind in "if", text=_value)
+        Column(name, with_unit(name, one.units), right=values.dtype.kind in "if", text=_value)
         for name, values in one.asked.items()
     ]
     reason = () if good == len(one) else (_REASON,)
     told = Table((*asked, *map(_statistic, shown), *reason), rows, total=len(one))
     return Document(f"Sweep of {len(one):,} rows", f"{over}{good:,} feasible", parts=(told,))
-
-
-def _with_unit(name: str, units: Mapping[str, str]) -> str:
-    unit = units.get(name, "")
-    return f"{name} ({unit})" if unit and unit != "fraction" else name
 
 
 def _value(value: Any) -> str:
@@ -267,11 +263,6 @@ def _packing(one: Packing) -> Document:
     return Document("", parts=(Table(heads, rows),))
 
 
-def _comparison(one: Comparison | ServedComparison) -> Document:
-    """Return the differences, except those of single statistics of training."""
-    return comparison_page(one, statistics=False)
-
-
 def _waterfall(one: Waterfall) -> Document:
     """Return a row for each change between both plans."""
     fall = fall_alone(one)
@@ -295,8 +286,8 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     ByBatch: lambda one: batch_page(one.to_dict()),
     Why: why_page,
     Sweep: _sweep,
-    Comparison: _comparison,
-    ServedComparison: _comparison,
+    Comparison: lambda one: comparison_page(one, statistics=False),
+    ServedComparison: comparison_page,
     Plan: _plan,
     Execution: _execution,
     Model: _model,

@@ -1,6 +1,6 @@
 """Whole runs on pages whose subject is another: their figures, and the defaults that nobody stated."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from calculon.base.units import aged
@@ -29,18 +29,24 @@ def defaults_section(rows: Iterable[Mapping[str, Any]]) -> Section | None:
     rows : iterable of mapping
         Defaults with ``field``, ``value``, ``unit``, ``source`` and whether they count (``counts``).
     """
-    cells = [
-        {"field": one["field"], "value": value_of(one), "source": one["source"]}
-        for one in rows
-        if one["counts"]
-    ]
+    counting = [one for one in rows if one["counts"]]
+    if not counting:
+        return None
+    table = defaults_table(counting, value_of)
+    return Section("Assumed of the run", (table,), "--set campaign.FIELD=VALUE states it")
+
+
+def defaults_table(
+    rows: Iterable[Mapping[str, Any]], write: Callable[[Mapping[str, Any]], str]
+) -> Table:
+    """Return defaults with their values as `write` returns them, and their sources."""
     columns = (
         Column("field", "field"),
         Column("value", "value", right=True),
         Column("source", "source", fold=True),
     )
-    remark = "--set campaign.FIELD=VALUE states it"
-    return Section("Assumed of the run", (Table(columns, cells),), remark) if cells else None
+    cells = [{"field": o["field"], "value": write(o), "source": o["source"]} for o in rows]
+    return Table(columns, cells)
 
 
 def defaults_line(
@@ -49,7 +55,8 @@ def defaults_line(
     """Return the defaults with an effect in a paragraph, before them the prices of a processor-hour, by system."""
     known = [
         *(
-            " ".join(filter(None, ("price", one.get("system"), _price_with_source(one))))
+            " ".join(filter(None, ("price", one.get("system"), f"{one['usd']:,.2f} USD/h")))
+            + f" ({price_words(one)})"
             for one in prices
             if one["source"]
         ),
@@ -60,10 +67,6 @@ def defaults_line(
         ),
     ]
     return f"Assumed of the run: {'; '.join(known)}." if known else ""
-
-
-def _price_with_source(price: Mapping[str, Any]) -> str:
-    return f"{price['usd']:,.2f} USD/h ({price_words(price)})"
 
 
 def price_words(price: Mapping[str, Any]) -> str:

@@ -3,21 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from calculon.base.display import Displayed
 from calculon.base.frozen import dataclass
 from calculon.base.units import Unit
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.documents.comparison import SECONDS, Line, ranked
+from calculon.documents.comparison import SECONDS, Line, SideBySide, ranked
 from calculon.documents.result import Document
 from calculon.documents.serving_page import CAUSES, PASSES
 from calculon.render.document import Picture
 from calculon.render.text_tables import Column, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _BYTES = Unit("B", binary=True)
 _MEMORY = ("weights", "cache", "activation", "reserve")
@@ -51,7 +46,7 @@ class ServedResult:
 
 
 @dataclass(frozen=True)
-class ServedComparison(Displayed):
+class ServedComparison(SideBySide):
     """Two or more deployments; the others are compared with the first.
 
     Attributes
@@ -61,11 +56,6 @@ class ServedComparison(Displayed):
     """
 
     results: Sequence[ServedResult]
-
-    @property
-    def letters(self) -> str:
-        """One letter per deployment."""
-        return ascii_uppercase[: len(self.results)]
 
     @property
     def headings(self) -> list[str]:
@@ -155,12 +145,6 @@ class ServedComparison(Displayed):
             )
         ]
         return Table(tuple(Column(name) for name in rows[0]), rows)
-
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
-        import pandas as pd  # only for people who want frames
-
-        return pd.DataFrame(self.values().records())
 
     def __repr__(self) -> str:
         return f"<ServedComparison of {', '.join(self.names)}>"

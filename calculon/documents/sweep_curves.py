@@ -1,6 +1,6 @@
 """The curves of a sweep: a statistic over what was asked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,9 @@ def curves(found: Sweep, x: str, y: str, by: str | None, editions: Sequence[str]
         ends = _best(across[rows], values[rows], sign)
         drawn.append(Curve(label, [*ends], [*ends.values()]))
     title = " on ".join(_only(found[name]) for name in ("model", "system") if _only(found[name]))
-    return Curves(title, _titled(found, x), statistic, drawn, names, ", ".join(apart), editions)
+    return Curves(
+        title, with_unit(x, found.units), statistic, drawn, names, ", ".join(apart), editions
+    )
 
 
 def _column(found: Sweep, name: str, argument: str) -> Array:
@@ -96,7 +98,7 @@ def _only(column: Array) -> str:
     return str(column[0]) if _count(column) == 1 else ""
 
 
-def _titled(found: Sweep, name: str) -> str:
-    """Return the text of the horizontal axis."""
-    unit = found.units.get(name, "")
+def with_unit(name: str, units: Mapping[str, str]) -> str:
+    """Return the name of a column with its unit."""
+    unit = units.get(name, "")
     return f"{name} ({unit})" if unit and unit != "fraction" else name

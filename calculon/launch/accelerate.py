@@ -15,7 +15,7 @@ from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nest
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing, plain
 from calculon.launch.rows import Harmless, only_with, row
 from calculon.launch.texts.yaml_config import plain as value_of
-from calculon.launch.texts.yaml_config import settings_in
+from calculon.launch.texts.yaml_config import settings_in, yaml_lines
 
 _FSDP, _PARALLEL, _DEEPSPEED = "fsdp_config", "parallelism_config", "deepspeed_config"
 _STRATEGIES = {
@@ -99,18 +99,11 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
         if name not in arguments
     }
     whole = {"compute_environment": "LOCAL_MACHINE", "num_machines": machines, **nested(rest)}
-    return "\n".join([*lines, *_yaml(whole), ""])
+    return "\n".join([*lines, *yaml_lines(whole, _value), ""])
 
 
-def _yaml(values: Mapping[str, Any], indent: str = "") -> list[str]:
-    lines = []
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{name}:", *_yaml(value, f"{indent}  ")]
-        else:
-            written = f"'{value}'" if value in ("no", "NO") else plain(value)
-            lines.append(f"{indent}{name}: {written}")
-    return lines
+def _value(value: object) -> str:
+    return f"'{value}'" if value in ("no", "NO") else plain(value)
 
 
 def _kind(one: Reading | Writing) -> str:

@@ -101,14 +101,12 @@ def read_launch(
     with reading(file) as budget:
         budget.spend_text(text)  # before anything looks through it
         _refuse_others(text, file)  # whatever its format is said to be
-        found = find_dialect(dialect) if dialect else _any(text, file)
+        if dialect:
+            found: Dialect | None = find_dialect(dialect)
+        else:
+            found = recognised_engine(text, file) or recognised(text, file)
     if found is None:
         wanted = f"a launch file of {', '.join(FORMATS)}"
         hint = "state the format before the file where it is one of these"
         raise SpecError(file, Problem("", wanted, "none that is recognised", hint))
     return read(found, text, file, num_procs=num_procs, variables=variables, server=server)
-
-
-def _any(text: str, file: str) -> Dialect | None:
-    """Return the engine that a text starts, or the launcher of training that it is of."""
-    return recognised_engine(text, file) or recognised(text, file)

@@ -95,13 +95,13 @@ def thinned(values: Sequence[float], most: int = 10) -> list[float]:
     return [*kept, values[-1]]
 
 
-def count_axis(label: str, values: Sequence[float], *, room: float = 0.05) -> Axis:
+def count_axis(label: str, values: Sequence[float]) -> Axis:
     """Return the axis of counts: logarithmic when they grow by factors, with ticks where values are."""
     ordered = sorted(set(values))
     if by_factors(ordered):
         ticks = tuple((value, f"{value:,.0f}") for value in thinned(ordered))
-        return Axis(label=label, scale="log", limits=widened(ordered, room, log=True), ticks=ticks)
-    limits = widened(ordered, room)
+        return Axis(label=label, scale="log", limits=widened(ordered, log=True), ticks=ticks)
+    limits = widened(ordered)
     if len(ordered) > _MOST_COUNTS:
         return Axis(label=label, limits=limits)
     return Axis(label=label, limits=limits, ticks=[(n, f"{n:,.0f}") for n in ordered])

@@ -98,8 +98,8 @@ def draw(chart: Chart) -> "Figure":
                 grid = part.subplots(
                     1, len(row), squeeze=False, width_ratios=[p.share for p in row]
                 )
-                axes = _panels(grid, [row], chart.width)
-                _legend(part, axes, own, chart.width)
+                _panels(grid, [row], chart.width)
+                _legend(part, own, chart.width)
         else:
             own = named(chart.panels) if chart.legends == "one" else []
             picture = figure(chart.width, around + sum(heights) + 0.19 * _lines(own, chart.width))
@@ -110,17 +110,16 @@ def draw(chart: Chart) -> "Figure":
                 height_ratios=heights,
                 width_ratios=[panel.share for panel in chart.rows[0]],
             )
-            axes = _panels(grid, chart.rows, chart.width, shared=chart.shared)
-            _legend(picture, axes, own, chart.width)
+            _panels(grid, chart.rows, chart.width, shared=chart.shared)
+            _legend(picture, own, chart.width)
         picture.suptitle(title, x=0.01, ha="left", fontsize=10)
     return picture
 
 
 def _panels(
     grid: Any, rows: Sequence[Sequence[Panel]], width: float, *, shared: bool = False
-) -> "list[Axes]":
-    """Draw panels on a grid of axes that is some inches wide, and return their axes."""
-    found = []
+) -> None:
+    """Draw panels on a grid of axes that is some inches wide."""
     size = 9 if width >= _WIDE * len(rows[0]) else 7.5
     for place, row in enumerate(rows):
         for axes, panel in zip(grid[place], row, strict=False):
@@ -128,10 +127,8 @@ def _panels(
             if shared and place < len(rows) - 1:
                 axes.tick_params(axis="x", labelbottom=False)
                 axes.set_xlabel("")
-            found.append(axes)
         for axes in grid[place][len(row) :]:
             axes.set_visible(False)
-    return found
 
 
 def _panel(axes: "Axes", panel: Panel, size: float) -> None:
@@ -369,7 +366,7 @@ def _lines(entries: Sequence[Mark], width: float) -> int:
     return -(-len(entries) // _columns(entries, width))
 
 
-def _legend(part: Any, axes: "list[Axes]", entries: Sequence[Mark], width: float) -> None:
+def _legend(part: Any, entries: Sequence[Mark], width: float) -> None:
     """Draw a legend below panels."""
     if entries:
         handles = [_handle(mark) for mark in entries]

@@ -77,11 +77,6 @@ def kendall_tau(first: Array, second: Array) -> float:
     return float((one * two).sum() / np.sqrt(untied)) if untied else float("nan")
 
 
-def _tau(measured: Array, estimated: Array) -> float:
-    """Return Kendall's tau of a sweep, 0 where all estimates are alike."""
-    return kendall_tau(measured, estimated) if np.ptp(estimated) > 0 else 0.0
-
-
 def regret(measured: Array, estimated: Array) -> float:
     """Return the cost of choosing the row with the lowest estimate over the best row, in percent.
 
@@ -120,7 +115,10 @@ class Rank:
         if not rows:
             return None
         regrets = [regret(measured[found], estimated[found]) for found in rows]
-        taus = [_tau(measured[found], estimated[found]) for found in rows]
+        taus = [
+            kendall_tau(measured[found], estimated[found]) if np.ptp(estimated[found]) > 0 else 0.0
+            for found in rows
+        ]
         return cls(len(rows), float(np.mean(taus)), float(np.mean(regrets)), max(regrets))
 
 

@@ -180,14 +180,10 @@ class RunCase(Case):
         """Return the figure where all rates are `factor` times as high, and all times as short; or times in lists."""
         changes = sped_up(self.of_campaign.values(), factor) if figures else {}
         asked = with_scalars(self.run.campaign, changes)
-        system = faster(self.system, self.figures_of_system, factor, figures=figures)
+        of_system = [one for path, one in self.figures.items() if path not in self.of_campaign]
+        system = faster(self.system, of_system, factor, figures=figures)
         steps = [evaluate(self.model, system, [one]) for one in self._executions]
         return self._value(SmoothRun, asked, system, steps)
-
-    @property
-    def figures_of_system(self) -> list[Figure]:
-        """The figures of the machine."""
-        return [one for path, one in self.figures.items() if path not in self.of_campaign]
 
     @cached_property
     def _executions(self) -> list[Execution]:

@@ -58,6 +58,7 @@ def energy_details(whole: WholeRun) -> dict[str, Any] | None:
         return None
     machines = found.total - found.facility
     litres = None if fleet.wue is None else float(water(machines, fleet.wue))
+    market = fleet.g_co2_per_kwh_market
     power = found.draw
     return {
         **{name: float(getattr(found, name)) / KILO for name in _ENERGY},
@@ -72,7 +73,7 @@ def energy_details(whole: WholeRun) -> dict[str, Any] | None:
         },
         "pue": fleet.pue,
         "carbon": carbon_details(fleet.g_co2_per_kwh),
-        "t_co2_market": _market(whole),
+        "t_co2_market": None if market is None else float(carbon_dioxide(whole.mwh * KILO, market)),
         "water_litres": litres,
     }
 
@@ -84,12 +85,6 @@ def carbon_details(carbon: Carbon | None) -> dict[str, Any] | None:
     known = carbon.grid
     told = {"name": known.name, "source": known.source, "date": known.date}
     return {"g_co2_per_kwh": float(carbon), **told}
-
-
-def _market(whole: WholeRun) -> float | None:
-    """Return the tonnes of CO2 by contracts."""
-    grams = whole.campaign.fleet.g_co2_per_kwh_market
-    return None if grams is None else float(carbon_dioxide(whole.mwh * KILO, grams))
 
 
 def warnings_of(whole: WholeRun) -> list[str]:

@@ -36,8 +36,8 @@ def parse_server(
     *,
     program: re.Pattern[str],
     name_of: Callable[[str], str],
-    key_of: Callable[[str], str],
     known: Callable[[str], bool],
+    key_of: Callable[[str], str] | None = None,
 ) -> Parsed:
     """Return the settings of a command that starts an engine, or of its configuration alone.
 
@@ -50,7 +50,7 @@ def parse_server(
     program : pattern
         The word after which the flags of the engine begin.
     name_of, key_of : callable
-        Return the name of a setting, given a flag, or the path of a key of a configuration.
+        Return the name of a setting, given a flag, or the path of a key of a configuration; by default as of a flag.
     known : callable
         Whether a name is a setting of the engine.
 
@@ -59,6 +59,7 @@ def parse_server(
     SpecError
         For a script that starts no engine, and for what is no YAML.
     """
+    key_of = key_of or (lambda key: name_of(f"--{key}"))
     found = dict(_comments(text, file))
     if file.endswith(_YAML) and not program.search(text):
         return Parsed(file, _keys(text, file, variables, key_of) | found, None)
@@ -82,11 +83,8 @@ def _switched(one: Setting) -> Setting:
     value = one.value
     if one.name == CHECKPOINT:
         return Setting(one.name, str(value), one.place)
-    return Setting(one.name, _SWITCHES[value], one.place) if _is_switch(value) else one
-
-
-def _is_switch(value: object) -> bool:
-    return isinstance(value, str) and value in _SWITCHES
+    is_switch = isinstance(value, str) and value in _SWITCHES
+    return Setting(one.name, _SWITCHES[value], one.place) if is_switch else one
 
 
 def _comments(text: str, file: str) -> Mapping[str, Setting]:

@@ -9,9 +9,10 @@ tokens and ``--max-running-requests`` (recalled). Graphs are of passes that deco
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing
+from calculon.launch.dialect import Dialect, Fields, Reading, Writing
 from calculon.launch.engines.engine_drafts import SGLANG_DRAFTS
 from calculon.launch.engines.engine_files import CHECKPOINT, beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import (
@@ -152,25 +153,6 @@ def name_of(word: str) -> str:
     return _SPELLINGS.get(name, name)
 
 
-def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the flags of a command, and of its configuration."""
-    return parse_server(
-        text,
-        file,
-        variables,
-        program=_PROGRAM,
-        name_of=name_of,
-        key_of=lambda key: name_of(f"--{key}"),
-        known=_KNOWN.__contains__,
-    )
-
-
-def recognises(text: str, file: str) -> bool:
-    """Return whether a text starts SGLang."""
-    del file
-    return _SIGN.search(text) is not None
-
-
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
     """Return a script that starts a replica."""
     del processors
@@ -187,8 +169,8 @@ SGLANG = Dialect(
     rows=ROWS,
     no_effect=SGLANG_NO_EFFECT,
     not_modelled=SGLANG_NOT_MODELLED,
-    parse=parse,
+    parse=partial(parse_server, program=_PROGRAM, name_of=name_of, known=_KNOWN.__contains__),
     render=render,
-    recognises=recognises,
+    recognises=lambda text, _: _SIGN.search(text) is not None,
     subject="deployment",
 )

@@ -9,10 +9,11 @@ passes that decode alone.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from calculon.launch.deepspeed import nested
-from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing, plain
+from calculon.launch.dialect import Dialect, Fields, Reading, Writing, plain
 from calculon.launch.engines.engine_batches import (
     sequences_of_ranks,
     written_budget,
@@ -22,6 +23,7 @@ from calculon.launch.engines.engine_drafts import TENSORRT_LLM_DRAFTS
 from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import Degrees, TypeNames, always, passed_on, row
 from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
+from calculon.launch.texts.yaml_config import yaml_lines
 
 _TP, _PP, _EP = "tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size"
 _SEQUENCES, _TOKENS, _CHUNKED = "max_batch_size", "max_num_tokens", "enable_chunked_prefill"
@@ -168,24 +170,15 @@ def name_of(word: str) -> str:
     return _FLAGS.get(name, name)
 
 
-def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the options of a command and of its configuration, or those of a configuration alone."""
-    return parse_server(
-        text,
-        file,
-        variables,
-        program=_PROGRAM,
-        name_of=name_of,
-        key_of=lambda key: _FLAGS.get(key, key),
-        known=_KNOWN.__contains__,
-    )
-
-
 def recognises(text: str, file: str) -> bool:
     """Return whether a text starts TensorRT-LLM, or is its configuration."""
     if file.endswith((".yaml", ".yml")):
         return len({found[1] for found in _KEYS.finditer(text)}) >= _SURE
     return _SIGN.search(text) is not None
+
+
+def _value(value: object) -> str:
+    return "null" if value is None else plain(value)
 
 
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
@@ -197,20 +190,10 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
         for name, value in settings.items()
         if name not in _ON_THE_LINE and not name.startswith(BESIDE)
     }
-    document = ["cat > config.yaml << 'EOF'", *_yaml(nested(inside)), "EOF", ""]
+    document = ["cat > config.yaml << 'EOF'", *yaml_lines(nested(inside), _value), "EOF", ""]
     command = ('trtllm-serve "$CHECKPOINT"',)
     flags["--extra_llm_api_options"] = "config.yaml"
     return render_server(command, flags, head, beside_in(settings), document)
-
-
-def _yaml(values: Mapping[str, Any], indent: str = "") -> list[str]:
-    lines = []
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{name}:", *_yaml(value, f"{indent}  ")]
-        else:
-            lines.append(f"{indent}{name}: {'null' if value is None else plain(value)}")
-    return lines
 
 
 TENSORRT_LLM = Dialect(
@@ -221,7 +204,13 @@ TENSORRT_LLM = Dialect(
     rows=ROWS,
     no_effect=TENSORRT_LLM_NO_EFFECT,
     not_modelled=TENSORRT_LLM_NOT_MODELLED,
-    parse=parse,
+    parse=partial(
+        parse_server,
+        program=_PROGRAM,
+        name_of=name_of,
+        known=_KNOWN.__contains__,
+        key_of=lambda key: _FLAGS.get(key, key),
+    ),
     render=render,
     recognises=recognises,
     subject="deployment",

@@ -127,10 +127,6 @@ def _read_sequences(one: Reading) -> Fields:
     return sequences_of_ranks(one, _SEQUENCES, most)
 
 
-def _read_block(one: Reading) -> Fields:
-    return {"kv_block": one.count("--block-size", default=16)}
-
-
 ROWS = (
     Degrees(_TP, _PP, _DP, (_EP,), _read_split, _write_split).row(),
     _TYPES.row(),
@@ -149,7 +145,7 @@ ROWS = (
     row(
         "kv_block",
         ("--block-size",),
-        _read_block,
+        lambda one: {"kv_block": one.count("--block-size", default=16)},
         lambda one: {} if one["kv_block"] == 16 else {"--block-size": one["kv_block"]},
     ),
     option("--enforce-eager", "graphs", on=False, off=True),
@@ -184,7 +180,6 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
         variables,
         program=_PROGRAM,
         name_of=name_of,
-        key_of=lambda key: name_of(f"--{key}"),
         known=_KNOWN.__contains__,
     )
     named = parsed.settings.get("--model")
@@ -193,12 +188,6 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     )
     settings = {name: one for name, one in parsed.settings.items() if name != "--model"}
     return Parsed(file, settings | beside, None, parsed.notes)
-
-
-def recognises(text: str, file: str) -> bool:
-    """Return whether a text starts vLLM."""
-    del file
-    return _SIGN.search(text) is not None
 
 
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
@@ -218,6 +207,6 @@ VLLM = Dialect(
     not_modelled=VLLM_NOT_MODELLED,
     parse=parse,
     render=render,
-    recognises=recognises,
+    recognises=lambda text, _: _SIGN.search(text) is not None,
     subject="deployment",
 )

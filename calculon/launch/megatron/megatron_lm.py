@@ -7,7 +7,7 @@ means the launcher's default, whatever recipes usually state.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.recipes import GATHERED, NO_RECIPE
@@ -282,11 +282,9 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
         whole = _written_out(name)
-        value = (
-            _SWITCHES.get(setting.value, setting.value)
-            if _is_text(setting.value)
-            else setting.value
-        )
+        value = setting.value
+        if isinstance(value, str):
+            value = _SWITCHES.get(value, value)
         settings[whole] = Setting(whole, value, setting.place)
     experts = settings.get("--num-experts")
     if experts is not None and experts.value not in (None, 0, 1):
@@ -296,10 +294,6 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 _SWITCHES: dict[str, bool] = {"true": True, "false": False, "True": True, "False": False}
 """Values of switches, as launchers of Megatron-LM beside its own scripts have them."""
-
-
-def _is_text(value: object) -> TypeGuard[str]:
-    return isinstance(value, str)
 
 
 def _written_out(name: str) -> str:

@@ -5,7 +5,7 @@ References are those of OmegaConf: ``${model.hidden_size}``, ``${.hidden_size}``
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
@@ -212,3 +212,15 @@ class _References:
             if isinstance(found, Leaf):
                 return self.setting(place, found)
         return Unresolved(inside, "" if "." in inside else inside)
+
+
+def yaml_lines(
+    values: Mapping[str, Any], write: Callable[[object], str], indent: str = ""
+) -> Iterator[str]:
+    """Yield the lines of a configuration, whose values `write` returns as texts."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield f"{indent}{name}:"
+            yield from yaml_lines(value, write, f"{indent}  ")
+        else:
+            yield f"{indent}{name}: {write(value)}"
