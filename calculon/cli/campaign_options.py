@@ -74,13 +74,7 @@ def add_campaign(parser: Parser, *, without: Collection[str] = ()) -> None:
 
 
 def stated(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a campaign that options state, by path, as a file would state them.
-
-    Raises
-    ------
-    SpecError
-        For a text that is no value.
-    """
+    """Return the fields of a campaign that options state, by path, as a file would state them."""
     return stated_by(OPTIONS, arguments)
 
 

@@ -159,13 +159,7 @@ class Log:
     @classmethod
     @contextlib.contextmanager
     def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
-        """Open the log: ``-`` is standard output, a file is emptied at the first text.
-
-        Raises
-        ------
-        SpecError
-            When the file cannot be written.
-        """
+        """Open the log: ``-`` is standard output; a file is emptied at the first text, SpecError if it cannot be."""
         quiet = LEVELS[verbosity] > LEVELS["INFO"]
         if target == STDOUT:
             if isinstance(sys.stdout, io.TextIOWrapper):
@@ -410,13 +404,7 @@ def _editions(text: str) -> tuple[str, ...]:
 
 
 def check_log(target: str, arguments: argparse.Namespace) -> None:
-    """Check that the log is none of the files that the command reads or writes.
-
-    Raises
-    ------
-    SpecError
-        When it is.
-    """
+    """Check that the log is none of the files that the command reads or writes; SpecError when it is."""
     if target == STDOUT:
         return
     place = Path(target).resolve()
@@ -447,13 +435,7 @@ def naming(execution: str, **others: str) -> Iterator[None]:
 
 
 def check_inputs(sources: Sequence[str]) -> None:
-    """Check that standard input is asked for at most once.
-
-    Raises
-    ------
-    SpecError
-        When it is not.
-    """
+    """Check that standard input is asked for at most once; SpecError when it is not."""
     if sources.count(STDIN) > 1:
         found = f"{sources.count(STDIN)} times '{STDIN}'"
         raise SpecError("<stdin>", Problem("", "one input from standard input", found))

@@ -19,13 +19,7 @@ def check_library() -> None:
 
 
 def check_picture(path: str, inputs: Sequence[str]) -> None:
-    """Check before any work that a picture can be drawn and written.
-
-    Raises
-    ------
-    SpecError
-        For a name of another format, for a place that cannot be written, and without the library.
-    """
+    """Check before any work that a picture can be written, and that there is a library that draws it."""
     if Path(path).suffix.lower() not in PICTURES:  # so has "-", and a name that ends in .gz
         wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
         raise SpecError(path, Problem("", wanted, "another name"))

@@ -38,13 +38,7 @@ _ALSO = ("max_batch_size",)  # of a study: apart where one number of processors 
 
 
 def scaling(arguments: argparse.Namespace) -> list[Series]:
-    """Return the best rate for each number of processors: one series per table, or one of a space.
-
-    Raises
-    ------
-    Infeasible
-        When there is nothing to draw.
-    """
+    """Return the best rate on each number of processors: a series for each table, or one of a space."""
     names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS, *_ALSO)
     tables = frames(arguments, names, also=_is_changed)
     if tables:
@@ -137,13 +131,7 @@ def _found(search: "Search") -> "Evaluation | None":
 
 
 def pareto(arguments: argparse.Namespace) -> Pareto:
-    """Return one statistic against another: of a table, or of the best executions of a space.
-
-    Raises
-    ------
-    Infeasible
-        When there is nothing to draw.
-    """
+    """Return one statistic against another: of a table, or of the best executions of a space."""
     y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
     tables = frames(arguments, (y[0], x[0], *DEGREES))
     if len(tables) > 1:

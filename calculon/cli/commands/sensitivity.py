@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from calculon.base.errors import Problem, SpecError
+from calculon.cli.asked_run import add_plan
 from calculon.cli.campaign_options import (
     add_campaign,
     asks_for_a_run,
@@ -19,6 +20,7 @@ from calculon.cli.options import (
     Log,
     Parser,
     add_edition,
+    add_format,
     add_preset,
     check_inputs,
     check_outputs,
@@ -58,13 +60,7 @@ def configure(parser: Parser) -> None:
         "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 15T --of usd --price 2.5 "
         "--against-system b200_sxm",
     )
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "execution",
-        metavar="EXECUTION",
-        help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
-    )
-    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    add_plan(parser)
     parser.add_argument(
         "--of",
         metavar="STAT",
@@ -110,13 +106,8 @@ def _add_outputs(parser: Parser) -> None:
         help="also write everything (.json), a table (.csv) or a tornado (.png, .svg, .pdf); may be repeated",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="what is printed: a page (text, default), a table of all figures (markdown, csv), or everything (json)",
-    )
+    printed = "a page (text, default), a table of all figures (markdown, csv), or everything (json)"
+    add_format(parser, FORMATS, f"what is printed: {printed}")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
