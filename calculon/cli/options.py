@@ -175,12 +175,13 @@ class Log:
         if not self.quiet:
             print(escaped(text), file=self.stream)
 
-    def show(self, block: "Block") -> None:
-        """Draw a document, or a part of one."""
+    def show(self, *blocks: "Block") -> None:
+        """Draw documents, or parts of one."""
         if not self.quiet:
             from calculon.render.console import show
 
-            show(block, self.stream)
+            for block in blocks:
+                show(block, self.stream)
 
     def parts(self, *blocks: "Block") -> None:
         """Print blocks with blank lines between them: texts without folding them, tables as :meth:`table` does."""

@@ -114,8 +114,7 @@ def _tell(space: "Space", good: int, rows: int, log: Log) -> None:
         return
     from calculon.cli.whole_runs import assumed_of_run, missed
 
-    for line in [assumed_of_run([space.runs])] if rows else missed(space, good):
-        log.show(line)
+    log.show(*([assumed_of_run([space.runs])] if rows else missed(space, good)))
 
 
 def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "Columns") -> int:
