@@ -29,17 +29,8 @@ if TYPE_CHECKING:
     from calculon.render.document import Block, Document
     from calculon.render.text_tables import Table
 
-LEVELS = {
-    "NOTSET": 0,
-    "DEBUG": 10,
-    "INFO": 20,
-    "WARN": 30,
-    "WARNING": 30,
-    "ERROR": 40,
-    "FATAL": 50,
-    "CRITICAL": 50,
-}
-"""Names of logging levels, as Python has them."""
+LEVELS = ("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITICAL")
+"""Names of logging levels, as Python has them, ascending."""
 
 STDOUT = "-"
 
@@ -160,7 +151,7 @@ class Log:
     @contextlib.contextmanager
     def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
         """Open the log: ``-`` is standard output; a file is emptied at the first text, SpecError if it cannot be."""
-        quiet = LEVELS[verbosity] > LEVELS["INFO"]
+        quiet = LEVELS.index(verbosity) > LEVELS.index("INFO")
         if target == STDOUT:
             if isinstance(sys.stdout, io.TextIOWrapper):
                 sys.stdout.reconfigure(errors="backslashreplace")  # names need not be printable
