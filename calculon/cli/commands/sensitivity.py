@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.asked_run import add_plan
@@ -26,7 +26,7 @@ from calculon.cli.options import (
     check_outputs,
     naming,
 )
-from calculon.cli.pictures import PICTURES, check_picture
+from calculon.cli.pictures import PICTURES, check_picture, write_picture
 from calculon.declarations.files import document_suffix
 from calculon.declarations.result_selection import split
 from calculon.render.text_tables import FORMATS
@@ -135,8 +135,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log(figures_table(document).written(arguments.format))
     for path in arguments.output:
         if document_suffix(path) in PICTURES:
-            _draw(path, document)
-            log(f"Output: {path}")
+            write_picture("tornado", document, path, log)
         else:
             log.write(document, path, figures_table(document))
     return 0
@@ -181,11 +180,3 @@ def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
             preset=arguments.preset,
             seen=searches,
         )
-
-
-def _draw(path: str, document: dict[str, Any]) -> None:
-    """Draw the tornado into a file."""
-    from calculon.documents.drawn_charts import drawn
-    from calculon.render.canvas import save
-
-    save(drawn("tornado_chart:tornado", document), path)
