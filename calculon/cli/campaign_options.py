@@ -12,9 +12,6 @@ from calculon.cli.options import Parser
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
 
-CAMPAIGN = "--campaign"
-
-
 OPTIONS = (
     Option(
         "--tokens", "tokens", "N", "tokens of the run (15T), or for each parameter (chinchilla)"
@@ -64,7 +61,7 @@ def add_campaign(parser: Parser, *, without: Collection[str] = ()) -> None:
         Options, by name, that the command declares itself or does not take.
     """
     parser.add_argument(
-        CAMPAIGN,
+        "--campaign",
         metavar="NAME|FILE",
         help="the whole run: ramps, failures, checkpoints, money (calculon catalog campaigns); options count more",
     )

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.errors import Infeasible
 from calculon.cli.plot_sources import (
     Frame,
     about,
     editions_of,
     frames,
+    only_table,
     table_title,
     terms,
     terms_of,
@@ -133,14 +134,10 @@ def _found(search: "Search") -> "Evaluation | None":
 def pareto(arguments: argparse.Namespace) -> Pareto:
     """Return one statistic against another: of a table, or of the best executions of a space."""
     y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
-    tables = frames(arguments, (y[0], x[0], *DEGREES))
-    if len(tables) > 1:
-        raise SpecError("plot pareto", Problem("", "one table", f"{len(tables)} of them"))
-    complete = True
-    if tables:
-        title = table_title(tables[0])
-        parts = [tables[0].complete((y[0], x[0])).column]
-        editions = terms_of(tables[0].data)
+    table, complete = only_table(arguments, (y[0], x[0], *DEGREES)), True
+    if table is not None:
+        title, editions = table_title(table), terms_of(table.data)
+        parts = [table.complete((y[0], x[0])).column]
     else:
         asked = searches(arguments)
         for name, option in ((y[0], "--rate"), (x[0], "--against")):

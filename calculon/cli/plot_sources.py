@@ -146,6 +146,15 @@ def frames(
     return []
 
 
+def only_table(arguments: argparse.Namespace, names: Sequence[str]) -> Frame | None:
+    """Read the one table that was named, as :func:`frames` does; None when a space was."""
+    tables = frames(arguments, names)
+    if len(tables) > 1:
+        problem = Problem("", "one table", f"{len(tables)} of them")
+        raise SpecError(f"plot {arguments.kind}", problem)
+    return tables[0] if tables else None
+
+
 def about(search: "Search") -> str:
     """Name the space of a search, without its processors."""
     most = "" if search.space().exact_batch else "≤ "

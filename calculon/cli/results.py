@@ -100,9 +100,7 @@ def read_results(
     Raises
     ------
     SpecError
-        For anything malformed, and for a search that was about another model or system.
-    Infeasible
-        When an execution to be estimated cannot run.
+        For a search that was about another model or system.
     """
     options = _Options({"model": model, "system": system}, editions, preset, changes)
     launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
