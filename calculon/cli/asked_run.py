@@ -26,8 +26,8 @@ ANY = "any"
 """Model of a fleet of which the largest is looked for."""
 
 
-def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
-    """Declare the plan, the campaign, and changes of both; `without` as of :func:`add_campaign`."""
+def add_plan(parser: Parser) -> None:
+    """Declare a plan: a model, an execution or a number of processors, and a system."""
     parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
     parser.add_argument(
         "execution",
@@ -35,21 +35,18 @@ def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
         help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
     )
     parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+
+
+def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
+    """Declare the plan, the campaign, and changes of both; `without` as of :func:`add_campaign`."""
+    add_plan(parser)
     add_campaign(parser, without=without)
     add_changes(parser, "campaign", "model", "execution", "system")
     add_preset(parser)
 
 
 def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
-    """Return the run that the arguments of :func:`add_run` ask for.
-
-    Raises
-    ------
-    SpecError
-        For anything malformed.
-    Infeasible
-        When a part of it does not fit.
-    """
+    """Return the run that the arguments of :func:`add_run` ask for."""
     from calculon.advise.runs.run_of_plan import campaign
 
     model, execution, system = arguments.model, arguments.execution, arguments.system
@@ -75,15 +72,7 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
 
 
 def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
-    """Return the largest model that the arguments of :func:`add_run` ask for, in place of a model.
-
-    Raises
-    ------
-    SpecError
-        For anything malformed, such as an execution, which is one of a model, or the tokens of a run.
-    Infeasible
-        When no model of such a size fits, or the days are too few for any.
-    """
+    """Return the largest model that the arguments of :func:`add_run` ask for, in place of a model."""
     from calculon.advise.runs.largest_model import largest_model, not_asked
 
     if not re.fullmatch(COUNT, arguments.execution):

@@ -22,22 +22,8 @@ if TYPE_CHECKING:
 MEASURED = "systems/measured"
 """Folder of the catalog with the tables of measured kernels."""
 
-_OTHERS = (
-    "collectives",
-    "gemm",
-    "memory",
-    "training",
-    "fit",
-    "shapes",
-    "multiprocessors",
-    "overlay",
-    "hold_out",
-    "network",
-    "above",
-    "operation",
-    "members",
-)
-"""Options that say nothing of tables of kernels."""
+_OWN = ("base", "kernels", "processor", "output", "plot", "format")
+"""Arguments that go with tables of kernels."""
 
 _COLORS = 48
 """Of the picture: thousands of points in full colour take a file three times as large."""
@@ -114,13 +100,16 @@ def check_fits() -> None:
 def _check(arguments: argparse.Namespace, folder: Path) -> None:
     """Check before any work that the tables are there, and that all outputs can be written."""
     check_fits()
-    values = {one: getattr(arguments, one) for one in _OTHERS}
+    others = {name: value for name, value in vars(arguments).items() if name not in _OWN}
+    others["no_ramp"] = not others.pop("ramp")
     given = [
-        one for one, value in values.items() if not (value is None or value is False or value == [])
+        name
+        for name, value in others.items()
+        if not (value is None or value is False or value == [])  # 0 is given
     ]
-    beside = [f"--{one.replace('_', '-')}" for one in given] + ["--no-ramp"] * (not arguments.ramp)
-    if beside:
-        raise SpecError("--kernels", Problem("", "--kernels alone", "with " + ", ".join(beside)))
+    if given:
+        found = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise SpecError("--kernels", Problem("", "--kernels alone", f"with {found}"))
     if not any(folder.glob("*.csv")):
         wanted = f"a folder with tables of measured kernels, as {MEASURED}"
         raise SpecError(str(folder), Problem("", wanted, "no .csv in it"))

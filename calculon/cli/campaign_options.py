@@ -12,9 +12,6 @@ from calculon.cli.options import Parser
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
 
-CAMPAIGN = "--campaign"
-
-
 OPTIONS = (
     Option(
         "--tokens", "tokens", "N", "tokens of the run (15T), or for each parameter (chinchilla)"
@@ -64,7 +61,7 @@ def add_campaign(parser: Parser, *, without: Collection[str] = ()) -> None:
         Options, by name, that the command declares itself or does not take.
     """
     parser.add_argument(
-        CAMPAIGN,
+        "--campaign",
         metavar="NAME|FILE",
         help="the whole run: ramps, failures, checkpoints, money (calculon catalog campaigns); options count more",
     )
@@ -74,13 +71,7 @@ def add_campaign(parser: Parser, *, without: Collection[str] = ()) -> None:
 
 
 def stated(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a campaign that options state, by path, as a file would state them.
-
-    Raises
-    ------
-    SpecError
-        For a text that is no value.
-    """
+    """Return the fields of a campaign that options state, by path, as a file would state them."""
     return stated_by(OPTIONS, arguments)
 
 

@@ -97,6 +97,12 @@ def _times(key: str, title: str, drop: int = 0) -> Column:
     return Column(key, title, right=True, text=duration, drop=drop)
 
 
+_BANDWIDTHS = (
+    Column("algbw", "algorithm\nGB/s", right=True, text=_rate),
+    Column("busbw", "bus\nGB/s", right=True, text=_rate),
+)
+
+
 def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
     """Return a row for each size: the algorithm taken, its time and bandwidths, and the times of all."""
     array = np.array(sizes, dtype=float)
@@ -123,8 +129,7 @@ def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
         Column("members", for_people=False),
         Column("algorithm", "algorithm"),
         _times("seconds", "time"),
-        Column("algbw", "algorithm\nGB/s", right=True, text=_rate),
-        Column("busbw", "bus\nGB/s", right=True, text=_rate),
+        *_BANDWIDTHS,
     )
     others = tuple(_times(f"{name}_seconds", name, drop=1) for name in found)
     moved = tuple(Column(key, for_people=False) for key in _moved(asked, str(names[0]), 0))
@@ -216,8 +221,7 @@ def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
         *((Column("protocol", "protocol"),) if any(row["protocol"] for row in rows) else ()),
         _times("time", "time"),
         Column("more", "of that\ntaken", right=True, text=lambda x: f"{x:.2f} x"),
-        Column("algbw", "algorithm\nGB/s", right=True, text=_rate),
-        Column("busbw", "bus\nGB/s", right=True, text=_rate),
+        *_BANDWIDTHS,
         Column("what", "what it does", fold=True, drop=EARLY),
     )
     return Table(columns, rows)

@@ -63,13 +63,7 @@ class Emission:
 
     @classmethod
     def of(cls, text: str) -> "Emission":
-        """Read the value of the option.
-
-        Raises
-        ------
-        SpecError
-            For a launcher that is not known, and for a file that cannot be written.
-        """
+        """Read the value of the option; SpecError for an unknown launcher, and for a file that cannot be written."""
         from calculon.launch.dialects import find_dialect  # only where it is asked for
 
         name, colon, file = text.partition(":")
@@ -81,13 +75,7 @@ class Emission:
         return cls(dialect.name, file, dialect.preset)
 
     def write(self, answer: "Answer", log: Log) -> None:
-        """Write the launch file of the best plan, with the tokens of the training where they were asked for.
-
-        Raises
-        ------
-        SpecError
-            For fields that the launcher cannot express.
-        """
+        """Write the launch file of the best plan, and the tokens of a training; SpecError if it cannot be expressed."""
         text = self._text(answer)
         if not self.file:
             log(text.rstrip("\n"))

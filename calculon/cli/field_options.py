@@ -31,14 +31,20 @@ class Option:
         return self.name.removeprefix("--").replace("-", "_")
 
 
-def stated_by(options: Iterable[Option], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields that options state, by path, as a file would state them.
+def add_tried(parser: argparse.ArgumentParser, **helps: str) -> None:
+    """Declare options that list values of fields for a search, each with its help."""
+    for name, text in helps.items():
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar="FIELD=VALUE[,VALUE...]",
+            help=text,
+        )
 
-    Raises
-    ------
-    SpecError
-        For a text that is no value.
-    """
+
+def stated_by(options: Iterable[Option], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields that options state, by path, as a file would state them."""
     from calculon.declarations.parse import parse_value
 
     found = {}

@@ -29,17 +29,8 @@ if TYPE_CHECKING:
     from calculon.render.document import Block, Document
     from calculon.render.text_tables import Table
 
-LEVELS = {
-    "NOTSET": 0,
-    "DEBUG": 10,
-    "INFO": 20,
-    "WARN": 30,
-    "WARNING": 30,
-    "ERROR": 40,
-    "FATAL": 50,
-    "CRITICAL": 50,
-}
-"""Names of logging levels, as Python has them."""
+LEVELS = ("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITICAL")
+"""Names of logging levels, as Python has them, ascending."""
 
 STDOUT = "-"
 
@@ -159,14 +150,8 @@ class Log:
     @classmethod
     @contextlib.contextmanager
     def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
-        """Open the log: ``-`` is standard output, a file is emptied at the first text.
-
-        Raises
-        ------
-        SpecError
-            When the file cannot be written.
-        """
-        quiet = LEVELS[verbosity] > LEVELS["INFO"]
+        """Open the log: ``-`` is standard output; a file is emptied at the first text, SpecError if it cannot be."""
+        quiet = LEVELS.index(verbosity) > LEVELS.index("INFO")
         if target == STDOUT:
             if isinstance(sys.stdout, io.TextIOWrapper):
                 sys.stdout.reconfigure(errors="backslashreplace")  # names need not be printable
@@ -181,12 +166,13 @@ class Log:
         if not self.quiet:
             print(escaped(text), file=self.stream)
 
-    def show(self, block: "Block") -> None:
-        """Draw a document, or a part of one."""
+    def show(self, *blocks: "Block") -> None:
+        """Draw documents, or parts of one."""
         if not self.quiet:
             from calculon.render.console import show
 
-            show(block, self.stream)
+            for block in blocks:
+                show(block, self.stream)
 
     def parts(self, *blocks: "Block") -> None:
         """Print blocks with blank lines between them: texts without folding them, tables as :meth:`table` does."""
@@ -410,13 +396,7 @@ def _editions(text: str) -> tuple[str, ...]:
 
 
 def check_log(target: str, arguments: argparse.Namespace) -> None:
-    """Check that the log is none of the files that the command reads or writes.
-
-    Raises
-    ------
-    SpecError
-        When it is.
-    """
+    """Check that the log is none of the files that the command reads or writes; SpecError when it is."""
     if target == STDOUT:
         return
     place = Path(target).resolve()
@@ -447,13 +427,7 @@ def naming(execution: str, **others: str) -> Iterator[None]:
 
 
 def check_inputs(sources: Sequence[str]) -> None:
-    """Check that standard input is asked for at most once.
-
-    Raises
-    ------
-    SpecError
-        When it is not.
-    """
+    """Check that standard input is asked for at most once; SpecError when it is not."""
     if sources.count(STDIN) > 1:
         found = f"{sources.count(STDIN)} times '{STDIN}'"
         raise SpecError("<stdin>", Problem("", "one input from standard input", found))

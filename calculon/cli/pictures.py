@@ -2,32 +2,34 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.cli.options import check_outputs
-from calculon.render.canvas import require_library
+from calculon.cli.options import Log, check_outputs
+from calculon.documents import drawn_charts
+from calculon.render import canvas
 
 PICTURES = (".png", ".svg", ".pdf")
 
 
 def check_library() -> None:
     """Raise SpecError with the command that installs it when matplotlib is missing."""
-    require_library()
+    canvas.require_library()
     import matplotlib as mpl
 
     mpl.use("agg")
 
 
 def check_picture(path: str, inputs: Sequence[str]) -> None:
-    """Check before any work that a picture can be drawn and written.
-
-    Raises
-    ------
-    SpecError
-        For a name of another format, for a place that cannot be written, and without the library.
-    """
+    """Check before any work that a picture can be written, and that there is a library that draws it."""
     if Path(path).suffix.lower() not in PICTURES:  # so has "-", and a name that ends in .gz
         wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
         raise SpecError(path, Problem("", wanted, "another name"))
     check_outputs([path], inputs, PICTURES)
     check_library()
+
+
+def write_picture(kind: str, content: Any, path: str, log: Log) -> None:
+    """Draw a chart of some content into a file, and say so."""
+    canvas.save(drawn_charts.drawn(kind, content), path)
+    log(f"Output: {path}")

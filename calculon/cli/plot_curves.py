@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.errors import Infeasible
 from calculon.cli.plot_sources import (
     Frame,
     about,
     editions_of,
     frames,
+    only_table,
     table_title,
     terms,
     terms_of,
@@ -38,13 +39,7 @@ _ALSO = ("max_batch_size",)  # of a study: apart where one number of processors 
 
 
 def scaling(arguments: argparse.Namespace) -> list[Series]:
-    """Return the best rate for each number of processors: one series per table, or one of a space.
-
-    Raises
-    ------
-    Infeasible
-        When there is nothing to draw.
-    """
+    """Return the best rate on each number of processors: a series for each table, or one of a space."""
     names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS, *_ALSO)
     tables = frames(arguments, names, also=_is_changed)
     if tables:
@@ -137,22 +132,12 @@ def _found(search: "Search") -> "Evaluation | None":
 
 
 def pareto(arguments: argparse.Namespace) -> Pareto:
-    """Return one statistic against another: of a table, or of the best executions of a space.
-
-    Raises
-    ------
-    Infeasible
-        When there is nothing to draw.
-    """
+    """Return one statistic against another: of a table, or of the best executions of a space."""
     y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
-    tables = frames(arguments, (y[0], x[0], *DEGREES))
-    if len(tables) > 1:
-        raise SpecError("plot pareto", Problem("", "one table", f"{len(tables)} of them"))
-    complete = True
-    if tables:
-        title = table_title(tables[0])
-        parts = [tables[0].complete((y[0], x[0])).column]
-        editions = terms_of(tables[0].data)
+    table, complete = only_table(arguments, (y[0], x[0], *DEGREES)), True
+    if table is not None:
+        title, editions = table_title(table), terms_of(table.data)
+        parts = [table.complete((y[0], x[0])).column]
     else:
         asked = searches(arguments)
         for name, option in ((y[0], "--rate"), (x[0], "--against")):

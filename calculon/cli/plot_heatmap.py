@@ -9,7 +9,7 @@ import numpy as np
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import GIB
-from calculon.cli.plot_sources import Frame, about, frames, table_title, terms, terms_of
+from calculon.cli.plot_sources import Frame, about, only_table, table_title, terms, terms_of
 from calculon.cli.search_options import searches
 from calculon.documents.charts.heatmap_chart import Cell, Heatmap
 from calculon.search.objective import Objective
@@ -42,13 +42,9 @@ def heatmap(arguments: argparse.Namespace) -> Heatmap:
     objective = Objective.parse(arguments.objective)
     name = objective.statistic.name
     degrees = ("tensor_par", "pipeline_par", "num_procs")
-    tables = frames(arguments, (*degrees, name))
-    if len(tables) > 1:
-        raise SpecError(
-            f"plot {arguments.kind}", Problem("", "one table", f"{len(tables)} of them")
-        )
-    if tables:
-        table = tables[0].complete(degrees)
+    named = only_table(arguments, (*degrees, name))
+    if named is not None:
+        table = named.complete(degrees)
         cells, count = list(_table_cells(table, objective)), int(table.column("num_procs")[0])
         title = f"{table_title(table)}: {count:,} processors"
         editions = terms_of(table.data)

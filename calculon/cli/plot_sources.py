@@ -11,7 +11,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.cli.result_files import DOCUMENTS, TABLES, read_rows, short_name
 from calculon.declarations.files import document_suffix
-from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
+from calculon.declarations.named_values import EDITION_NAMES
+from calculon.documents.front import terms_among
 from calculon.plan.columns import DEFAULTS
 from calculon.search.where import Condition
 
@@ -82,13 +83,8 @@ def editions_of(data: Any) -> list[str]:
 
 def terms_of(data: Any) -> list[str]:
     """Return the editions of a data frame, each with its preset where all of its executions have the same."""
-    found = []
-    for name in editions_of(data):
-        rows = optional(data, "edition") == name
-        presets = set(data["preset"][rows].dropna()) if "preset" in data.columns else set()
-        alone = presets if len(presets) == 1 and name != PUBLISHED else ()
-        found.append(", ".join((name, *alone)))
-    return found
+    presets = data["preset"].fillna("") if "preset" in data.columns else np.full(len(data), "")
+    return terms_among(optional(data, "edition"), np.asarray(presets))
 
 
 def table_title(table: Frame) -> str:
@@ -148,6 +144,15 @@ def frames(
         raise SpecError("MAX_BATCH", problem)
     arguments.max_batch_size = int(arguments.max_batch_size)
     return []
+
+
+def only_table(arguments: argparse.Namespace, names: Sequence[str]) -> Frame | None:
+    """Read the one table that was named, as :func:`frames` does; None when a space was."""
+    tables = frames(arguments, names)
+    if len(tables) > 1:
+        problem = Problem("", "one table", f"{len(tables)} of them")
+        raise SpecError(f"plot {arguments.kind}", problem)
+    return tables[0] if tables else None
 
 
 def about(search: "Search") -> str:

@@ -50,13 +50,7 @@ def set_in_order(arguments: argparse.Namespace) -> None:
 
 
 def only_plan(plans: list[str] | None) -> str | None:
-    """Return the one plan of one's own.
-
-    Raises
-    ------
-    SpecError
-        Where there are several.
-    """
+    """Return the one plan of one's own; SpecError where there are several."""
     if plans and len(plans) > 1:
         hint = "compare sets any number of them side by side"
         raise SpecError("--mine", Problem("", "one plan", f"{len(plans)} of them", hint))

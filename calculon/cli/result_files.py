@@ -79,13 +79,7 @@ _WITH_NAME = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
 
 
 def file_document(role: str, path: str, name: str) -> Document:
-    """Return the hash of a file.
-
-    Raises
-    ------
-    SpecError
-        When it cannot be read, and for a device, which may have no end.
-    """
+    """Return the hash of a file; SpecError when it cannot be read, and for a device, which may have no end."""
     place = Path(path)
     if place.exists() and not (place.is_file() or place.is_dir()):
         raise SpecError(path, Problem("", "a regular file", "a device or a pipe"))

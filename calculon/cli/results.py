@@ -52,16 +52,12 @@ _TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
 def add_result_arguments(parser: Parser) -> None:
     """Declare the results, and the specs that complete those of a search."""
     parser.add_argument("results", metavar="RESULT", nargs="+", help=RESULT_HELP)
-    parser.add_argument(
-        "--model",
-        metavar="APP",
-        help="the model that the files of searches are about (default: the one that they name)",
-    )
-    parser.add_argument(
-        "--system",
-        metavar="SYS",
-        help="the system that the files of searches are about (default: the one that they name)",
-    )
+    for kind, metavar in (("model", "APP"), ("system", "SYS")):
+        parser.add_argument(
+            f"--{kind}",
+            metavar=metavar,
+            help=f"the {kind} that the files of searches are about (default: the one that they name)",
+        )
     add_changes(parser, "model", "execution", "system")
     add_edition(parser, several=True, absent="what each execution says")
     add_preset(parser)
@@ -104,9 +100,7 @@ def read_results(
     Raises
     ------
     SpecError
-        For anything malformed, and for a search that was about another model or system.
-    Infeasible
-        When an execution to be estimated cannot run.
+        For a search that was about another model or system.
     """
     options = _Options({"model": model, "system": system}, editions, preset, changes)
     launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
@@ -124,7 +118,7 @@ def read_results(
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What is asked of all results: the specs that were given, if any, and how executions are estimated."""
+    """Model and system, if given, and how executions are estimated."""
 
     specs: Mapping[str, str | None]
     editions: Sequence[str]
@@ -135,6 +129,31 @@ class _Options:
     def given(self) -> bool:
         """Whether both specs were given."""
         return all(self.specs.values())
+
+    def estimated(self, specs: Mapping[str, Any], file: str, asked: str) -> Iterator[Estimate]:
+        """Estimate an execution in each edition; an error names its `file`, or what was `asked` for."""
+        for edition in self.editions or (None,):
+            try:
+                with naming(file):
+                    made = estimate(**specs, layers=True, edition=edition, preset=self.preset)
+            except Infeasible as error:
+                words = f"{asked} in edition {edition}" if edition else asked
+                raise Infeasible(error.reason, f"{words}: {error}") from None
+            yield made
+
+    def whole(
+        self, made: Estimate, parts: tuple[str, ...], documents: tuple[Document, ...]
+    ) -> Result:
+        """Return an estimate as a result, with the edition in its name if there are several."""
+        told = (f"edition {made.edition}",) if len(self.editions) > 1 else ()
+        return Estimated.of(
+            replace(result_of(made), documents=documents, parts=(*parts, *told)), made
+        )
+
+    def named(self, label: str, one: Result) -> Result:
+        """Return a result under the name that it was given, with its edition if there are several."""
+        several = label and len(self.editions) > 1 and one.inputs is not None
+        return replace(one, label=f"{label}, edition {one.edition}" if several else label)
 
 
 def _launch_file(text: str) -> str | None:
@@ -194,15 +213,8 @@ def _launched(
             changed["execution"], {"seq_length": 0}
         )  # the model's own
     label = named_source(text)[0]
-    for edition in options.editions or (None,):
-        try:
-            with naming(path):
-                made = estimate(**changed, layers=True, edition=edition, preset=options.preset)
-        except Infeasible as error:
-            raise Infeasible(error.reason, f"{text}: {error}") from None
-        one = _whole(made, (short_name(path),), documents, options.editions)
-        several = label and len(options.editions) > 1
-        yield replace(one, label=f"{label}, edition {one.edition}" if several else label)
+    for made in options.estimated(changed, path, text):
+        yield options.named(label, options.whole(made, (short_name(path),), documents))
 
 
 def _read(text: str, options: _Options) -> Iterator[Result]:
@@ -218,8 +230,7 @@ def _read(text: str, options: _Options) -> Iterator[Result]:
         raise SpecError(text, Problem("", _TRIPLE, repr(rest), hint))
     for one in results:
         for whole in _completed(one, path, options):
-            several = label and len(options.editions) > 1 and whole.inputs is not None
-            yield replace(whole, label=f"{label}, edition {whole.edition}" if several else label)
+            yield options.named(label, whole)
 
 
 def _estimated(text: str, options: _Options) -> Iterator[Result]:
@@ -232,26 +243,8 @@ def _estimated(text: str, options: _Options) -> Iterator[Result]:
     set_in = parsed(options.changes, roles)
     names = tuple(titled(one.name, set_in[one.role]) for one in documents)
     specs = with_changes(options.changes, **dict(zip(roles, sources, strict=True)))
-    for edition in options.editions or (None,):
-        try:
-            with naming(sources[1]):
-                made = estimate(**specs, layers=True, edition=edition, preset=options.preset)
-        except Infeasible as error:
-            asked = f"{text} in edition {edition}" if edition else text
-            raise Infeasible(error.reason, f"{asked}: {error}") from None
-        yield _whole(made, names, documents, options.editions)
-
-
-def _whole(
-    made: Estimate,
-    parts: tuple[str, ...],
-    documents: tuple[Document, ...],
-    editions: Sequence[str],
-) -> Result:
-    """Return an estimate as a result, with the edition in its name where several were asked for."""
-    told = (f"edition {made.edition}",) if len(editions) > 1 else ()
-    found = replace(result_of(made), documents=documents, parts=(*parts, *told))
-    return Estimated.of(found, made)
+    for made in options.estimated(specs, sources[1], text):
+        yield options.whole(made, names, documents)
 
 
 def _document(role: str, source: str) -> Document:
@@ -298,7 +291,7 @@ def _completed(one: Result, path: str, options: _Options) -> Iterator[Result]:
                     made = estimate(**changed, layers=True, edition=edition)
             except Infeasible as error:
                 raise Infeasible(error.reason, f"{place} in edition {edition}: {error}") from None
-        whole = _whole(made, one.parts, documents, options.editions)
+        whole = options.whole(made, one.parts, documents)
         same = edition == one.edition and not any(changes.values())
         yield replace(whole, winners=one.winners, question=one.question) if same else whole
 

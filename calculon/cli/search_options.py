@@ -14,6 +14,7 @@ from calculon.cli.campaign_options import (
     campaign_source,
 )
 from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.field_options import add_tried
 from calculon.cli.options import USUAL, Log, Parser, add_edition, add_preset, log_note, one_of
 from calculon.cli.streams import tell
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
@@ -90,19 +91,10 @@ def add_verbose(parser: Parser, also: str) -> None:
 
 def add_values(parser: Parser) -> None:
     """Declare ``--fix`` and ``--add``: values of execution fields."""
-    parser.add_argument(
-        "--fix",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE[,VALUE...]",
-        help="try only these values of an execution field; may be repeated",
-    )
-    parser.add_argument(
-        "--add",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE[,VALUE...]",
-        help="also try values that are left out: attention_type=multiquery, batch_size=..., "
+    add_tried(
+        parser,
+        fix="try only these values of an execution field; may be repeated",
+        add="also try values that are left out: attention_type=multiquery, batch_size=..., "
         "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation); in edition corrected "
         f"also other values of {', '.join(OPTIONS)} (which --fix may set as well; --fix alone sets mesh_order, "
         "which stands for all networks); `calculon describe execution` lists the values",
@@ -173,13 +165,7 @@ def _fused(text: str) -> tuple[bool, ...]:
 
 
 def searches(arguments: argparse.Namespace) -> "list[Search]":
-    """Return one search for every processor count that was asked for, everything checked.
-
-    Raises
-    ------
-    SpecError
-        For anything malformed.
-    """
+    """Return one search for every processor count that was asked for, everything checked."""
     from calculon.declarations.spellings.processor_counts import processor_counts
     from calculon.search.effect import check_effect
     from calculon.search.request import needed_edition

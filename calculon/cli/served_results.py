@@ -32,15 +32,7 @@ _LARGEST = 2**20
 
 
 def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
-    """Return the deployments that arguments name, each with a name; none if they name executions.
-
-    Raises
-    ------
-    SpecError
-        For deployments beside executions, for options that are of executions alone, and as ``serve``.
-    Infeasible
-        Where a deployment cannot run.
-    """
+    """Return the deployments that arguments name, each with a name; none for executions, SpecError for both."""
     texts: Sequence[str] = arguments.results
     about = {text: _deployment_in(text) for text in texts}
     if not any(about.values()):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Infeasible
 from calculon.cli.changes import add_changes, parsed
-from calculon.cli.field_options import Option, processors_in_place, stated_by
+from calculon.cli.field_options import Option, add_tried, processors_in_place, stated_by
 from calculon.cli.options import Parser, check_inputs
 
 if TYPE_CHECKING:
@@ -70,19 +70,10 @@ def add_deployment(parser: Parser) -> None:
 
 def add_fields(parser: argparse.ArgumentParser) -> None:
     """Declare which values of fields of deployments a search tries."""
-    parser.add_argument(
-        "--fix",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE[,VALUE...]",
-        help="try only these values of a field of the deployment (calculon describe deployment); may be repeated",
-    )
-    parser.add_argument(
-        "--add",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE[,VALUE...]",
-        help="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
+    add_tried(
+        parser,
+        fix="try only these values of a field of the deployment (calculon describe deployment); may be repeated",
+        add="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
     )
     parser.add_argument(
         "--apart",

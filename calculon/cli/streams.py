@@ -116,13 +116,7 @@ def tell(text: str) -> None:
 
 
 def flush_stdout() -> None:
-    """Write out what was printed.
-
-    Raises
-    ------
-    OSError
-        When it is lost.
-    """
+    """Write out what was printed; OSError when it is lost."""
     sys.stdout.flush()
     if isinstance(sys.stdout, Nowhere):
         sys.stdout.check()

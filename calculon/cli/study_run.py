@@ -68,8 +68,7 @@ def show_summary(study: "Study", winners: "Winners", log: Log, notes: "Sequence[
     if winners.champions():
         each = "" if once else "; 'at' is the number of processors it takes"
         log(f"\n* best of its column{each}")
-    for line in notes:
-        log.show(line)
+    log.show(*notes)
     for line in _undefined(winners):
         log(line)
 

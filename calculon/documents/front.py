@@ -105,10 +105,14 @@ def front_of(one: SearchResult, x: str, y: str) -> Pareto:
 
 def terms(plan: Plan) -> Sequence[str]:
     """Return the editions of a table, each with its preset where all of its rows have the same."""
-    editions, presets = plan.values("edition"), plan.values("preset")
+    return terms_among(plan.values("edition"), plan.values("preset"))
+
+
+def terms_among(editions: Array, presets: Array) -> list[str]:
+    """Return the editions of rows, each with its preset if all of its rows have the same, or none."""
     found = []
     for name in EDITION_NAMES:
-        used = set(presets[editions == name].tolist())
+        used = set(presets[editions == name].tolist()) - {""}
         alone = used if len(used) == 1 and name != PUBLISHED else ()
-        found += [", ".join((name, *alone))] * bool(used)
+        found += [", ".join((name, *alone))] * bool((editions == name).any())
     return found

@@ -97,35 +97,32 @@ def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
 
 Content = Callable[..., Any]
 
-_KINDS: dict[type, dict[str, tuple[Content, str]]] = {
+_KINDS: dict[type, dict[str, Content]] = {
     Estimate: {
-        "breakdown": (lambda one: [_labelled(one)], "breakdown:breakdown"),
-        "schedule": (passes, "schedule_chart:schedule"),
+        "breakdown": lambda one: [_labelled(one)],
+        "schedule": passes,
     },
     Answer: {
-        "breakdown": (_plans, "breakdown:breakdown"),
-        "scaling": (_counts, "scaling_chart:scaling"),
-        "waterfall": (_changes_of_mine, "waterfall_chart:waterfall"),
+        "breakdown": _plans,
+        "scaling": _counts,
+        "waterfall": _changes_of_mine,
     },
-    Comparison: {"breakdown": (lambda one: list(one.results), "breakdown:breakdown")},
-    Evaluation: {"scatter": (_scatter, "pareto_chart:pareto")},
-    SearchResult: {"pareto": (_front, "pareto_chart:pareto")},
-    FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget_chart:budget")},
-    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado_chart:tornado")},
+    Comparison: {"breakdown": lambda one: list(one.results)},
+    Evaluation: {"scatter": _scatter},
+    SearchResult: {"pareto": _front},
+    FleetAnswer: {"budget": FleetAnswer.to_dict},
+    Sensitivity: {"tornado": Sensitivity.to_dict},
     TrainingRun: {
-        "campaign": (run_days, "run_days_chart:run_days"),
-        "goodput": (
-            lambda one, **sizes: goodput_by_size(one, **sizes).to_dict(),
-            "goodput_chart:goodput_curves",
-        ),
+        "campaign": run_days,
+        "goodput": lambda one, **sizes: goodput_by_size(one, **sizes).to_dict(),
     },
-    Waterfall: {"waterfall": (lambda one: [fall_alone(one)], "waterfall_chart:waterfall")},
-    ByBatch: {"batch": (ByBatch.to_dict, "batch_chart:batch_curves")},
-    DeploymentSearch: {"frontier": (frontier_in, "serving_frontier_chart:serving_frontier")},
-    Served: {"batch": (lambda one: by_batch(one).to_dict(), "batch_chart:batch_curves")},
-    Sweep: {"curves": (_curves, "sweep_chart:curves")},
+    Waterfall: {"waterfall": lambda one: [fall_alone(one)]},
+    ByBatch: {"batch": ByBatch.to_dict},
+    DeploymentSearch: {"frontier": frontier_in},
+    Served: {"batch": lambda one: by_batch(one).to_dict()},
+    Sweep: {"curves": _curves},
 }
-"""The kinds of pictures of each result: what makes the content of one, and the module that draws it."""
+"""The kinds of pictures of each result: functions that return their content."""
 
 _OPTIONS = {
     "schedule": ("microbatches",),
@@ -153,11 +150,11 @@ def chosen(kinds: Mapping[str, Kind], kind: str, options: Mapping[str, Any]) -> 
 
 def chart(result: Any, kind: str, **options: Any) -> Chart:
     """Return a chart of a result: see :func:`calculon.base.display.drawn`."""
-    content, name = chosen(kinds_of(result), kind, options)
-    return drawn_charts.specified(name, content(result, **options))
+    content = chosen(kinds_of(result), kind, options)
+    return drawn_charts.specified(kind, content(result, **options))
 
 
-def kinds_of(result: Any) -> Mapping[str, tuple[Content, str]]:
+def kinds_of(result: Any) -> Mapping[str, Content]:
     """Return the kinds of charts of a result."""
     return next(kinds for known, kinds in _KINDS.items() if isinstance(result, known))
 
@@ -165,5 +162,5 @@ def kinds_of(result: Any) -> Mapping[str, tuple[Content, str]]:
 def picture(result: Any, kind: str, **options: Any) -> "Figure":
     """Return a picture of a result, drawn by matplotlib."""
     require_library()
-    content, name = chosen(kinds_of(result), kind, options)
-    return drawn_charts.drawn(name, content(result, **options))
+    content = chosen(kinds_of(result), kind, options)
+    return drawn_charts.drawn(kind, content(result, **options))

@@ -114,8 +114,7 @@ def _tell(space: "Space", good: int, rows: int, log: Log) -> None:
         return
     from calculon.cli.whole_runs import assumed_of_run, missed
 
-    for line in [assumed_of_run([space.runs])] if rows else missed(space, good):
-        log.show(line)
+    log.show(*([assumed_of_run([space.runs])] if rows else missed(space, good)))
 
 
 def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "Columns") -> int:
@@ -129,13 +128,7 @@ def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "C
 
 
 def _columns(text: str | None, space: "Space") -> tuple[str, ...]:
-    """Read the names of columns to write; none is all.
-
-    Raises
-    ------
-    SpecError
-        For a name that is neither a field nor a statistic.
-    """
+    """Read the names of columns to write, of which none is all; SpecError for an unknown field or statistic."""
     from calculon.declarations.run_figures import RUN_FIGURES
     from calculon.declarations.statistics import BOUNDS
     from calculon.editions import find_edition

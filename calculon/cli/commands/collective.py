@@ -13,7 +13,7 @@ from calculon.cli.options import (
     one_of,
     positive,
 )
-from calculon.cli.pictures import PICTURES, check_library
+from calculon.cli.pictures import PICTURES, check_library, write_picture
 from calculon.cli.sizes import size
 from calculon.declarations.files import document_suffix
 from calculon.hardware.collectives.algorithms import ALGORITHMS, CAN, OPERATIONS, obstacle
@@ -117,13 +117,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
-        from calculon.documents.drawn_charts import drawn
-        from calculon.render import canvas
-
-        canvas.save(
-            drawn("collective_chart:collective", curves(asked, sizes[0], sizes[-1])), output
-        )
-        log(f"Output: {output}")
+        write_picture("collective", curves(asked, sizes[0], sizes[-1]), output, log)
     elif output:
         log.write(None, output, sizes_table(asked, sizes))
     elif arguments.format not in (None, "text") or len(sizes) > 1:

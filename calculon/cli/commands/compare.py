@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from calculon.cli.options import Log, Parser
+from calculon.cli.options import Log, Parser, add_format
 from calculon.cli.results import add_result_arguments, asked_results
 from calculon.cli.served_results import asked_served_results
 from calculon.cli.serving_options import add_workload
@@ -48,13 +48,8 @@ def configure(parser: Parser) -> None:
         help="launcher in whose settings the differences are told: megatron-lm, megatron-bridge, nemo, torchtitan, "
         "deepspeed, accelerate (default: that of the first launch file)",
     )
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="text (default), markdown, csv (a line per value; ' before texts that begin with =, +, - or @), json",
-    )
+    values = "a line per value; ' before texts that begin with =, +, - or @"
+    add_format(parser, FORMATS, f"text (default), markdown, csv ({values}), json")
     parser.add_argument(
         "-a", "--all", action="store_true", help="also list the statistics that are equal"
     )

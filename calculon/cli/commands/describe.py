@@ -13,13 +13,17 @@ from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.module_sets import ModuleSets
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.overlay import BASE, HELP
+from calculon.declarations.run_figures import CampaignFigures
 from calculon.declarations.schema import schema
+from calculon.declarations.serving_figures import ServingFigures
 from calculon.render.text_tables import FORMATS, Column, Table
 
 SPECS = ("execution", "model", "system", "campaign", "deployment", "workload")
 RESULTS = ("stats", "layers", "figures", "serving")
 ALL = "all"
 """Stands for every edition."""
+
+_FIGURES = {"figures": CampaignFigures, "serving": ServingFigures}
 
 _OVERLAY = {
     kind: ({"field": BASE, "takes": "text; optional", "unit": "", "description": words},)
@@ -104,14 +108,8 @@ def _results(subject: str) -> Table:
         ]
         beside = {"unit": "s", "source": "", "edition": CORRECTED}
         rows += [{"name": name, "description": text, **beside} for name, text in BOUNDS.items()]
-    elif subject == "figures":
-        from calculon.declarations.run_figures import CampaignFigures
-
-        rows = _columns(CampaignFigures)
-    elif subject == "serving":
-        from calculon.declarations.serving_figures import ServingFigures
-
-        rows = _columns(ServingFigures)
+    elif subject in _FIGURES:
+        rows = _columns(_FIGURES[subject])
     else:
         from calculon.estimate.layer_list import LayerStats
 

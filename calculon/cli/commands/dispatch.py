@@ -127,10 +127,7 @@ def _table(
     size = SCALED_BYTES if arguments.datatype == "float8" else DATATYPE_BYTES[arguments.datatype]
     width = model.moe_latent or model.hidden
     row, imbalance = np.array(size * width), arguments.imbalance / 100
-    routing, whole = (
-        Routing.of(model),
-        np.array(float(arguments.ranks * tokens)) * size * width,
-    )
+    routing, whole = Routing.of(model), np.array(float(arguments.ranks * tokens)) * size * width
     rows: list[dict[str, Any]] = []
     for name in ("allgather", "alltoall", *LIBRARIES):
         if not has_ports(system, name, group):

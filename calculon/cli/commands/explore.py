@@ -69,28 +69,22 @@ def configure(parser: Parser) -> None:
 
 
 def _add_specs(parser: Parser) -> None:
-    parser.add_argument(
-        "model",
-        nargs="?",
-        metavar="MODEL",
-        default=MODEL,
-        help="the model: a name as people write it, a file, or the config.json of Hugging Face "
-        f"(default: {MODEL})",
-    )
-    parser.add_argument(
-        "system",
-        nargs="?",
-        metavar="SYSTEM",
-        default=SYSTEM,
-        help=f"the machine: a name (h100), or a file (default: {SYSTEM})",
-    )
-    parser.add_argument(
-        "procs",
-        nargs="?",
-        metavar="PROCS",
-        default=PROCS,
-        help=f"processors: a count (1024, 1k), before or after the machine (default: {PROCS})",
-    )
+    for name, default, words in (
+        (
+            "model",
+            MODEL,
+            "the model: a name as people write it, a file, or the config.json of Hugging Face",
+        ),
+        ("system", SYSTEM, "the machine: a name (h100), or a file"),
+        ("procs", PROCS, "processors: a count (1024, 1k), before or after the machine"),
+    ):
+        parser.add_argument(
+            name,
+            nargs="?",
+            metavar=name.upper(),
+            default=default,
+            help=f"{words} (default: {default})",
+        )
 
 
 def _port(text: str) -> int:

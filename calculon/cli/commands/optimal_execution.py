@@ -20,7 +20,7 @@ from calculon.cli.search_options import (
     searches,
 )
 from calculon.cli.whole_runs import assumed_of_run, interval_of_run, missed
-from calculon.declarations.files import document_suffix
+from calculon.declarations.files import document_suffix, replacing, write_json
 from calculon.declarations.named_values import PUBLISHED
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Search every count, report, and write the winners."""
-    check_inputs([arguments.application, arguments.system])
+    specs = [arguments.application, arguments.system]
+    check_inputs(specs)
     if arguments.output != STDOUT:
-        specs = [arguments.application, arguments.system]
         check_outputs([arguments.output], specs, SUFFIXES)
         from calculon.render.writers import check_format
 
@@ -128,8 +128,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log("No acceptable configurations found :(")
     for result in results:
         if result.space.campaign is not None and not len(result):
-            for line in missed(result.space, result.counts.good):
-                log.show(line)
+            log.show(*missed(result.space, result.counts.good))
     if not found and not log.quiet and results[0].edition != PUBLISHED:
         _explain(results, asked, log)
     if writes:
@@ -220,7 +219,8 @@ def _show_published(best: "list[SearchResult]", arguments: argparse.Namespace, l
     from calculon.documents.winners import LEGEND, SHOWN, winners_table
 
     executions, stats = zip(*_all_winners(best, _SHOWN), strict=True)
-    extra = [name for name in _objectives(best[0]) if name not in SHOWN]
+    asked = (one.statistic.name for one in best[0].objectives)
+    extra = [name for name in asked if name not in SHOWN]
     log.table(winners_table(executions, stats, extra), "text", published=True)
     if more := sum(map(len, best)) - len(executions):
         log(_more(more, arguments))
@@ -253,21 +253,17 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
         ties=[ties[place] for place in places],
         whole=arguments.verbose,
     )
-    if plans.shared:
-        log.show(plans.shared)
-    log.show(plans.table)
+    log.show(*filter(None, (plans.shared, plans.table)))
     beyond = sum(map(len, best)) - (len(winners) if len(places) < _SHOWN else places[-1] + 1)
     if alike := sum(map(len, best)) - beyond - len(places):
         log.show(f"({alike:,} more differ from one of these in switches only: -v lists them)")
     if beyond:
         log.show(_more(beyond, arguments))
     _draw(best, [numbers[place] for place in places], arguments, log)
-    for line in _how_sure(best):
-        log.show(line)
+    log.show(*_how_sure(best))
     if (runs := best[0].space.runs) is not None:
-        if line := interval_of_run(executions[0], stats[0]):
-            log.show(line)
-        log.show(assumed_of_run([runs]))
+        lines = interval_of_run(executions[0], stats[0]), assumed_of_run([runs])
+        log.show(*filter(None, lines))
     if arguments.verbose:
         log.show(plans.meaning)
     else:
@@ -297,10 +293,6 @@ def _all_winners(
     return list(islice(chain.from_iterable(one.winners() for one in best), most))
 
 
-def _objectives(result: "SearchResult") -> list[str]:
-    return [objective.statistic.name for objective in result.objectives]
-
-
 def _more(number: int, arguments: argparse.Namespace) -> str:
     """Say how many winners are not printed, and where they are."""
     place = " in the output" if arguments.output != STDOUT else "; name an output file for all"
@@ -311,6 +303,8 @@ def _draw(
     best: "list[SearchResult]", ranks: Sequence[int], arguments: argparse.Namespace, log: Log
 ) -> None:
     """Draw the front that was asked for, or the best time of several counts of edition ``corrected``."""
+    from calculon.render.document import Document
+
     if arguments.pareto and len(best) == 1:
         drawn = _front(best[0], ranks)
     elif not arguments.pareto and best[0].edition != PUBLISHED:
@@ -318,11 +312,7 @@ def _draw(
     else:
         return
     if drawn.worth_drawing:
-        from calculon.render.document import Document
-
-        log("")
-        log.show(Document("", parts=(drawn,)))
-        log("")
+        log.show("", Document("", parts=(drawn,)), "")
 
 
 def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
@@ -338,8 +328,7 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     found = unfit(result.space, result.counts, where)
     if not found.executions:
         log.show(f"Nothing fits: {found.why}.")  # else the table of reasons says so
-    for line in found.nearest:
-        log.show(line)
+    log.show(*found.nearest)
     if proposals := found.proposals(COMMAND_LINE):
         log.show(f"{PROPOSED}:")
         log.show(Grid(("text", "text"), tuple(("  -", line) for line in proposals), gap=1))
@@ -430,7 +419,6 @@ def _write(
     """Write the winners in the format that the file name asks for."""
     path = arguments.output
     if document_suffix(path) == ".json":
-        from calculon.declarations.files import write_json
         from calculon.documents.winner_files import document
 
         documents = {
@@ -442,7 +430,6 @@ def _write(
         one = len(results) == 1
         write_json(path, next(iter(documents.values())) if one else documents)
     elif document_suffix(path) == ".csv":
-        from calculon.declarations.files import replacing
         from calculon.documents.winner_files import table_text
 
         with replacing(path) as stream:

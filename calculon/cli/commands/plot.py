@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.cli.asked_run import add_run
@@ -16,7 +16,7 @@ from calculon.cli.options import (
     add_preset,
     positive,
 )
-from calculon.cli.pictures import check_picture
+from calculon.cli.pictures import check_picture, write_picture
 from calculon.cli.results import add_result_arguments
 from calculon.cli.search_options import NEEDED, SEARCHED, add_choice_options, add_values
 from calculon.cli.serving_options import (
@@ -27,10 +27,6 @@ from calculon.cli.serving_options import (
 )
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.result_selection import split
-from calculon.documents import drawn_charts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SOURCE_HELP = (
     "tables of executions (CSV, Parquet, or the JSON of loe and study), or a space to search: "
@@ -162,8 +158,8 @@ class Kind:
     ----------
     configure : callable
         Declares its own arguments.
-    data, picture : str
-        The function that makes its content of the arguments, and the module that draws that content.
+    data : str
+        The function that makes its content of the arguments.
     page : str
         What shows the content in a terminal where no file is asked for: ``module:function``; empty where nothing does.
     """
@@ -172,7 +168,6 @@ class Kind:
     help: str
     configure: Callable[[Parser], None]
     data: str
-    picture: str
     examples: str
     page: str = ""
 
@@ -180,10 +175,6 @@ class Kind:
         """Return the content of the picture."""
         module, _, function = self.data.partition(":")
         return getattr(import_module(f"calculon.cli.{module}"), function)(arguments)
-
-    def draw(self, arguments: argparse.Namespace) -> "Figure":
-        """Return the picture."""
-        return drawn_charts.drawn(self.picture, self.content(arguments))
 
     def show(self, arguments: argparse.Namespace, log: Log) -> None:
         """Show the content in a terminal."""
@@ -198,7 +189,6 @@ KINDS = (
         "where time and memory of one or several results go, against the capacity",
         add_result_arguments,
         "results:asked_results",
-        "breakdown:breakdown",
         "calculon plot breakdown megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o breakdown.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon plot breakdown first=best.json tenth=best.json#9 -o ranks.svg\n"
@@ -210,7 +200,6 @@ KINDS = (
         "what each saves, and what memory it takes",
         add_result_arguments,
         "results:asked_falls",
-        "waterfall_chart:waterfall",
         "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
         "-o waterfall.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
@@ -221,7 +210,6 @@ KINDS = (
         "the best rate over tensor and pipeline parallelism, and where nothing can run",
         _heatmap_options,
         "plot_heatmap:heatmap",
-        "heatmap_chart:heatmap",
         "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
@@ -231,7 +219,6 @@ KINDS = (
         "the best rate over tensor and pipeline parallelism, colours in proportion to it: how steep the way there is",
         _heatmap_options,
         "plot_heatmap:surface",
-        "heatmap_chart:surface",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot surface all.csv --objective total_time -o time.svg",
@@ -241,7 +228,6 @@ KINDS = (
         "the best rate and its efficiency over numbers of processors",
         _add_source,
         "plot_curves:scaling",
-        "scaling_chart:scaling",
         "calculon plot scaling gpt3-175B 256:4096:x2 4096 float16 h100_80g_nvl8 -o scaling.png\n"
         "calculon loe megatron-22B 8:64:8 64 float16 a100_80g a100.json --quiet\n"
         "calculon loe megatron-22B 8:64:8 64 float16 h100_80g_nvl8 h100.json --quiet\n"
@@ -252,7 +238,6 @@ KINDS = (
         "predicted against measured, for every published study",
         _validation_options,
         "plot_contents:errors",
-        "validation_chart:validation_chart",
         "calculon plot validation -o validation.png\n"
         "calculon plot validation --study vtrain -o vtrain.svg",
     ),
@@ -261,7 +246,6 @@ KINDS = (
         "the rate against memory or processors, and the executions that nothing beats in both",
         _pareto_options,
         "plot_curves:pareto",
-        "pareto_chart:pareto",
         "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
@@ -272,7 +256,6 @@ KINDS = (
         "the passes of each pipeline stage over time, microbatch by microbatch, and its idle time",
         _schedule_options,
         "plot_contents:gantt",
-        "schedule_chart:schedule",
         "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
         "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png\n"
         "calculon loe llama3-70B 256 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
@@ -283,7 +266,6 @@ KINDS = (
         "where the days of a whole training run go, and when it ends",
         add_run,
         "plot_contents:days",
-        "run_days_chart:run_days",
         "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "-o campaign.png\n"
         "calculon plot campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 20d -o days.svg",
@@ -294,7 +276,6 @@ KINDS = (
         "fewer replicas of the plan, and batch and tokens in proportion",
         _goodput_options,
         "plot_contents:goodput",
-        "goodput_chart:goodput_curves",
         "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "--procs 1024:131072:x2 -o goodput.png\n"
         "calculon plot goodput llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --mtbf 20000h,80000h -o mtbf.svg",
@@ -305,7 +286,6 @@ KINDS = (
         "limits",
         _budget_options,
         "plot_contents:budget",
-        "budget_chart:budget",
         "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
         "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
     ),
@@ -315,7 +295,6 @@ KINDS = (
         "takes, and where each bound cuts; without -o as a table",
         add_deployment,
         "plot_contents:batch",
-        "batch_chart:batch_curves",
         "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
         "batch_page:batch_page",
@@ -326,7 +305,6 @@ KINDS = (
         "one or several machines; without -o with characters (of training runs: pareto)",
         _frontier_options,
         "plot_contents:frontier",
-        "serving_frontier_chart:serving_frontier",
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
         "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
         "serving_frontier_page:serving_frontier_page",
@@ -365,10 +343,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         kind.show(arguments, log)
         return 0
     check_picture(output, [split(text)[0] for text in _inputs(arguments)])
-    from calculon.render.canvas import save
-
-    save(kind.draw(arguments), output)
-    log(f"Output: {output}")
+    write_picture(kind.name, kind.content(arguments), output, log)
     return 0
 
 

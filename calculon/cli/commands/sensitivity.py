@@ -3,9 +3,10 @@
 import argparse
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from calculon.base.errors import Problem, SpecError
+from calculon.cli.asked_run import add_plan
 from calculon.cli.campaign_options import (
     add_campaign,
     asks_for_a_run,
@@ -19,12 +20,13 @@ from calculon.cli.options import (
     Log,
     Parser,
     add_edition,
+    add_format,
     add_preset,
     check_inputs,
     check_outputs,
     naming,
 )
-from calculon.cli.pictures import PICTURES, check_picture
+from calculon.cli.pictures import PICTURES, check_picture, write_picture
 from calculon.declarations.files import document_suffix
 from calculon.declarations.result_selection import split
 from calculon.render.text_tables import FORMATS
@@ -58,13 +60,7 @@ def configure(parser: Parser) -> None:
         "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 15T --of usd --price 2.5 "
         "--against-system b200_sxm",
     )
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "execution",
-        metavar="EXECUTION",
-        help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
-    )
-    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    add_plan(parser)
     parser.add_argument(
         "--of",
         metavar="STAT",
@@ -110,13 +106,8 @@ def _add_outputs(parser: Parser) -> None:
         help="also write everything (.json), a table (.csv) or a tornado (.png, .svg, .pdf); may be repeated",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="what is printed: a page (text, default), a table of all figures (markdown, csv), or everything (json)",
-    )
+    printed = "a page (text, default), a table of all figures (markdown, csv), or everything (json)"
+    add_format(parser, FORMATS, f"what is printed: {printed}")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -144,8 +135,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log(figures_table(document).written(arguments.format))
     for path in arguments.output:
         if document_suffix(path) in PICTURES:
-            _draw(path, document)
-            log(f"Output: {path}")
+            write_picture("tornado", document, path, log)
         else:
             log.write(document, path, figures_table(document))
     return 0
@@ -190,11 +180,3 @@ def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
             preset=arguments.preset,
             seen=searches,
         )
-
-
-def _draw(path: str, document: dict[str, Any]) -> None:
-    """Draw the tornado into a file."""
-    from calculon.documents.drawn_charts import drawn
-    from calculon.render.canvas import save
-
-    save(drawn("tornado_chart:tornado", document), path)
