@@ -1,10 +1,7 @@
 """``calculon import-flags`` and ``export-flags``: launch files in and out."""
 
-import io
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -34,9 +31,8 @@ def test_an_execution_is_printed_with_the_page_on_standard_error(run):
     assert "Read: " in err
 
 
-def test_a_script_comes_from_standard_input(run, monkeypatch):
-    stream = SimpleNamespace(buffer=io.BytesIO(SCRIPT.read_bytes()))
-    monkeypatch.setattr(sys, "stdin", stream)
+def test_a_script_comes_from_standard_input(run, standard_input):
+    standard_input(SCRIPT.read_bytes())
     assert run("import-flags", "-").out.startswith("<stdin>: Megatron-LM")
 
 
