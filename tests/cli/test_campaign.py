@@ -9,16 +9,6 @@ import calculon
 SMALL = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
 
 
-def test_json_is_all_of_it(output_of, tmp_path):
-    found = calculon.campaign(*SMALL, tokens="1T", fleet__price=2.0).to_dict()
-    plain = json.loads(json.dumps(found))
-    options = ("--tokens", "1T", "--price", "2.0")
-    told = json.loads(output_of("campaign", *SMALL, *options, "-f", "json"))
-    assert (told["figures"], told["money"]) == (plain["figures"], plain["money"])
-    assert output_of("campaign", *SMALL, *options, "-o", "run.json") == "Output: run.json\n"
-    assert json.loads((tmp_path / "run.json").read_text()) == told
-
-
 def test_options_count_more_than_the_file(run, tmp_path):
     (tmp_path / "run.yaml").write_text("tokens: 2T\nreliability: {restart: 10min}\n")
     options = ("--campaign", "run.yaml", "--tokens", "1T", "--set", "campaign.fleet.tdp=500")
@@ -71,12 +61,6 @@ def test_the_page_of_the_largest_model_tells_both_laws_failures_costs_and_the_ne
     figures = found.nearest.figures  # processors are paid: also spares, which stand by
     paid = figures["processor_hours"] / (figures["days"] * 24 * found.num_procs)
     assert found.cost("usd") == pytest.approx(64 * 24 * 30 * 2.5 * paid, rel=1e-9)
-
-
-def test_json_of_the_largest_model_has_all_of_it(output_of, found):
-    told, own = json.loads(output_of(*ANY, "--price", "2.5", "-f", "json")), found.to_dict()
-    assert told.keys() == own.keys()
-    assert told["optima"] == own["optima"]
 
 
 def test_the_largest_model_takes_no_other_length_of_a_run(refuses):

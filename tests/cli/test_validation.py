@@ -66,13 +66,6 @@ def test_prints_the_four_published_tables_and_a_line_per_study(run, output_of, n
     assert all(f"\n| {name} | " in out for name in names)
 
 
-def test_one_study_in_detail(output_of):
-    out = output_of("lv", "--study", "bigscience")
-    assert "heads of 120 and 128" in out
-    assert "ZeRO-1" in out
-    assert "End-to-end" not in out
-
-
 def test_a_group_of_studies(run):
     found = json.loads(run("lv", "--study", "seqsel", "--format", "json").out)
     assert [study["name"] for study in found["studies"]] == [n for n in NAMES if "seqsel/" in n]
