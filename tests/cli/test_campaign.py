@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 import calculon
 
 SMALL = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
@@ -41,26 +39,6 @@ def test_bad_input_is_one_message_with_exit_code_2(refuses):
 # -- the largest model for a fleet -----------------------------------------------------------------------------------
 
 ANY = ("campaign", "any", "64", "h100", "--deadline", "30d")
-
-
-@pytest.fixture(scope="module")
-def found():
-    return calculon.largest_model("h100_80g_sxm", 64, "30d", fleet__price=2.5)
-
-
-def test_the_page_of_the_largest_model_tells_both_laws_failures_costs_and_the_nearest_model(
-    output_of, found
-):
-    out = output_of(*ANY, "--price", "2.5")
-    for words in ("64 x h100_80g_sxm in 30 days", "Hoffmann", "Besiroglu", "the laws disagree"):
-        assert words in out
-    assert f"Nearest of the catalog: {found.nearest.model.name}" in out
-    for words in ("failures  one in", "costs     ", " USD, ", "Assumed", "reliability.restart"):
-        assert words in out
-    assert "memory_lost" not in out
-    figures = found.nearest.figures  # processors are paid: also spares, which stand by
-    paid = figures["processor_hours"] / (figures["days"] * 24 * found.num_procs)
-    assert found.cost("usd") == pytest.approx(64 * 24 * 30 * 2.5 * paid, rel=1e-9)
 
 
 def test_the_largest_model_takes_no_other_length_of_a_run(refuses):

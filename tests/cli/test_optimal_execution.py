@@ -10,7 +10,6 @@ import pytest
 
 from calculon.cli.commands.optimal_execution import _SHOWN, _more
 from calculon.declarations.statistics import BOUNDS
-from calculon.documents.how_sure import BEST, OUTSIDE
 from calculon.render.digits import Digits
 from calculon.search.driver import SearchResult, search
 from tests.cli.conftest import page, started
@@ -184,8 +183,6 @@ def test_what_is_not_finite_is_null(run):
 
 TODAY = ("llama3-8B", 8, 64, "bfloat16", "h100_80g_sxm")
 FEW = ("--fix", "tensor_par=2", "--fix", "attn_impl=flash", "--preset", "common")
-NINE = ("loe", *TODAY, "-", *FEW, "-t", 9)
-"""A call whose page has nine winners."""
 
 
 @cache
@@ -209,64 +206,6 @@ def test_files_of_the_corrected_edition_have_intervals_and_how_sure_the_order_is
         assert order["longer"] == pytest.approx(max(rates) / stats["sample_rate"] - 1)
         assert 0.5 <= order["probability"] <= 1
         assert order["told_apart"] == (order["longer"] > order["margin"])
-
-
-def test_a_search_of_the_corrected_edition_says_how_sure_it_is(run):
-    out = page(*NINE)
-    best = _best_of_today().best
-    (titles,) = [line for line in out.splitlines() if line.startswith("#")]
-    assert " 90 %" in titles
-    assert (BEST in out) == bool(best.belief.remark)
-    assert best.belief.remark in out
-    assert all(text in out for text in best.belief.outside)
-    assert re.search(
-        r"~ \d of 9, with the fastest, are not distinguishable by measured runs of like plans",
-        " ".join(out.split()),
-    )
-    several = ("llama3-8B", "8,65536", *TODAY[2:], "-", *FEW)
-    assert "\n8 processors: " not in run("loe", *several).out  # where one count alone is possible
-    published = page("loe", *SPACE, "-", "-t", "2")
-    assert not any(text in published for text in ("90 %:", "distinguishable", OUTSIDE))
-
-
-def test_what_is_counted_and_what_it_means_is_told_where_it_is_asked():
-    brief, whole = page(*NINE), page(*NINE, "-v")
-    for words in ("Total executions: ", "calcs/sec", "Best sample rate: ", "mbs: ", "why not"):
-        assert (words in brief, words in whole) == (False, True)
-    assert "Edition corrected, preset common (what all frameworks of today share)" in whole
-    assert "-v: why others do not fit" in brief
-    published = page("loe", *SPACE, "-")
-    assert published == RATE.sub(RATE.search(published)[0], page("loe", *SPACE, "-", "-v"))
-
-
-RATE = re.compile(r"[\d.]+ calcs/sec")
-
-
-def test_plans_that_differ_in_switches_are_told_where_it_is_asked():
-    ranks = []
-    for options in ((), ("-v",)):
-        lines = page(*NINE, *options).splitlines()
-        ranks.append([line.split()[0] for line in lines if re.match(r" *\d+ [ ~]+TP 2", line)])
-        assert max(map(len, lines)) <= 80
-    assert ranks[1] == [str(rank) for rank in range(9)]
-    assert set(ranks[0]) < set(ranks[1])
-    assert ranks[0][0] == "0"
-
-
-def test_a_front_is_drawn_with_the_numbers_of_its_rows(run):
-    out = run("loe", *TODAY, "-", *FEW, "--pareto", "total_time, proc_mem_tier1_cap_req").out
-    picture = out[out.index("proc_mem_tier1_cap_req, GiB") :]
-    rows = re.findall(r"^ *(\d+) [ ~]+TP", out, re.MULTILINE)
-    assert f"*{rows[0]}" in picture
-    numbers = re.findall(r"\*(\d+)", picture)
-    assert set(numbers) <= set(rows)
-
-
-def test_the_time_of_several_counts_is_drawn(run):
-    out = run("loe", TODAY[0], "4,8,16", *TODAY[2:], "-", *FEW).out
-    assert "total_time, s\n" in out
-    assert out.count("|*") + out.count(" *") == 3
-    assert "processors\n" in out
 
 
 # -- nothing fits ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from calculon.cli.main import COMMANDS, main
+from tests.helpers import ROOT
 
 EXAMPLE = "megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g"
 TODAY = "llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm"
@@ -37,6 +38,31 @@ SCREENS = {
 }
 """What people read, by the name of its record."""
 
+SEARCH = "llama3-8B 8 64 bfloat16 h100_80g_sxm - --preset common"
+FEW = "--fix tensor_par=2 --fix attn_impl=flash"
+LONGER = {
+    "search_today": f"loe {SEARCH} {FEW} -t 9",
+    "search_every_plan": f"loe {SEARCH} {FEW} -t 9 -v",
+    "search_front": f"loe {SEARCH} {FEW} --pareto total_time,proc_mem_tier1_cap_req",
+    "search_counts": f"loe {SEARCH.replace(' 8 ', ' 4,8,16 ')} {FEW}",
+    "search_of_nothing": "loe turing-530B 8 8 float16 a100_80g -",
+    "why_interleaving": f"why {TODAY.replace('_p4', '')} --set pipeline_interleaving=9",
+    "compare_machines": f"compare {','.join(EXAMPLE.split())} {','.join(EXAMPLE.split())[:-1]}e",
+    "break_even": f"sensitivity {EXAMPLE} --against-system h100_80g_sxm",
+    "largest_model": "campaign any 64 h100 --deadline 30d --price 2.5",
+    "fleets": "plan gpt2-124M 2,4 h100 --tokens 1T --batch 64 --fix tensor_par=1 --deadline 60d",
+    "matmul": "matmul 16384 16384 16384 h100_80g_sxm --copy 1GiB",
+    "dispatch": "dispatch qwen3-235B-a22B 32 h800_80g_sxm -t 1024",
+    "validation_fig1": "lv --study fig1",
+    "validation_fig7": "lv --study fig7",
+    "validation_editions": "lv --study tab5 --edition sc23,corrected",
+    "catalog_system": "catalog show h100",
+    "catalog_overlay": "catalog show a100-pcie",
+    "catalog_published": "catalog show a100_80e",
+    "catalog_model": "catalog show meta-llama/Llama-3.3-70B",
+}
+"""More of them, which take longer or change more often."""
+
 RATE = re.compile(r"[\d.]+ calcs/sec")
 """Depends on the machine."""
 
@@ -45,7 +71,7 @@ def screen(command: str, capsys) -> str:
     """Return what a command prints, and how it ends."""
     code = main(command.split())
     printed = capsys.readouterr()
-    text = RATE.sub("... calcs/sec", printed.out)
+    text = RATE.sub("... calcs/sec", printed.out).replace(f"{ROOT}/", "")
     return f"$ calculon {command}\n{text}{printed.err}[exit code {code}]\n"
 
 
@@ -66,6 +92,12 @@ def set_columns(monkeypatch, columns):
 def test_screen(width, name, monkeypatch, capsys, snapshot):
     set_columns(monkeypatch, width)
     assert screen(SCREENS[name], capsys) == snapshot
+
+
+@pytest.mark.parametrize("name", LONGER)
+def test_longer_screen(name, monkeypatch, capsys, snapshot):
+    set_columns(monkeypatch, 80)
+    assert screen(LONGER[name], capsys) == snapshot
 
 
 @pytest.mark.parametrize("command", [command.name for command in COMMANDS])

@@ -166,20 +166,6 @@ def test_studies_that_exist_in_one_edition_alone_have_errors_without_its_name(ru
     assert f"{mean:.2f}" in line.split()
 
 
-def test_editions_side_by_side(run, output_of):
-    out = output_of("lv", *BOTH)
-    _, table = out.split("Editions side by side: mean absolute error and bias in percent\n")
-    header, *rows = table.splitlines()
-    titles = "study quantity n sc23 mean corrected mean sc23 bias corrected bias"
-    assert header.split() == titles.split()
-    side_by_side = itertools.takewhile(str.strip, rows)
-    (row,) = [line.split() for line in side_by_side if line.startswith("seqsel/tab5")]
-    (old, old_bias), (new, new_bias) = (_tab5(run, name) for name in ("sc23", "corrected"))
-    assert row[2:] == ["8", *(f"{value:.2f}" for value in (old, new, old_bias, new_bias))]
-    assert "Edition of the cost model: sc23\n*Params & Opt" in out
-    assert "Edition of the cost model: corrected\n*Params & Opt" in out
-
-
 @pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)
 def test_editions_side_by_side_fit_into_a_terminal_of_100_columns(names):
     results = [compared(name, edition) for name in names for edition in EDITION_NAMES]

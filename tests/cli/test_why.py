@@ -11,14 +11,6 @@ RUNS = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
 
-def test_a_rule_of_several_sides_is_told_under_a_field_that_it_names(run):
-    code, out, _ = run("why", *TODAY, "--set", "pipeline_interleaving=9")
-    wrong, _, _ = out.partition("What would do")
-    assert code == 1
-    assert "\n  pipeline_interleaving  the 32 blocks of a pipeline stage" in wrong
-    assert "\n  system " not in wrong
-
-
 def test_a_malformed_file_is_told_as_far_as_it_can_be_read(run, spec):
     plan = spec("examples", TODAY[1], microbatch_size="two", zero_stag=2)
     code, out, _ = run("why", TODAY[0], plan, TODAY[2])
