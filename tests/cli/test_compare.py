@@ -140,16 +140,6 @@ def test_results_that_are_not_told_apart_say_so(run, other):
     assert all(one["interval"]["low"] < one["interval"]["high"] for one in same["results"])
 
 
-def test_equal_plans_are_called_the_same(run):
-    for edition in ("sc23", "corrected"):
-        text = run("compare", A, A, "--edition", edition).out
-        assert text.count("A and B are the same plan") == 1
-        assert " 0 differ, " in text
-        for words in ("distinguishable", "one change at a time", "Asked differently"):
-            assert words not in text
-        assert "the same plan" not in run("compare", A, B, "--edition", edition).out
-
-
 def test_plans_of_one_question_are_led_from_one_to_the_other(run, other):
     far = other(activation_recompute="full", tensor_par=8, data_par=8, tensor_par_overlap="none")
     found = json.loads(run("compare", TODAY, far, "-f", "json").out)

@@ -74,13 +74,6 @@ def test_a_result_says_the_model_of_its_script(run, output_of):
     assert out.startswith("#!/bin/bash\n# Megatron-LM, written for ")
 
 
-def test_without_a_model_it_is_said(run):
-    code, out, err = run("export-flags", "megatron-lm", "llama3-8B_h100x64")
-    assert code == 0
-    assert "--num-layers" not in out
-    assert "no model is known" in err
-
-
 def test_a_command_of_an_engine_is_a_deployment(output_of):
     command = "vllm serve some/model-AWQ -tp 8 --quantization awq --gpu-memory-utilization 0.9"
     known = ("--model", "llama3-70B", "--system", "h100")
@@ -112,8 +105,3 @@ def test_a_script_stands_beside_a_deployment(output_of):
     load = ("--prompt", 500, "--output", 100)
     out = output_of("compare", "llama3-8B,run.sh,h100", "llama3-8B,1,h100", *load)
     assert "16" in out
-
-
-def test_a_number_of_processors_is_written_for_an_engine(output_of):
-    out = output_of("export-flags", "vllm", "8", "llama3-70B", "--system", "h100")
-    assert "--tensor-parallel-size 8" in out

@@ -47,18 +47,6 @@ def test_refuses_before_any_work(refuses):
     refuses(("loe", SPACE[0], "8 16", *SPACE[2:]), [("-", "Hint: write 8,16")])
 
 
-def test_says_how_many_meet_a_condition(run):
-    none = run("loe", *SPACE, "none.json", *NARROW, "--where", "total_time < 0")
-    assert none.code == 1
-    good = next(line.split()[-1] for line in _lines(none) if line.startswith("Good"))
-    assert f"0 of {good} feasible executions meet the condition" in _lines(none)
-    two = [*NARROW, "--where", "tensor_par == 8", "--where", "batch_size == 4"]
-    some = run("loe", *SPACE, "-", *two, "--where", "total_time < 100")
-    assert f"at least 1 of {good} feasible executions meet the condition" in _lines(some)
-    assert " 8.1.1 " in some.out
-    assert run("loe", *SPACE, "-", *two, "--where", "pipeline_par == 8").code == 1
-
-
 def test_the_published_lines_stay_and_other_objectives_have_a_unit(run):
     rate = search("megatron-22B", "a100_80g", 8, 4).estimates()[0].stats["sample_rate"]
     assert f"Best sample rate: {rate!r}" in page("loe", *SPACE, "-").splitlines()
@@ -69,12 +57,6 @@ def test_the_published_lines_stay_and_other_objectives_have_a_unit(run):
     counted = _lines(run("loe", *SPACE, "-", "-d"))
     assert counted[1:3] == ["Good executions: 0", "Bad executions: 0"]
     assert "counted only" in counted[4]
-
-
-def test_counts_without_anything_feasible_are_named(output_of):
-    fix = [f"--fix={name}_offload=false" for name in ("weight", "activations", "optimizer")]
-    out = output_of("loe", SPACE[0], "1,8", *SPACE[2:], "-", *fix)
-    assert "Nothing found on so many processors: 1\n" in out
 
 
 def test_files_hold_what_estimates_say(run):
