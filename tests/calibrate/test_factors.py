@@ -2,11 +2,10 @@
 
 import copy
 
-import pytest
-
 from calculon import inputs
 from calculon.calibrate.factors import FACTORS, factors
 from calculon.calibrate.parts import write_part
+from tests.cases import for_each
 from tests.helpers import document
 
 TYPE = "bfloat16"
@@ -20,68 +19,57 @@ def changed(name, value, ext):
     return raw["ext"]
 
 
-def test_both_spellings_of_a_law_are_scaled_alike():
-    former = changed("matrix", 0.5, {"gemm": {TYPE: GEMM}})
-    new = changed("matrix", 0.5, {"kernels": {"product": {TYPE: {"law": "tiles", **GEMM}}}})
-    assert new["kernels"]["product"][TYPE] == {"law": "tiles", **former["gemm"][TYPE]}
-    assert former["gemm"][TYPE]["max_efficiency"] == pytest.approx(0.4)
+def products(**rates):
+    return {"kernels": {"product": rates}}
 
 
-def test_both_spellings_of_attention_are_scaled_alike():
-    former = changed("attention", 0.5, {"attention": {TYPE: {"efficiency": CURVE}}})
-    rate = {"curve": CURVE, "over": "keys"}
-    new = changed("attention", 0.5, {"kernels": {"attention": {TYPE: rate}}})
-    assert new["kernels"]["attention"][TYPE]["curve"] == former["attention"][TYPE]["efficiency"]
-    assert former["attention"][TYPE]["efficiency"] == [[1024, 0.3], [0, 0.2]]
+def attention(rate):
+    return {"kernels": {"attention": {TYPE: rate}}}
 
 
-@pytest.mark.parametrize(
-    ("values", "before", "after"), [("share", 0.6, 0.3), ("seconds", 1e-3, 2e-3)]
-)
-def test_a_table_is_scaled_row_by_row(values, before, after):
-    rate = {"table": [[64, 64, 64, before]], "values": values}
-    new = changed("matrix", 0.5, {"kernels": {"product": {TYPE: rate}}})
-    assert new["kernels"]["product"][TYPE]["table"] == [[64, 64, 64, pytest.approx(after)]]
+TILES = {"law": "tiles", **GEMM}
+SLOWER = [[1024, 0.3], [0, 0.2]]
+STREAM = {"efficiency": 0.8, "backward": 0.6, "start": 1e-6}
+OF_MEMORY = {"efficiency": 0.4, "backward": 0.3, "start": 1e-6}
+PASS = {"shares": [[64, 0.4], [128, 0.8]], "lead": 20}
 
 
-def test_all_that_is_a_share_of_the_bandwidth_follows_the_memory():
-    stream, own = {"efficiency": 0.8, "backward": 0.6, "start": 1e-6}, {"memory_efficiency": 0.9}
-    kernels = {
-        "norm": {"any": {"law": "stream", **stream}},
-        "product": {TYPE: {"law": "tiles", **GEMM, **own}},
-    }
-    new = changed("mem1", 0.5, {"traffic": stream, "kernels": kernels})
-    slower = {"efficiency": 0.4, "backward": 0.3, "start": 1e-6}
-    assert new["traffic"] == slower
-    assert new["kernels"]["norm"]["any"] == {"law": "stream", **slower}
-    assert new["kernels"]["product"][TYPE] == {"law": "tiles", **GEMM, "memory_efficiency": 0.45}
+def fused(one):
+    kernel = {"forward": {**one}, "backward": {**one}, "start": 1e-6}
+    return attention({"law": "fused", "kernels": {"flash2": kernel}})
 
 
-def test_the_type_of_ordinary_cores_is_left_out_of_tensor_cores():
-    rates = {name: {"law": "tiles", **GEMM} for name in (TYPE, "float32")}
-    new = changed("tensor_cores", 0.5, {"kernels": {"product": rates}})["kernels"]["product"]
-    assert (new[TYPE]["max_efficiency"], new["float32"]["max_efficiency"]) == (0.4, 0.8)
-
-
-def test_all_kernels_of_the_law_of_fused_attention_are_scaled():
-    one = {"shares": [[64, 0.4], [128, 0.8]], "lead": 20}
-    law = {
-        "law": "fused",
-        "kernels": {"flash2": {"forward": one, "backward": {**one}, "start": 1e-6}},
-    }
-    kernel = changed("attention", 0.5, {"kernels": {"attention": {TYPE: law}}})["kernels"][
-        "attention"
-    ][TYPE]
-    scaled = one | {"shares": [[64, 0.2], [128, 0.4]]}
-    assert kernel["kernels"]["flash2"] == {"forward": scaled, "backward": scaled, "start": 1e-6}
-
-
-def test_launches_take_the_seconds_of_the_factor():
-    stated = {"launch": {"kernel": 3e-6, "step": 0.1}}
-    assert changed("launch.kernel", 5e-6, {}) == {"launch": {"kernel": 5e-6}}
-    assert changed("launch.step", 0.2, {}) == {"launch": {"kernel": 0.0, "step": 0.2}}
-    assert changed("launch.kernel", 5e-6, stated) == {"launch": {"kernel": 5e-6, "step": 0.1}}
-    assert changed("launch.step", 0.2, stated) == {"launch": {"kernel": 3e-6, "step": 0.2}}
+@for_each(
+    ("name", "value", "before", "after"),
+    [
+        # both spellings of a law
+        ("matrix", 0.5, {"gemm": {TYPE: GEMM}}, {"gemm": {TYPE: GEMM | {"max_efficiency": 0.4}}}),
+        ("matrix", 0.5, products(**{TYPE: TILES}), products(**{TYPE: TILES | {"max_efficiency": 0.4}})),
+        ("attention", 0.5, {"attention": {TYPE: {"efficiency": CURVE}}}, {"attention": {TYPE: {"efficiency": SLOWER}}}),
+        ("attention", 0.5, attention({"curve": CURVE, "over": "keys"}), attention({"curve": SLOWER, "over": "keys"})),
+        # a table row by row
+        ("matrix", 0.5, products(**{TYPE: {"table": [[64, 64, 64, 0.6]], "values": "share"}}),
+         products(**{TYPE: {"table": [[64, 64, 64, 0.3]], "values": "share"}})),
+        ("matrix", 0.5, products(**{TYPE: {"table": [[64, 64, 64, 1e-3]], "values": "seconds"}}),
+         products(**{TYPE: {"table": [[64, 64, 64, 2e-3]], "values": "seconds"}})),
+        # all that is a share of the bandwidth
+        ("mem1", 0.5, {"traffic": STREAM, "kernels": {"norm": {"any": {"law": "stream", **STREAM}}}},
+         {"traffic": OF_MEMORY, "kernels": {"norm": {"any": {"law": "stream", **OF_MEMORY}}}}),
+        ("mem1", 0.5, products(**{TYPE: TILES | {"memory_efficiency": 0.9}}),
+         products(**{TYPE: TILES | {"memory_efficiency": 0.45}})),
+        # not the type of ordinary cores
+        ("tensor_cores", 0.5, products(**{TYPE: TILES, "float32": {**TILES}}),
+         products(**{TYPE: TILES | {"max_efficiency": 0.4}, "float32": TILES})),
+        ("attention", 0.5, fused(PASS), fused(PASS | {"shares": [[64, 0.2], [128, 0.4]]})),
+        # launches take the seconds of the factor
+        ("launch.kernel", 5e-6, {}, {"launch": {"kernel": 5e-6}}),
+        ("launch.step", 0.2, {}, {"launch": {"kernel": 0.0, "step": 0.2}}),
+        ("launch.kernel", 5e-6, {"launch": {"kernel": 3e-6, "step": 0.1}}, {"launch": {"kernel": 5e-6, "step": 0.1}}),
+        ("launch.step", 0.2, {"launch": {"kernel": 3e-6, "step": 0.1}}, {"launch": {"kernel": 3e-6, "step": 0.2}}),
+    ],
+)  # fmt: skip
+def test_a_factor_scales_the_rates_of_its_kernels(name, value, before, after):
+    assert changed(name, value, before) == after
 
 
 def test_attention_is_a_factor_in_either_spelling():

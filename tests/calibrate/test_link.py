@@ -89,7 +89,10 @@ def test_a_ramp_needs_enough_sizes(sizes, has_ramp):
     assert (found.root > 0) == has_ramp
     assert has_ramp or found == fit_line(sizes, made.at(sizes), 1 / PEAK)
     told = networks._chosen_form(len(sizes), sizes[-1] / sizes[0], ramp=False)
-    assert ("there is no ramp" in told, "a ramp needs" in told) == (has_ramp, not has_ramp)
+    needed = (
+        f"a ramp needs {RAMP_SIZES} sizes over a ratio of {RAMP_SPAN:,.0f}, not {len(sizes)} over"
+    )
+    assert ("there is no ramp" in told, needed in told) == (has_ramp, not has_ramp)
 
 
 @given(st.booleans(), st.integers(0, 2**32 - 1), latencies, efficiencies, ramps)

@@ -262,10 +262,8 @@ def test_what_is_wrong_with_a_line_is_told(tmp_path):
         ("", "no rows"),
     ]:
         path.write_text(f"model,execution,seconds\n{line}\n")
-        with pytest.raises(SpecError) as caught:
-            read_training({str(path): "steps.csv"}, system())
-        assert str(path) in str(caught.value), line
-        assert message in str(caught.value), line
+        said = refusal(read_training, {str(path): "steps.csv"}, system())
+        assert (str(path) in said, message in said) == (True, True), line
 
 
 def test_steps_are_estimated_as_anywhere_else(tmp_path):

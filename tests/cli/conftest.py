@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -74,6 +75,16 @@ def refuses(run):
         assert wrong == []
 
     return check
+
+
+@pytest.fixture
+def standard_input(monkeypatch):
+    """Let the program read some bytes from standard input."""
+
+    def give(data: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+    return give
 
 
 @stored

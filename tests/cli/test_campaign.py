@@ -7,16 +7,6 @@ import calculon
 SMALL = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
 
 
-def test_json_is_all_of_it(output_of, tmp_path):
-    found = calculon.campaign(*SMALL, tokens="1T", fleet__price=2.0).to_dict()
-    plain = json.loads(json.dumps(found))
-    options = ("--tokens", "1T", "--price", "2.0")
-    told = json.loads(output_of("campaign", *SMALL, *options, "-f", "json"))
-    assert (told["figures"], told["money"]) == (plain["figures"], plain["money"])
-    assert output_of("campaign", *SMALL, *options, "-o", "run.json") == "Output: run.json\n"
-    assert json.loads((tmp_path / "run.json").read_text()) == told
-
-
 def test_options_count_more_than_the_file(run, tmp_path):
     (tmp_path / "run.yaml").write_text("tokens: 2T\nreliability: {restart: 10min}\n")
     options = ("--campaign", "run.yaml", "--tokens", "1T", "--set", "campaign.fleet.tdp=500")
@@ -44,3 +34,22 @@ def test_bad_input_is_one_message_with_exit_code_2(refuses):
         ("--tokens 1T -o run.pdf", "run.pdf"),
     ]
     refuses(("campaign", *SMALL), rows)
+
+
+# -- the largest model for a fleet -----------------------------------------------------------------------------------
+
+ANY = ("campaign", "any", "64", "h100", "--deadline", "30d")
+
+
+def test_the_largest_model_takes_no_other_length_of_a_run(refuses):
+    rows = [
+        ("64 h100", "deadline: expected the days that there are"),
+        ("llama3-8B_h100x64 h100 --deadline 30d", "a number of processors, since the model is any"),
+        ("64 h100 --deadline 0", "error: --deadline: expected a time above 0"),
+        ("64 h100 --deadline 9d --tokens 1T", "error: --tokens: expected a run of one model"),
+        ("64 h100 --deadline 9d --budget-usd 1M", "error: --budget-usd: expected a run of one"),
+        ("64 h100 --deadline 9d --set campaign.steps=9", "--set: steps: expected a run of one"),
+    ]
+    refuses(("campaign", "any"), rows)
+    words = "calculon: infeasible: in 1e-06 days 64 x h100_80g_sxm train"
+    refuses(ANY[:4], [("--deadline 1e-6", words)], code=1)

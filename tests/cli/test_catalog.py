@@ -117,34 +117,11 @@ def test_a_system_says_where_its_laws_come_from_and_how_far_they_are_off(run):
     assert re.search(r"^ext\.kernels\.product\.bfloat16 +as float16$", out, re.M)
 
 
-@for_each(
-    ("words", "begins", "said", "unsaid"),
-    [
-        ("h100_80g_nvl8", "h100_80g_nvl8: a system (",
-         ["mem1.GBps 3,072 GB/s bandwidth", "networks[1].size 65,536"], []),
-        ("show h100", "h100_80g_sxm: a system of the family NVIDIA Hopper ",
-         ["also called: h100", "memory, rate 3,350 GB/s NVIDIA H100 Tensor Core GPU",
-          "tier 2 256 GiB assumed: host memory of a DGX H100", "collectives, all 89 4.5 ",
-          "fitted to 753 products measured on H100-SXM5-80GB",
-          "Assumed, as `calculon catalog h100_80g_sxm` says: matrix.*.gflops_efficiency,"], []),
-        ("show a100_80e", "a100_80e: a system ", ["origin: the published Calculon 0.1."], []),
-        ("show a100-pcie", "a100_80g_pcie: a system",
-         ["overlay of: a100_80g_sxm; changes mem1, networks, ext",
-          "memory 80 GiB as a100_80g_sxm: NVIDIA A100 Tensor Core GPU datasheet",
-          "network 0 8 processors assumed: a server of 8 cards"],
-         ["fitted to measured collectives", "collectives, all"]),  # those of the base are of NVLink
-        ("show meta-llama/Llama-3.3-70B", "llama3-70B: a model of the family llama, 70.554 G para",
-         ["also called: llama3.1-70B (the same shape; its context reaches 131,072)",
-          "hidden 8,192 width of the residual stream"], []),
-    ],
-)  # fmt: skip
-def test_a_page_has_figures_with_their_meaning_and_where_they_are_from(
-    run, words, begins, said, unsaid
-):
-    text = " ".join(run("catalog", *words.split()).out.split())
-    assert text.startswith(begins)
-    assert [one for one in said if one not in text] == []
-    assert [one for one in unsaid if one in text] == []
+def test_one_system_is_shown_with_the_meaning_of_its_fields(output_of):
+    out = output_of("catalog", "h100_80g_nvl8")
+    assert out.startswith("h100_80g_nvl8: a system (")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["mem1.GBps", "3,072", "GB/s", "bandwidth"] in lines
 
 
 def test_a_page_for_programs(run):

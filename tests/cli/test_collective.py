@@ -68,12 +68,6 @@ def test_what_is_written_can_be_calibrated_with(output_of, spec, tmp_path):
     assert fitted["efficiency"] == pytest.approx(0.65, rel=1e-3)
 
 
-def test_one_rank_takes_no_time(output_of):
-    assert "0 s" in output_of("collective", "all_reduce", "1GB", 1, SYSTEM)
-    (first, *_) = csv_rows(output_of("collective", "all_reduce", "1GB", 1, SYSTEM, "-f", "csv"))
-    assert (first["seconds"], first["algbw"], first["busbw"]) == ("0.0", "", "0.0")
-
-
 def test_a_picture_has_a_line_for_each_algorithm_and_the_one_taken_is_bold():
     system = inputs.system(SYSTEM)
     asked = Asked(system, "all_reduce", place(system, 64), "", 2**20)

@@ -3,11 +3,9 @@
 import json
 
 from calculon.base.records import columns
-from calculon.declarations.fields import spec_fields
-from calculon.declarations.model import Model
 from calculon.declarations.statistics import BOUNDS, CorrectedStats
 from calculon.plan.plan import NAMES as FIELDS
-from tests.helpers import NAMES, csv_rows, document
+from tests.helpers import NAMES
 
 FIGURES = tuple(column.name for column in columns(CorrectedStats) if column.name not in NAMES)
 """The statistics of the corrected edition alone."""
@@ -38,15 +36,6 @@ def test_execution_fields_stand_in_published_order(run):
     out = run("describe", "execution").out
     assert [name for name in rows(out) if name != "base"] == list(FIELDS)
     assert "float8, float16, bfloat16, float32" in out
-
-
-def test_markdown_and_csv(run):
-    lines = run("describe", "model", "--format", "markdown").out.splitlines()
-    assert lines[0] == "| field | takes | unit | description |"
-    assert lines[2] == "| hidden | integer >= 1 | elements | width of the residual stream |"
-    found = csv_rows(run("describe", "model", "-f", "csv").out)
-    optional = [field.key for field in spec_fields(Model) if field.declaration.optional]
-    assert [row["field"] for row in found] == [*document("models", "megatron-1T"), *optional]
 
 
 def test_optional_fields_say_their_default(run):

@@ -1,10 +1,7 @@
 """``calculon import-flags`` and ``export-flags``: launch files in and out."""
 
-import io
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -34,9 +31,8 @@ def test_an_execution_is_printed_with_the_page_on_standard_error(run):
     assert "Read: " in err
 
 
-def test_a_script_comes_from_standard_input(run, monkeypatch):
-    stream = SimpleNamespace(buffer=io.BytesIO(SCRIPT.read_bytes()))
-    monkeypatch.setattr(sys, "stdin", stream)
+def test_a_script_comes_from_standard_input(run, standard_input):
+    standard_input(SCRIPT.read_bytes())
     assert run("import-flags", "-").out.startswith("<stdin>: Megatron-LM")
 
 
@@ -78,13 +74,6 @@ def test_a_result_says_the_model_of_its_script(run, output_of):
     assert out.startswith("#!/bin/bash\n# Megatron-LM, written for ")
 
 
-def test_without_a_model_it_is_said(run):
-    code, out, err = run("export-flags", "megatron-lm", "llama3-8B_h100x64")
-    assert code == 0
-    assert "--num-layers" not in out
-    assert "no model is known" in err
-
-
 def test_a_command_of_an_engine_is_a_deployment(output_of):
     command = "vllm serve some/model-AWQ -tp 8 --quantization awq --gpu-memory-utilization 0.9"
     known = ("--model", "llama3-70B", "--system", "h100")
@@ -116,8 +105,3 @@ def test_a_script_stands_beside_a_deployment(output_of):
     load = ("--prompt", 500, "--output", 100)
     out = output_of("compare", "llama3-8B,run.sh,h100", "llama3-8B,1,h100", *load)
     assert "16" in out
-
-
-def test_a_number_of_processors_is_written_for_an_engine(output_of):
-    out = output_of("export-flags", "vllm", "8", "llama3-70B", "--system", "h100")
-    assert "--tensor-parallel-size 8" in out

@@ -1,10 +1,7 @@
 """``calculon import-model``: a configuration of Hugging Face as a model file."""
 
-import io
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -48,9 +45,8 @@ def test_the_file_names_the_model_that_has_no_name(run, config):
     assert inputs.model("mine.json.gz") == inputs.model("llama2-7B")
 
 
-def test_a_configuration_comes_from_standard_input(run, monkeypatch):
-    stream = SimpleNamespace(buffer=io.BytesIO(json.dumps(llama()).encode()))
-    monkeypatch.setattr(sys, "stdin", stream)
+def test_a_configuration_comes_from_standard_input(run, standard_input):
+    standard_input(json.dumps(llama()).encode())
     code, out, _ = run("import-model", "-", "-o", "-")
     assert code == 0
     assert json.loads(out)["num_blocks"] == 32

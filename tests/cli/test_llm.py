@@ -1,11 +1,8 @@
 """``calculon llm``: files as published, the page, and everything that can be wrong with a call."""
 
 import gzip
-import io
 import json
-import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -73,7 +70,7 @@ def test_the_page_goes_to_the_log_file_or_nowhere(run, tmp_path):
     assert run("-v", "WARNING", "llm", *ARGUMENTS, "-") == (0, "", "")
 
 
-def test_specs_may_be_yaml_or_compressed_or_come_from_standard_input(run, monkeypatch, tmp_path):
+def test_specs_may_be_yaml_or_compressed_or_come_from_standard_input(run, standard_input, tmp_path):
     raw = document("models", MODEL)
     model = "".join(f"{key}: {value}\n" for key, value in raw.items())
     (tmp_path / "model.yaml").write_text(model)
@@ -81,7 +78,7 @@ def test_specs_may_be_yaml_or_compressed_or_come_from_standard_input(run, monkey
     (tmp_path / "system.json.gz").write_bytes(gzip.compress(system))
     assert "131.9 s" in run("llm", "model.yaml", EXECUTION, "system.json.gz", "-").out
     for data in (model, json.dumps(raw)):
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data.encode())))
+        standard_input(data.encode())
         assert "131.9 s" in run("llm", "-", EXECUTION, SYSTEM, "-").out
 
 

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from calculon import inputs
-from calculon.base.units import duration
-from calculon.estimate.product import beside_copy, matrix_product
-from tests.documents.drawing import flat
+from calculon.estimate.product import matrix_product
 from tests.helpers import csv_rows
 
 SYSTEM = "h100_80g_sxm"
@@ -17,19 +15,6 @@ CUBE = (16384, 16384, 16384)
 @pytest.fixture
 def product():
     return matrix_product(inputs.system(SYSTEM), *CUBE, "bfloat16")
-
-
-def test_a_page_says_what_the_product_takes_and_what_a_copy_beside_it_hides(output_of, product):
-    text = flat(output_of("matmul", *CUBE, SYSTEM, "--copy", "1GiB"))
-    assert f"8.796 TFLOP, {duration(product.arithmetic)} tier-1" in text
-    assert f"1.500 GiB, {duration(product.memory)} time {duration(product.time)}: " in text
-    both = beside_copy(product, 2**30)
-    assert f" copy alone {duration(both.copy)}: " in text
-    assert (
-        f" product ends after {duration(both.product)} together {duration(both.together)}; one"
-        in text
-    )
-    assert f" hidden {duration(both.hidden)}, " in text
 
 
 @pytest.mark.parametrize("copy", [(), ("-c", "1GiB")])

@@ -10,7 +10,6 @@ import pytest
 
 from calculon.cli.commands.optimal_execution import _SHOWN, _more
 from calculon.declarations.statistics import BOUNDS
-from calculon.documents.how_sure import BEST, OUTSIDE
 from calculon.render.digits import Digits
 from calculon.search.driver import SearchResult, search
 from tests.cli.conftest import page, started
@@ -48,18 +47,6 @@ def test_refuses_before_any_work(refuses):
     refuses(("loe", SPACE[0], "8 16", *SPACE[2:]), [("-", "Hint: write 8,16")])
 
 
-def test_says_how_many_meet_a_condition(run):
-    none = run("loe", *SPACE, "none.json", *NARROW, "--where", "total_time < 0")
-    assert none.code == 1
-    good = next(line.split()[-1] for line in _lines(none) if line.startswith("Good"))
-    assert f"0 of {good} feasible executions meet the condition" in _lines(none)
-    two = [*NARROW, "--where", "tensor_par == 8", "--where", "batch_size == 4"]
-    some = run("loe", *SPACE, "-", *two, "--where", "total_time < 100")
-    assert f"at least 1 of {good} feasible executions meet the condition" in _lines(some)
-    assert " 8.1.1 " in some.out
-    assert run("loe", *SPACE, "-", *two, "--where", "pipeline_par == 8").code == 1
-
-
 def test_the_published_lines_stay_and_other_objectives_have_a_unit(run):
     rate = search("megatron-22B", "a100_80g", 8, 4).estimates()[0].stats["sample_rate"]
     assert f"Best sample rate: {rate!r}" in page("loe", *SPACE, "-").splitlines()
@@ -70,12 +57,6 @@ def test_the_published_lines_stay_and_other_objectives_have_a_unit(run):
     counted = _lines(run("loe", *SPACE, "-", "-d"))
     assert counted[1:3] == ["Good executions: 0", "Bad executions: 0"]
     assert "counted only" in counted[4]
-
-
-def test_counts_without_anything_feasible_are_named(output_of):
-    fix = [f"--fix={name}_offload=false" for name in ("weight", "activations", "optimizer")]
-    out = output_of("loe", SPACE[0], "1,8", *SPACE[2:], "-", *fix)
-    assert "Nothing found on so many processors: 1\n" in out
 
 
 def test_files_hold_what_estimates_say(run):
@@ -184,8 +165,6 @@ def test_what_is_not_finite_is_null(run):
 
 TODAY = ("llama3-8B", 8, 64, "bfloat16", "h100_80g_sxm")
 FEW = ("--fix", "tensor_par=2", "--fix", "attn_impl=flash", "--preset", "common")
-NINE = ("loe", *TODAY, "-", *FEW, "-t", 9)
-"""A call whose page has nine winners."""
 
 
 @cache
@@ -209,64 +188,6 @@ def test_files_of_the_corrected_edition_have_intervals_and_how_sure_the_order_is
         assert order["longer"] == pytest.approx(max(rates) / stats["sample_rate"] - 1)
         assert 0.5 <= order["probability"] <= 1
         assert order["told_apart"] == (order["longer"] > order["margin"])
-
-
-def test_a_search_of_the_corrected_edition_says_how_sure_it_is(run):
-    out = page(*NINE)
-    best = _best_of_today().best
-    (titles,) = [line for line in out.splitlines() if line.startswith("#")]
-    assert " 90 %" in titles
-    assert (BEST in out) == bool(best.belief.remark)
-    assert best.belief.remark in out
-    assert all(text in out for text in best.belief.outside)
-    assert re.search(
-        r"~ \d of 9, with the fastest, are not distinguishable by measured runs of like plans",
-        " ".join(out.split()),
-    )
-    several = ("llama3-8B", "8,65536", *TODAY[2:], "-", *FEW)
-    assert "\n8 processors: " not in run("loe", *several).out  # where one count alone is possible
-    published = page("loe", *SPACE, "-", "-t", "2")
-    assert not any(text in published for text in ("90 %:", "distinguishable", OUTSIDE))
-
-
-def test_what_is_counted_and_what_it_means_is_told_where_it_is_asked():
-    brief, whole = page(*NINE), page(*NINE, "-v")
-    for words in ("Total executions: ", "calcs/sec", "Best sample rate: ", "mbs: ", "why not"):
-        assert (words in brief, words in whole) == (False, True)
-    assert "Edition corrected, preset common (what all frameworks of today share)" in whole
-    assert "-v: why others do not fit" in brief
-    published = page("loe", *SPACE, "-")
-    assert published == RATE.sub(RATE.search(published)[0], page("loe", *SPACE, "-", "-v"))
-
-
-RATE = re.compile(r"[\d.]+ calcs/sec")
-
-
-def test_plans_that_differ_in_switches_are_told_where_it_is_asked():
-    ranks = []
-    for options in ((), ("-v",)):
-        lines = page(*NINE, *options).splitlines()
-        ranks.append([line.split()[0] for line in lines if re.match(r" *\d+ [ ~]+TP 2", line)])
-        assert max(map(len, lines)) <= 80
-    assert ranks[1] == [str(rank) for rank in range(9)]
-    assert set(ranks[0]) < set(ranks[1])
-    assert ranks[0][0] == "0"
-
-
-def test_a_front_is_drawn_with_the_numbers_of_its_rows(run):
-    out = run("loe", *TODAY, "-", *FEW, "--pareto", "total_time, proc_mem_tier1_cap_req").out
-    picture = out[out.index("proc_mem_tier1_cap_req, GiB") :]
-    rows = re.findall(r"^ *(\d+) [ ~]+TP", out, re.MULTILINE)
-    assert f"*{rows[0]}" in picture
-    numbers = re.findall(r"\*(\d+)", picture)
-    assert set(numbers) <= set(rows)
-
-
-def test_the_time_of_several_counts_is_drawn(run):
-    out = run("loe", TODAY[0], "4,8,16", *TODAY[2:], "-", *FEW).out
-    assert "total_time, s\n" in out
-    assert out.count("|*") + out.count(" *") == 3
-    assert "processors\n" in out
 
 
 # -- nothing fits ----------------------------------------------------------------------------------------------------

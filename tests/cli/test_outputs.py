@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import calculon
 from tests.cli.conftest import ARGUMENTS
+from tests.helpers import document
 
 TRIPLE = ",".join(ARGUMENTS)
 SCHEDULE = ("plot", "schedule", "llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm", "-o")
@@ -17,6 +19,38 @@ CALLS = {
     "page.html": ("report", TRIPLE, "-o"),
     "sizes.csv": ("collective", "all_reduce", "1KiB", 64, "h100_80g_sxm", "--to", "8GiB", "-o"),
 }
+
+
+SMALL = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
+SERVED = ("llama3-70B", 8, "h100_80g_sxm")
+LOAD = {"prompt": 2000, "output": 500, "users": 16, "prompt_cv": 1}
+ANSWERS = {
+    f"campaign {' '.join(SMALL)} --tokens 1T --price 2.0": lambda: calculon.campaign(
+        *SMALL, tokens="1T", fleet__price=2.0
+    ),
+    "campaign any 64 h100_80g_sxm --deadline 30d --price 2.5": lambda: calculon.largest_model(
+        "h100_80g_sxm", 64, "30d", fleet__price=2.5
+    ),
+    "serve llama3-70B 8 h100_80g_sxm --prompt 2000 --output 500 --users 16 --set workload.prompt_cv=1": (
+        lambda: calculon.serve(*SERVED, LOAD)
+    ),
+    f"why {' '.join(ARGUMENTS)} --set tensor_par_overlap=ring": lambda: calculon.why(
+        ARGUMENTS[0],
+        document("examples", ARGUMENTS[1]) | {"tensor_par_overlap": "ring"},
+        ARGUMENTS[2],
+    ),
+}
+"""Commands whose JSON is what a function returns."""
+
+
+@pytest.mark.usefixtures("without_help")
+@pytest.mark.parametrize("words", ANSWERS, ids=lambda words: " ".join(words.split()[:2]))
+def test_json_is_what_the_function_returns(run, words):
+    expected = json.loads(json.dumps(ANSWERS[words]().to_dict()))
+    done = run(*words.split(), "-o", "answer.json")
+    assert (done.code, done.out) == (0, "Output: answer.json\n")
+    found = json.loads(Path("answer.json").read_text())
+    assert {name for name in expected if found[name] != expected[name]} <= {"question"}
 
 
 @contextlib.contextmanager

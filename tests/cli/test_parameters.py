@@ -8,19 +8,6 @@ import pytest
 from tests.helpers import document
 
 
-def test_the_line_is_the_published_one_and_names_are_padded(run):
-    for command in ("lpc", "llm-parameter-calculator"):
-        assert run(command, "megatron-1T") == (0, "megatron-1T   -> 1.008 T\n", "")
-    rows = [
-        (["gpt3-175B"], "gpt3-175B     -> 174.616 G\n"),
-        (["gpt3-175B", "-a", "4"], "gpt3-175B -> 174.616 G\n"),
-        (["gpt3-175B", "--aligns", "20"], "gpt3-175B            -> 174.616 G\n"),
-        (["gpt3-175B", "-a", "-3"], "gpt3-175B -> 174.616 G\n"),
-    ]
-    for arguments, line in rows:
-        assert run("lpc", *arguments).out == line
-
-
 def test_a_file_is_named_without_its_last_extension(run, tmp_path):
     (tmp_path / "my.model.json").write_text(json.dumps(document("models", "megatron-1T")))
     assert run("lpc", "my.model.json").out == "my.model      -> 1.008 T\n"

@@ -1,6 +1,5 @@
 """``calculon plot``: every kind writes every format, the same each time, and says what is wrong."""
 
-import builtins
 import json
 import shlex
 import shutil
@@ -268,14 +267,7 @@ def test_a_table_of_several_counts_wants_one_for_a_heatmap(run, results, tmp_pat
 
 
 def test_says_how_to_install_what_is_missing(refuses, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *arguments, **keywords):
-        if name.partition(".")[0] == "matplotlib":
-            raise ImportError(name)
-        return real(name, *arguments, **keywords)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     rows = [
         ("-o x.png", "expected the library matplotlib, for pictures, found it is not installed"),
         ("-o x.png", f"{sys.executable} -m pip install 'matplotlib>=3.8'"),

@@ -35,26 +35,6 @@ def test_files_have_what_is_printed(run, output_of, found, tmp_path):
         assert row["at_high"] == ("" if one.at_high is None else str(one.at_high))
 
 
-def test_break_even_with_another_machine(run):
-    asked = ("sensitivity", *EXAMPLE, "--against-system", "h100_80g_sxm")
-    even = json.loads(run(*asked, "-f", "json").out)["break_even"]
-    peak = next(one for one in even["figures"] if one["path"] == "matrix.float16.tflops")
-    page = run(*asked).out
-    assert "As good as h100_80g_sxm" in page
-    assert f"{peak['factor']:.3g} x" in page
-    assert "Never within 1/16 to 16 times: " in page
-
-
-def test_searched_again_the_page_says_what_more_memory_is_worth(run):
-    small = ("mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm", "--replan")
-    out = run("sensitivity", *small, "--against-system", "h100_80g_sxm").out
-    assert "Searched again" in out
-    assert "Memory: 80 GiB, of which plans get" in out
-    assert "81 GiB (+1)" in out
-    compared = " ".join(out.split()).partition("Compared: this plan")[2].partition(".")[0]
-    assert compared.endswith("against the best plan of h100_80g_sxm")
-
-
 def test_errors_of_the_other_plan_have_its_name(run, tmp_path):
     other = calculon.estimate(*SMALL).execution.to_dict() | {"microbatch_size": 3}
     (tmp_path / "other.json").write_text(json.dumps(other))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import calculon
 from tests.cases import for_each
 from tests.documents.drawing import flat
 from tests.helpers import ROOT
@@ -15,19 +14,6 @@ pytestmark = pytest.mark.usefixtures("without_help")
 ASKED = ("llama-3.1-70b", "8", "h100")
 SMALL = ("serve", "llama3-8B", "1", "h100")
 LENGTHS = ("--prompt", "2000", "--output", "500")
-
-
-def test_the_file_has_what_the_call_returns(output_of, tmp_path):
-    path = tmp_path / "served.json"
-    options = ("--users", "16", "--set", "token_budget=0", "--set", "workload.prompt_cv=1")
-    out = output_of("serve", *ASKED, *LENGTHS, *options, "-o", str(path))
-    assert "Output:" in out
-    same = calculon.serve(
-        *("llama3-70B", 8, "h100_80g_sxm"),
-        {"prompt": 2000, "output": 500, "users": 16, "prompt_cv": 1},
-        changes={"token_budget": 0},
-    )
-    assert json.loads(path.read_text()) == json.loads(json.dumps(same.to_dict()))
 
 
 def test_a_missed_limit_is_told_with_exit_code_1(run):

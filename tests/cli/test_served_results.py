@@ -65,12 +65,6 @@ def test_every_difference_is_that_of_the_figures(run, files):
         assert sizes == sorted(sizes, reverse=True)
 
 
-def test_other_formats(output_of, files):
-    for form in ("csv", "markdown"):
-        out = output_of("compare", *files, "--format", form, "--all")
-        assert all(name in out for name in SERVING_FIGURES)
-
-
 @pytest.mark.usefixtures("without_help")
 def test_questions_stand_side_by_side(output_of):
     asked = ("llama3-8B,1,h100", "llama3-8B,1,a100_80g_sxm")

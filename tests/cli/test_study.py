@@ -1,6 +1,5 @@
 """``calculon study``: results, resuming after every kind of interruption, and refusals."""
 
-import errno
 import json
 import os
 import shutil
@@ -174,15 +173,6 @@ def test_goes_on_after_kill_9_and_leaves_no_workers(run, output_of, tmp_path):
     assert f"Finished before: {finished} " in study(output_of, "r.csv", file="slow.yaml")
     assert study(run, "whole.csv", file="slow.yaml").code == 0
     assert (tmp_path / "r.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
-
-
-def test_says_that_a_journal_cannot_be_written(run, finished, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("os.fsync", full)
-    code, _, err = study(run, "r.csv")
-    assert (code, err) == (2, "calculon: error: r.csv.journal: no space left on device\n")
 
 
 @pytest.mark.large

@@ -66,13 +66,6 @@ def test_prints_the_four_published_tables_and_a_line_per_study(run, output_of, n
     assert all(f"\n| {name} | " in out for name in names)
 
 
-def test_one_study_in_detail(output_of):
-    out = output_of("lv", "--study", "bigscience")
-    assert "heads of 120 and 128" in out
-    assert "ZeRO-1" in out
-    assert "End-to-end" not in out
-
-
 def test_a_group_of_studies(run):
     found = json.loads(run("lv", "--study", "seqsel", "--format", "json").out)
     assert [study["name"] for study in found["studies"]] == [n for n in NAMES if "seqsel/" in n]
@@ -171,20 +164,6 @@ def test_studies_that_exist_in_one_edition_alone_have_errors_without_its_name(ru
     _, table = run("lv").out.split("and bias (edition corrected)\n")
     line = next(one for one in table.splitlines() if one.startswith("serving/nim"))
     assert f"{mean:.2f}" in line.split()
-
-
-def test_editions_side_by_side(run, output_of):
-    out = output_of("lv", *BOTH)
-    _, table = out.split("Editions side by side: mean absolute error and bias in percent\n")
-    header, *rows = table.splitlines()
-    titles = "study quantity n sc23 mean corrected mean sc23 bias corrected bias"
-    assert header.split() == titles.split()
-    side_by_side = itertools.takewhile(str.strip, rows)
-    (row,) = [line.split() for line in side_by_side if line.startswith("seqsel/tab5")]
-    (old, old_bias), (new, new_bias) = (_tab5(run, name) for name in ("sc23", "corrected"))
-    assert row[2:] == ["8", *(f"{value:.2f}" for value in (old, new, old_bias, new_bias))]
-    assert "Edition of the cost model: sc23\n*Params & Opt" in out
-    assert "Edition of the cost model: corrected\n*Params & Opt" in out
 
 
 @pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)

@@ -5,18 +5,10 @@ import json
 import pytest
 
 import calculon
-from tests.helpers import LLAMA_X64_P4, document
+from tests.helpers import LLAMA_X64_P4
 
 RUNS = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
-
-
-def test_a_rule_of_several_sides_is_told_under_a_field_that_it_names(run):
-    code, out, _ = run("why", *TODAY, "--set", "pipeline_interleaving=9")
-    wrong, _, _ = out.partition("What would do")
-    assert code == 1
-    assert "\n  pipeline_interleaving  the 32 blocks of a pipeline stage" in wrong
-    assert "\n  system " not in wrong
 
 
 def test_a_malformed_file_is_told_as_far_as_it_can_be_read(run, spec):
@@ -31,14 +23,6 @@ def test_what_cannot_be_read_at_all_is_bad_input(refuses, tmp_path):
     (tmp_path / "mine.json").write_text("[1, 2]")
     message = "calculon: error: mine.json: expected an object"
     refuses(("why", "llama3-8B"), [("mine.json h100_80g_sxm", message)])
-
-
-def test_a_file_has_what_the_function_answers(output_of, tmp_path):
-    out = output_of("why", *RUNS, "--set", "tensor_par_overlap=ring", "-o", "why.json")
-    assert out == "Output: why.json\n"
-    told = json.loads((tmp_path / "why.json").read_text())
-    execution = document("examples", RUNS[1]) | {"tensor_par_overlap": "ring"}
-    assert told == json.loads(json.dumps(calculon.why(RUNS[0], execution, RUNS[2]).to_dict()))
 
 
 def test_proposals_of_a_file_are_executions_that_run(run, tmp_path):

@@ -5,9 +5,9 @@ import json
 import pytest
 
 import calculon
-from calculon.base.errors import SpecError
 from calculon.study.served_questions import Answer, answer, plan_questions
 from calculon.study.study_file import Study
+from tests.helpers import refusal
 
 PLAIN = {
     "models": "llama3-8B",
@@ -19,12 +19,6 @@ PLAIN = {
 
 def questions(**changes):
     return plan_questions(Study.decode(PLAIN | changes, "s.yaml")).searches
-
-
-def wrong(**changes):
-    with pytest.raises(SpecError) as error:
-        questions(**changes)
-    return str(error.value)
 
 
 def test_every_combination_is_a_question():
@@ -87,4 +81,4 @@ def test_an_answer_comes_back_from_a_journal():
     ],
 )
 def test_what_is_wrong_is_told_before_anything_runs(changes, message):
-    assert message in wrong(**changes)
+    assert message in refusal(questions, **changes)

@@ -17,7 +17,7 @@ from calculon.study.study_file import Study
 from calculon.study.study_summary import make_summary
 from calculon.study.study_table import column_of, column_type, parts, shown_names
 from calculon.study.task import run_search
-from tests.helpers import ROOT
+from tests.helpers import ROOT, refusal
 
 SMALL = {
     "models": [{"model": "megatron-22B", "max_batch_size": 24}],
@@ -238,32 +238,17 @@ PROBLEMS = [
         {"systems": [{"system": "a100_80g", "memory": [1, -3]}], "models": ["megatron-22B"]},
         "max_batch_size: expected ... found nothing",
     ),
-    (
-        {"vary": {"mem3.GiB": [3]}},
-        "vary.mem3.GiB[0]: expected a setting, a path ... did you mean 'mem2'?",
-    ),
+    ({"vary": {"mem3.GiB": [3]}}, "vary.mem3.GiB[0]: expected a setting, a path ... did you mean 'mem2'?"),
     ({"vary": {"mem1.GiB": 3}}, "vary.mem1.GiB: expected a list of values ... found 3"),
-    (
-        {"vary": {"datatype": ["float61"]}},
-        "vary.datatype[0]: expected one of ... did you mean 'float16'?",
-    ),
-    (
-        {"datatype": "float8"},
-        "datatype (of megatron-22B, a100_80g): expected a datatype ... 'float8'",
-    ),
-    (
-        {"objective": "sample_rat"},
-        "objective: expected a statistic ... did you mean 'sample_rate'?",
-    ),
+    ({"vary": {"datatype": ["float61"]}}, "vary.datatype[0]: expected one of ... did you mean 'float16'?"),
+    ({"datatype": "float8"}, "datatype (of megatron-22B, a100_80g): expected a datatype ... 'float8'"),
+    ({"objective": "sample_rat"}, "objective: expected a statistic ... did you mean 'sample_rate'?"),
     ({"where": "total_tim < 3"}, "where: total_tim < 3: expected ... did you mean 'total_time'?"),
     ({"fix": {"tensorpar": 3}}, "fix.tensorpar: expected a field ... did you mean 'tensor_par'?"),
     ({"top": 0}, "top: expected a whole number of at least 1, found 0"),
     ({"mbs_break": "yes"}, "mbs_break: expected true or false, found 'yes'"),
     ({"fused_activation": "all"}, "fused_activation: expected true, false or both"),
-    (
-        {"max_batch_size": 3},
-        "max_batch_size: expected values in one place ... in models and in the top",
-    ),
+    ({"max_batch_size": 3}, "max_batch_size: expected values in one place ... in models and in the top"),
     (
         {"num_procs": {"multiples_of": 8, "at_most": 7}},
         "num_procs (of megatron-22B, a100_80g): expected multiples of 8 ... none: at most 7 are allowed",
@@ -278,14 +263,8 @@ PROBLEMS = [
         {"num_procs": {"at_most": "1e6 / cost"}, "quantities": {"cost": "num_procs * 2"}},
         "expected values that do not depend on num_procs",
     ),
-    (
-        {"quantities": {"a": "b", "b": "a"}},
-        "expected a formula that does not need itself ... a -> b -> a",
-    ),
-    (
-        {"quantities": {"a": "__import__('os')"}},
-        "quantities.a: expected an expression of names ... __import__('os')",
-    ),
+    ({"quantities": {"a": "b", "b": "a"}}, "expected a formula that does not need itself ... a -> b -> a"),
+    ({"quantities": {"a": "__import__('os')"}}, "quantities.a: expected an expression of names ... __import__('os')"),
     ({"quantities": {"sample_rate": 3}}, "quantities.sample_rate: expected a name of your own"),
     ({"quantities": {"a": float("nan")}}, "quantities.a: expected a number"),
     (
@@ -300,10 +279,7 @@ PROBLEMS = [
         {"summary": {"rows": ["model"], "best": {"x": "samplerate"}}},
         "summary.best.x: expected a statistic ... did you mean 'sample_rate'?",
     ),
-    (
-        {"summary": {"rows": ["model"], "best": {"x": "sample_rate:most"}}},
-        "summary.best.x: expected max or min",
-    ),
+    ({"summary": {"rows": ["model"], "best": {"x": "sample_rate:most"}}}, "summary.best.x: expected max or min"),
     (
         {"summary": {"rows": ["model"], "best": {"x": "1 / 0"}}},
         "summary.best.x: expected a number from '1 / 0', found division by zero",
@@ -312,19 +288,15 @@ PROBLEMS = [
         {"summary": {"rows": ["model"], "best": {"x": "datatype"}}},
         "summary.best.x: expected a number from 'datatype', found text",
     ),
-    (
-        {"quantities": {"x": "10 ** 400"}},
-        "x (of megatron-22B, a100_80g): expected a finite number from",
-    ),
-]
+    ({"quantities": {"x": "10 ** 400"}}, "x (of megatron-22B, a100_80g): expected a finite number from"),
+]  # fmt: skip
 """Changes of a study, and parts of the message about each, which `...` separates."""
 
 
 @pytest.mark.parametrize(("changes", "message"), PROBLEMS)
 def test_says_what_is_wrong(changes, message):
-    with pytest.raises(SpecError) as error:
-        make_summary(found := study(**changes), plan(found).searches)
-    assert not [part for part in message.split(" ... ") if part not in str(error.value)]
+    said = refusal(lambda: make_summary(found := study(**changes), plan(found).searches))
+    assert not [part for part in message.split(" ... ") if part not in said]
 
 
 def test_a_damaged_spec_is_not_the_fault_of_the_study_that_changes_it(tmp_path):
@@ -332,9 +304,8 @@ def test_a_damaged_spec_is_not_the_fault_of_the_study_that_changes_it(tmp_path):
     spec["mem2"]["GBps"] = -1
     path = tmp_path / "damaged.json"
     path.write_text(json.dumps(spec))
-    with pytest.raises(SpecError) as error:
-        values(systems=[{"system": str(path), "mem1.GiB": 40}])
-    assert str(error.value).startswith(f"{path}: mem2.GBps: expected a number")
+    said = refusal(values, systems=[{"system": str(path), "mem1.GiB": 40}])
+    assert said.startswith(f"{path}: mem2.GBps: expected a number")
 
 
 OTHERS = {

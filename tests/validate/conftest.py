@@ -5,6 +5,7 @@ import copy
 import pytest
 import yaml
 
+from calculon import SpecError
 from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import compare
 from tests.helpers import PLAIN
@@ -61,6 +62,19 @@ def library(tmp_path):
         return Library.at(tmp_path)
 
     return write
+
+
+@pytest.fixture
+def refuses(result):
+    """Check that a study is refused with its file, the field and some words."""
+
+    def check(file, field, words, *study, **options):
+        with pytest.raises(SpecError) as caught:
+            result(*study, **options)
+        assert (caught.value.file.rpartition("/")[2], caught.value.field) == (file, field)
+        assert words in str(caught.value)
+
+    return check
 
 
 @pytest.fixture
