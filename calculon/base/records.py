@@ -18,6 +18,9 @@ from calculon.base.arrays import is_nothing
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Unit, unit_of
 
+Plain = Mapping[str, Any]
+"""A result, or a part of one, as plain data: what its ``to_dict`` returns and a file has."""
+
 R = TypeVar("R")
 _KEY = "stat"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.base.records import Column as Figure
+from calculon.base.records import Plain
 from calculon.documents.page_title import titled
 from calculon.documents.serving_drafts import draft_mark
 from calculon.documents.serving_page import duration_of, rate, requests_words, split_words
@@ -11,8 +12,6 @@ from calculon.render.document import Block, Document, Section, dim, labelled
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, quantity
-
-Plain = Mapping[str, Any]
 
 MOST = 40
 """Deployments in the table, at most."""

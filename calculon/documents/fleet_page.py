@@ -1,9 +1,9 @@
 """The page of fleets: the machine and the number of processors for a run, alternatives, and missed limits."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from calculon.advise.runs.fleet import FleetAnswer
+from calculon.base.records import Plain
 from calculon.base.units import KILO, between, scaled
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import degrees_words, plan_words
@@ -15,9 +15,6 @@ from calculon.render.digits import Digits
 from calculon.render.document import Block, Document, Grid, Section, bold, dim, labelled
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted
-
-Found = Mapping[str, Any]
-"""A point, a limit or another part of an answer, as plain data."""
 
 BEST = {
     "usd": "Cheapest in expectation",
@@ -61,8 +58,8 @@ class _FleetPage:
 
     def __init__(self, answer: FleetAnswer):
         self.answer = answer.to_dict()
-        self.asked: Found = self.answer["question"]
-        self.points: list[Found] = self.answer["points"]
+        self.asked: Plain = self.answer["question"]
+        self.points: list[Plain] = self.answer["points"]
         self.usual, self.frameworks = answer.preset.usual, answer.frameworks
 
     def document(self) -> Document:
@@ -122,7 +119,7 @@ class _FleetPage:
         ways = tuple(f"{_sentence(words)}." for words in self.answer["ways"])
         return Section(f"{_sentence(self.answer['misses'])}.", ways)
 
-    def _chosen(self, one: Found) -> Section:
+    def _chosen(self, one: Plain) -> Section:
         """Return the plan and the figures of the best point, or of the nearest to the limits."""
         met = self.answer["best"] is not None
         word = BEST[self.answer["ranked_by"]] if met else "Nearest"
@@ -178,7 +175,7 @@ class _FleetPage:
         remark = f"{FRONT} no other has fewer days and less {money}" if money else "by days"
         return Section("Days and money", tuple(blocks), remark, opened=True)
 
-    def _row(self, place: int, one: Found) -> dict[str, str]:
+    def _row(self, place: int, one: Plain) -> dict[str, str]:
         row = {
             "system": one["system"],
             "procs": f"{one['num_procs']:,}",
@@ -234,7 +231,7 @@ class _FleetPage:
             yield "electricity", f"{carbon['g_co2_per_kwh']:g} g CO2/kWh", of or "as given"
 
 
-def _spread(one: Found) -> str:
+def _spread(one: Plain) -> str:
     """Say how much longer failures make the days of a point."""
     goodput = f"{100 * one['goodput']:.1f} %"
     late = f"by failures alone {one['days_p90']:,.3g} d or less in nine runs of ten"
@@ -242,7 +239,7 @@ def _spread(one: Found) -> str:
     return f"{one['useful_days']:,.3g} d of steps, goodput {goodput}; {late}{sure}"
 
 
-def _against_limit(one: Found, limit: Found) -> str:
+def _against_limit(one: Plain, limit: Plain) -> str:
     """Say by how much a point misses or keeps a limit."""
     name = _sentence(LIMITS[limit["field"]])
     over = amount(abs(limit["over"]), limit["unit"])
@@ -254,7 +251,7 @@ def _against_limit(one: Found, limit: Found) -> str:
     return f"{name} kept, {over} left{also}"
 
 
-def _between(one: Found) -> str:
+def _between(one: Plain) -> str:
     """Write the interval of the days of a point."""
     if one["days_low"] is None:
         return ""
@@ -277,7 +274,7 @@ def _listed(counts: Sequence[int]) -> str:
     return f"{shown}, ..." if len(counts) > _LISTED else shown
 
 
-def digits_of(one: Found) -> Digits:
+def digits_of(one: Plain) -> Digits:
     """Return the digits that the interval of a point leaves."""
     return Digits.within(one["days"], one["days_low"], one["days_high"])
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from calculon.advise.answer import Answer
 from calculon.base.errors import printable
+from calculon.base.records import Plain
 from calculon.base.units import scaled
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import (
@@ -35,9 +36,6 @@ from calculon.render.document import Block, Document, Grid, Line, Section, bold,
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, token_count
 
-Found = Mapping[str, Any]
-"""A plan with its execution and statistics, or another part of an answer, as plain data."""
-
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What a preset says of the fields of an execution (:meth:`calculon.declarations.presets.Preset.usual`)."""
 
@@ -66,8 +64,8 @@ class _PlanPage:
 
     def __init__(self, answer: Answer):
         self.answer = answer.to_dict()
-        self.asked: Found = self.answer["question"]
-        self.plans: Found = self.answer["plans"]
+        self.asked: Plain = self.answer["question"]
+        self.plans: Plain = self.answer["plans"]
         self.best = None if answer.best is None else result_of(answer.best)
         self.preset = answer.question.preset
 
@@ -171,7 +169,7 @@ class _PlanPage:
             blocks.append(dim(f"{WHY_TIED}."))
         return Section("Next best", tuple(blocks), "the best of each other split", opened=True)
 
-    def _tie(self, tie: Found) -> str:
+    def _tie(self, tie: Plain) -> str:
         """Say how many plans are not distinguishable from the best, and which is the simplest of them."""
         if tie["plans"] == 1:
             return "none but the best."
@@ -182,7 +180,7 @@ class _PlanPage:
         words = ", ".join((degrees_words(simplest["execution"]), *self._changed(simplest)))
         return f"{said}; the simplest of them ({slower} slower as predicted): {words}."
 
-    def _table(self, plans: Sequence[Found], digits: Digits) -> Table:
+    def _table(self, plans: Sequence[Plain], digits: Digits) -> Table:
         columns = (
             Column("plan", "plan"),
             Column("also", "other than the best", fold=True),
@@ -221,13 +219,13 @@ class _PlanPage:
         remark = f"the best plan on each count, same batch; days for {tokens} tokens"
         return Section("Processors", (Table(columns, cells),), remark, opened=True)
 
-    def _count(self, row: Found) -> dict[str, str]:
+    def _count(self, row: Plain) -> dict[str, str]:
         if "execution" not in row:
             empty = dict.fromkeys(("time", "rate", "mfu", "days"), "-")
             return {"plan": f"none fits: {row['reason']}", **empty}
         return {"plan": degrees_words(row["execution"]), **self._figures(row)}
 
-    def _figures(self, plan: Found) -> dict[str, str]:
+    def _figures(self, plan: Plain) -> dict[str, str]:
         """Return time, rate of each processor, MFU and days of a plan, with the digits of its interval."""
         stats, digits = plan["stats"], digits_of(plan["stats"])
         tokens = self.asked["batch_size"] * self.asked["seq_size"] / stats["total_time"]
@@ -256,7 +254,7 @@ class _PlanPage:
             "Mine", (said + self._against(mine),), self._words(mine) + where, opened=True
         )
 
-    def _against(self, mine: Found) -> str:
+    def _against(self, mine: Plain) -> str:
         """Say how a plan of one's own compares with the best; nothing if no plan fits."""
         if not self.plans:
             return ""
@@ -295,18 +293,18 @@ class _PlanPage:
         margin = mine.get("order", {}).get("margin")
         return settings_section(settings, ("mine", "the best"), longer, margin)
 
-    def _words(self, plan: Found) -> str:
+    def _words(self, plan: Plain) -> str:
         return plan_words(plan["execution"], self.preset.usual(plan["execution"]))
 
-    def _changed(self, plan: Found) -> list[str]:
+    def _changed(self, plan: Plain) -> list[str]:
         return changed_words(plan["execution"], self.plans["0"]["execution"], self.preset.usual)
 
-    def _longer(self, plan: Found) -> float:
+    def _longer(self, plan: Plain) -> float:
         """Return by what share the step of a plan takes longer than the step of the best."""
         return float(plan["stats"]["total_time"] / self.plans["0"]["stats"]["total_time"] - 1)
 
 
-def changed_words(one: Found, best: Found, usual: Usual) -> list[str]:
+def changed_words(one: Plain, best: Plain, usual: Usual) -> list[str]:
     """Return the words of an execution that the best does not have; of widths of experts the resulting ones count."""
     width, best_width = (f"ETP {expert_width(execution)}" for execution in (one, best))
     own, shared = choices_words(one, usual(one)), (*choices_words(best, usual(best)), width)
@@ -338,20 +336,20 @@ def _percent(longer: float) -> str:
     return f"{longer * 100:+.0f} %".replace("+0 %", "0 %").replace("-0 %", "0 %")
 
 
-def _gib(plan: Found) -> str:
+def _gib(plan: Plain) -> str:
     return gibibytes(plan["stats"]["proc_mem_tier1_cap_req"], 1)
 
 
-def _processors(plan: Found) -> int:
+def _processors(plan: Plain) -> int:
     return int(plan["execution"]["num_procs"])
 
 
-def _rate(plan: Found) -> float:
+def _rate(plan: Plain) -> float:
     """Return the samples that each processor of a plan computes a second."""
     return float(plan["stats"]["sample_rate"] / _processors(plan))
 
 
-def _training_rows(training: Found, digits: Digits, *, money: bool) -> Iterator[Row]:
+def _training_rows(training: Plain, digits: Digits, *, money: bool) -> Iterator[Row]:
     """Yield days and processor-hours of a whole run by a plan, and what failures do to them."""
     whole = training["campaign"]
     yield from run_rows(

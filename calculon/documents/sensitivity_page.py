@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
+from calculon.base.records import Plain
 from calculon.base.units import GIB, duration, scaled, significant
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
@@ -17,9 +17,6 @@ from calculon.render.document import Block, Document, Grid, Line, Section, Style
 from calculon.render.fitted_grid import aligned
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, edition_and_preset
-
-Plain = Mapping[str, Any]
-"""A sensitivity as plain data (:meth:`calculon.advise.dependence.Sensitivity.to_dict`), or a part of it."""
 
 Usual = Callable[[Plain], Plain]
 """The fields of an execution as a preset has them (:meth:`calculon.declarations.presets.Preset.usual`)."""

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from calculon.base.records import Plain
 from calculon.render.texts import counted
-
-Plain = Mapping[str, Any]
 
 _DRAFTS = {"mtp": "modules that predict further tokens", "ngram": "matches in the text so far"}
 """Words for drafts that are no model of their own."""

@@ -1,9 +1,9 @@
 """Page of the frontier of deployments: a picture, and the deployments of its points."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
-from typing import Any
 
+from calculon.base.records import Plain
 from calculon.base.units import Unit
 from calculon.documents.page_title import titled
 from calculon.documents.serving_page import (
@@ -17,8 +17,6 @@ from calculon.render.document import Document, Section
 from calculon.render.frontier import Axis, Frontier
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted
-
-Plain = Mapping[str, Any]
 
 MOST = 9
 """Points of a frontier that the page lists."""

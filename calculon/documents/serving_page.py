@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from calculon.base.records import Plain
 from calculon.base.units import duration, significant
 from calculon.declarations.plan_words import replica_words
 from calculon.declarations.serving_figures import ALL_ENGINES
@@ -25,8 +26,6 @@ from calculon.render.document import (
 )
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
-
-Plain = Mapping[str, Any]
 
 CAUSES = {
     "weights": "reading weights",

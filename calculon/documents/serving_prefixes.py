@@ -1,13 +1,11 @@
 """Section on cached prefixes: the cached share of prompts, the memory tier, and the time to fetch it."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from calculon.base.records import Plain
 from calculon.base.units import GIGA, duration, significant
 from calculon.render.document import Block, Grid, Section, dim
 from calculon.render.texts import percent
-
-Plain = Mapping[str, Any]
 
 NO_TIER = "none"
 

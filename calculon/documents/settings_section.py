@@ -1,14 +1,9 @@
 """What to change in a launch file, as a table."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from calculon.base.errors import printable
+from calculon.base.records import Plain
 from calculon.render.document import Section, dim
 from calculon.render.text_tables import Column, Table
-
-Plain = Mapping[str, Any]
-"""A difference as plain data (:meth:`calculon.launch.difference.Difference.to_dict`)."""
 
 
 def settings_section(

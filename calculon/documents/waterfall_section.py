@@ -1,8 +1,8 @@
 """From one plan to another, one change at a time, as a table: what each adds to the time and to the memory."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from calculon.base.records import Plain
 from calculon.base.units import GIB
 from calculon.declarations.axes import AXES
 from calculon.documents.page import PARTS
@@ -10,9 +10,6 @@ from calculon.render.digits import Digits
 from calculon.render.document import Section, dim
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted
-
-Plain = Mapping[str, Any]
-"""A waterfall as plain data (:meth:`calculon.Waterfall.to_dict`), or a part of it."""
 
 NAMES = ("mine", "best")
 

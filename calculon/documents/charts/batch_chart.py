@@ -3,15 +3,13 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
+from calculon.base.records import Plain
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.batch_page import CUTS
 from calculon.documents.serving_page import CAUSES, deployment_words, requests_words
 from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span
 from calculon.render.chart_axes import count_axis, time_unit, value_axis
-
-Document = Mapping[str, Any]
 
 WORDS = "Time per token, throughput and time to the first token of a deployment over its batch, with its bounds"
 """Description of the picture for readers who cannot see it."""
@@ -33,7 +31,7 @@ _NEAR = 0.3  # part of the width within which names of bounds are in different l
 _BEYOND = 1.2  # end of the axis over the largest batch
 
 
-def batch_curves(document: Document) -> Chart:
+def batch_curves(document: Plain) -> Chart:
     """Return three panels over the batch.
 
     Parameters
@@ -89,9 +87,7 @@ def _bands(columns: Mapping[str, list[float]], factor: float) -> Iterator[Area]:
             yield Area(name=name, x=columns["batch"], low=low, high=top, color=color, hatch=hatch)
 
 
-def _limit(
-    load: Document, name: str, least: float, factor: float, x: Axis, y: Axis
-) -> Iterator[Mark]:
+def _limit(load: Plain, name: str, least: float, factor: float, x: Axis, y: Axis) -> Iterator[Mark]:
     """Yield the limit of a time if the panel contains it, with a note if every batch misses it."""
     limit = load.get(f"{name}_limit")
     if limit is None or y.share(limit * factor) >= 1:
@@ -118,7 +114,7 @@ def _bounds(cuts: Mapping[str, int], x: Axis) -> Iterator[Rule]:
         yield Rule(at=batch, dash="dot", width=0.9, text=text, row=row, side=side)
 
 
-def _point(point: Document, name: str, factor: float, y: Axis) -> Iterator[Line]:
+def _point(point: Plain, name: str, factor: float, y: Axis) -> Iterator[Line]:
     """Yield the batch under the workload."""
     value = point[name] * factor
     if math.isfinite(value) and y.share(value) <= 1:

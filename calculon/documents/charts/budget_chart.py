@@ -1,9 +1,10 @@
 """Days and cost of whole runs on several machines and numbers of processors, with the frontier and the limits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from calculon.base.errors import Infeasible
+from calculon.base.records import Plain
 from calculon.declarations.origin import stated_name
 from calculon.render.canvas import wrapped
 from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Rule, line_look
@@ -11,15 +12,13 @@ from calculon.render.chart_axes import value_axis
 from calculon.render.label_places import placed
 from calculon.render.texts import token_count
 
-Document = Mapping[str, Any]
-
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches
 _FACTOR = 4.0  # ratio of the longest to the shortest run from which the axis of days is logarithmic
 _NEAR = (0.5, 1.3)  # a limit is drawn between these multiples of the smallest and the largest value
 _MONEY = {"usd": ("Cost", "USD"), "processor_hours": ("Processor-hours", "")}
 
 
-def budget(document: Document) -> Chart:
+def budget(document: Plain) -> Chart:
     """Return a point for each machine and number of processors, and a line through those that no other beats in both.
 
     Points that miss a limit are hollow. The cheapest that meets them is ringed, with the interval of its days.
@@ -76,20 +75,20 @@ def _prefix(largest: float) -> tuple[str, float]:
     return next((word, factor) for least, word, factor in steps if largest >= least)
 
 
-def _ringed(document: Document) -> Document | None:
+def _ringed(document: Plain) -> Plain | None:
     """Return the best point that meets the limits, else the one that misses them by least, if its cost is known."""
     place = document["nearest"]
-    one: Document | None = None if place is None else document["points"][place]
+    one: Plain | None = None if place is None else document["points"][place]
     return None if one is None or one[document["money"]] is None else one
 
 
-def _line(points: Sequence[Document], money: str, factor: float, **look: Any) -> Line:
+def _line(points: Sequence[Plain], money: str, factor: float, **look: Any) -> Line:
     x, y = [one["days"] for one in points], [one[money] * factor for one in points]
     return Line(x=x, y=y, **look)
 
 
 def _series(
-    document: Document, points: Sequence[Document], number: int, system: str, factor: float
+    document: Plain, points: Sequence[Plain], number: int, system: str, factor: float
 ) -> Iterator[Line]:
     """Yield the points of a machine: filled, and hollow if they miss a limit."""
     money, prices = document["money"], {one["system"]: one for one in document["prices"]}
@@ -108,7 +107,7 @@ def _series(
         yield _line([], money, factor, name="misses a limit", **look, hollow=True)
 
 
-def _price(price: Document | None) -> str:
+def _price(price: Plain | None) -> str:
     """Return the price of a machine in words."""
     if price is None or price["usd"] is None:
         return "no price"
@@ -116,7 +115,7 @@ def _price(price: Document | None) -> str:
     return ", ".join(filter(None, words))
 
 
-def _front(document: Document, factor: float) -> Iterator[Line]:
+def _front(document: Plain, factor: float) -> Iterator[Line]:
     """Yield the line through the points that no other beats in days and money."""
     front = [document["points"][place] for place in document["frontier"]]
     if len(front) > 1:
@@ -124,7 +123,7 @@ def _front(document: Document, factor: float) -> Iterator[Line]:
         yield _line(front, document["money"], factor, **look)
 
 
-def _limits(document: Document, factor: float) -> Iterator[Rule]:
+def _limits(document: Plain, factor: float) -> Iterator[Rule]:
     """Yield the deadline and the budget."""
     limits = {one["field"]: one["limit"] for point in document["points"] for one in point["limits"]}
     if (days := limits.get("deadline")) is not None:
@@ -142,7 +141,7 @@ def _limit(rule: Rule, values: Sequence[float]) -> Mark:
     return Line(name=name, x=(), y=(), color="black", dash=rule.dash, width=rule.width)
 
 
-def _best(document: Document, factor: float) -> Iterator[Line]:
+def _best(document: Plain, factor: float) -> Iterator[Line]:
     """Yield a ring around the best point, and the interval of its days."""
     one = _ringed(document)
     if one is None:
@@ -166,8 +165,8 @@ def _best(document: Document, factor: float) -> Iterator[Line]:
 
 
 def _names(
-    document: Document,
-    points: Sequence[Document],
+    document: Plain,
+    points: Sequence[Plain],
     factor: float,
     x: Axis,
     y: Axis,

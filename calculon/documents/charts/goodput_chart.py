@@ -1,9 +1,10 @@
 """Goodput over processors, with the times between interruptions and between checkpoints."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from calculon.base.records import Plain
 from calculon.declarations.origin import stated_name
 from calculon.render.chart import (
     Axis,
@@ -17,8 +18,6 @@ from calculon.render.chart import (
     line_look,
 )
 from calculon.render.chart_axes import count_axis, log_axis, widened
-
-Document = Mapping[str, Any]
 
 WORDS = (
     "Goodput over the number of processors for several times between failures, with the time between interruptions "
@@ -39,7 +38,7 @@ _MORE = "more than"
 """Says of a published goodput that it is a lower bound."""
 
 
-def goodput_curves(document: Document) -> Chart:
+def goodput_curves(document: Plain) -> Chart:
     """Return three panels over the processors: goodput, hours between interruptions, minutes between checkpoints.
 
     Sizes are grey where the time between failures is extrapolated, and published runs have black marks.
@@ -84,7 +83,7 @@ def _goodput_axis(percents: Sequence[float]) -> Axis:
     return Axis(label="Goodput", unit="%", limits=(low, 100 + 0.02 * (100 - low)))
 
 
-def _curves(document: Document, place: int) -> list[Line]:
+def _curves(document: Plain, place: int) -> list[Line]:
     """Return the curves of a panel; if storage limits the checkpoints, their marks are hollow."""
     name, _, factor = _FIGURES[place]
     found, limited = [], False
@@ -122,20 +121,20 @@ def _points(name: str, points: Sequence[tuple[float, float]], **look: Any) -> Li
     return Line(name=name, x=x, y=y, dash="none", **look)
 
 
-def _label(document: Document, curve: Document) -> str:
+def _label(document: Plain, curve: Plain) -> str:
     hours = curve["mtbf_processor"]
     stated = " (campaign)" if hours == document["mtbf_of_campaign"] else ""
     words = f"a processor fails every {hours:,.0f} h" if math.isfinite(hours) else "no failures"
     return words + stated
 
 
-def _shown(document: Document) -> list[Document]:
+def _shown(document: Plain) -> list[Plain]:
     """Return the published runs of the sizes that are drawn."""
     first, last = document["num_procs"][0], document["num_procs"][-1]
     return [one for one in document["published"] if first <= one["num_procs"] <= last]
 
 
-def _runs(document: Document, place: int) -> list[Line]:
+def _runs(document: Plain, place: int) -> list[Line]:
     """Return the published runs in a panel; projected ones are hollow."""
     _, name, factor = _FIGURES[place]
     found = []
@@ -148,7 +147,7 @@ def _runs(document: Document, place: int) -> list[Line]:
     return found
 
 
-def _arrows(document: Document) -> list[Mark]:
+def _arrows(document: Plain) -> list[Mark]:
     """Return an arrow up from each published goodput that is a lower bound."""
     bounds = [
         one for one in _shown(document) if one["goodput_is"] == _MORE and one["goodput"] is not None
@@ -159,7 +158,7 @@ def _arrows(document: Document) -> list[Mark]:
     return [Notes(x=x, y=y, texts=["↑"] * len(bounds), side="above", size=13.0)]
 
 
-def _extrapolated(document: Document, x: Axis) -> Iterator[Span]:
+def _extrapolated(document: Plain, x: Axis) -> Iterator[Span]:
     """Yield the sizes without measured times between failures."""
     least, most = document["measured_num_procs"]
     low, high = x.limits or (least, most)

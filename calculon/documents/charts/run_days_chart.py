@@ -1,10 +1,10 @@
 """A training run: the days of its parts, its losses, and when it ends."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from calculon.base.frozen import dataclass
+from calculon.base.records import Plain
 from calculon.declarations.origin import stated_name
 from calculon.documents.campaign_sections import USES
 from calculon.documents.campaign_words import span
@@ -12,8 +12,6 @@ from calculon.documents.result import Result
 from calculon.render.canvas import wrapped
 from calculon.render.chart import Axis, Bars, Chart, Line, Mark, Notes, Panel, Rule, categories
 from calculon.render.texts import level_text, percent, token_count
-
-Document = Mapping[str, Any]
 
 WORDS = "Days of a training run by its parts, what else takes time, and when it ends"
 """Description of the picture for readers who cannot see it."""
@@ -43,7 +41,7 @@ class RunDays:
         The split of its processors.
     """
 
-    run: Document
+    run: Plain
     main: Result
     ended: Sequence[tuple[float, float]] = ()
 
@@ -86,7 +84,7 @@ _Bar = tuple[str, float, str]
 """Label, days and colour."""
 
 
-def _parts(run: Document) -> list[_Bar]:
+def _parts(run: Plain) -> list[_Bar]:
     """Return the parts in their order; the shortest of many are one bar."""
     parts = run["parts"]
     longest = sorted(parts, key=lambda one: -one["days"])
@@ -96,12 +94,12 @@ def _parts(run: Document) -> list[_Bar]:
     return found + ([(f"{len(rest)} other parts", sum(rest), "blue")] if rest else [])
 
 
-def _part(one: Document) -> str:
+def _part(one: Plain) -> str:
     name = f"{one['name']}: " if one["name"] else ""
     return wrapped(f"{name}{one['batch_size']:,} x {one['seq_size']:,}", _LABEL)
 
 
-def _losses(run: Document) -> list[_Bar]:
+def _losses(run: Plain) -> list[_Bar]:
     """Return the days lost, by cause, the most first."""
     causes = ((name, words, color) for name, (words, color) in USES.items() if name != "useful")
     found = [(words, run["figures"][f"{name}_days"], color) for name, words, color in causes]
@@ -109,7 +107,7 @@ def _losses(run: Document) -> list[_Bar]:
 
 
 def _bars_panel(
-    title: str, bars: Sequence[_Bar], run: Document, rows: int, *, shares: bool = False
+    title: str, bars: Sequence[_Bar], run: Plain, rows: int, *, shares: bool = False
 ) -> Panel:
     """Return bars of days below each other, each with its days and its share of the run."""
     total = run["figures"]["days"]

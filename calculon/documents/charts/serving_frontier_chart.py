@@ -1,11 +1,11 @@
 """Generated tokens/s of a processor against tokens/s of a user: the frontier of deployments on each machine."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 from calculon.base.frozen import dataclass
+from calculon.base.records import Plain
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.serving_frontier_page import all_types, counts_words, pools_words
 from calculon.documents.serving_page import requests_words
@@ -13,15 +13,13 @@ from calculon.render.chart import Chart, Line, Mark, Notes, Panel, Rule, line_lo
 from calculon.render.chart_axes import value_axis
 from calculon.render.label_places import placed
 
-Document = Mapping[str, Any]
-
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches
 _SPREAD = 20.0  # ratio of values from which their axis is logarithmic
 _LEAST = 3  # successive points with one split from which the first one is marked
 _MARKS = "marks: ends, and where another split begins; B: sequences of a replica"
 
 
-def serving_frontier(document: Document) -> Chart:
+def serving_frontier(document: Plain) -> Chart:
     """Return the frontier of each machine with a mark where another deployment begins.
 
     Parameters
@@ -75,16 +73,16 @@ def serving_frontier(document: Document) -> Chart:
 class _Label:
     """A point with a text: its deployment and batch; those of lower rank are written first."""
 
-    point: Document
+    point: Plain
     text: str
     color: str
     rank: float
 
 
-def _labels(points: Sequence[Document], color: str, *, typed: bool) -> list[_Label]:
+def _labels(points: Sequence[Plain], color: str, *, typed: bool) -> list[_Label]:
     """Return the ends of a frontier and the points at which another split begins, if several have this split."""
 
-    def split(one: Document) -> str:
+    def split(one: Plain) -> str:
         deployment = one["deployment"]
         return ", ".join([pools_words(deployment), *([deployment["weights_dtype"]] * typed)])
 
@@ -96,7 +94,7 @@ def _labels(points: Sequence[Document], color: str, *, typed: bool) -> list[_Lab
     ]
 
 
-def _places(points: Sequence[Document]) -> tuple[list[float], list[float]]:
+def _places(points: Sequence[Plain]) -> tuple[list[float], list[float]]:
     """Return the coordinates of points."""
     users, rates = (
         [one[name] for one in points] for name in ("interactivity", "output_rate_per_proc")

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import Any
 
 from calculon.base.frozen import dataclass
+from calculon.base.records import Plain
 from calculon.base.units import significant
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
@@ -20,7 +20,6 @@ from calculon.render.chart import Axis, Bars, Chart, Line, Mark, Notes, Panel, R
 from calculon.render.chart_axes import Quantity
 from calculon.render.fitted_grid import folded
 
-Document = Mapping[str, Any]
 Link = Callable[[str, float], str]
 """Returns the address of a page on which a figure has another value, by its path."""
 
@@ -44,10 +43,10 @@ class Kind:
     """Figures of one kind, the largest change first."""
 
     title: str
-    rows: Sequence[Document]
+    rows: Sequence[Plain]
 
 
-def kinds_shown(document: Document) -> list[Kind]:
+def kinds_shown(document: Plain) -> list[Kind]:
     """Return the figures with an effect by kind (:meth:`calculon.advise.dependence.Sensitivity.to_dict`)."""
     now = document["value"]
     least = SHOWN * whole(now, document["unit"])
@@ -57,14 +56,14 @@ def kinds_shown(document: Document) -> list[Kind]:
     return [Kind(title, some[:MOST]) for title, some in found if some]
 
 
-def _swing(row: Document, now: float) -> float:
+def _swing(row: Plain, now: float) -> float:
     ends = [row.get(f"{kind}at_{end}") for kind in ("", "replanned_") for end in ENDS]
     known: list[float] = [now, *(one for one in ends if one is not None)]
     return max(known) - min(known)
 
 
 def tornado(
-    document: Document, names: Mapping[str, str] | None = None, link: Link | None = None
+    document: Plain, names: Mapping[str, str] | None = None, link: Link | None = None
 ) -> Chart:
     """Return the tornado of a sensitivity; where the plan was searched again, diamonds are the best plans.
 
@@ -93,7 +92,7 @@ def tornado(
 class _Tornado:
     """The panels of a tornado, whose bars are changes in percent; of a statistic that is 0 they are its values."""
 
-    def __init__(self, document: Document, names: Mapping[str, str], link: Link | None):
+    def __init__(self, document: Plain, names: Mapping[str, str], link: Link | None):
         self.document, self.names, self.link = document, names, link
         self.now: float = document["value"]
 
@@ -137,15 +136,15 @@ class _Tornado:
             return 0.0
         return 100 * (value / self.now - 1) if self.now else value
 
-    def _ends(self, row: Document) -> list[float]:
+    def _ends(self, row: Plain) -> list[float]:
         return [self._place(row[f"at_{end}"]) for end in ENDS]
 
-    def _best(self, row: Document) -> list[float]:
+    def _best(self, row: Plain) -> list[float]:
         """Return the places of the best plans at the ends of a range."""
         found = (row.get(f"replanned_at_{end}") for end in ENDS)
         return [self._place(value) for value in found if value is not None]
 
-    def _marks(self, rows: Sequence[Document]) -> Iterator[Mark]:
+    def _marks(self, rows: Sequence[Plain]) -> Iterator[Mark]:
         for end, (color, hatch) in ENDS.items():
             shown = [(at, row) for at, row in enumerate(rows) if row[end] is not None]
             places = [self._place(row[f"at_{end}"]) for _, row in shown]
@@ -172,7 +171,7 @@ class _Tornado:
                 words=[f"{row['path']}: best plan {x:+.1f} %" for _, row, x in best],
             )
 
-    def _texts(self, shown: Sequence[tuple[int, Document]], end: str) -> Notes:
+    def _texts(self, shown: Sequence[tuple[int, Plain]], end: str) -> Notes:
         """Return the texts at the ends of bars, beyond the diamonds."""
         x, y, texts, sides = [], [], [], []
         for at, row in shown:
@@ -187,7 +186,7 @@ class _Tornado:
             sides.append("right" if right else "left")
         return Notes(x=x, y=y, texts=texts, side=sides, size=7.0)
 
-    def _text(self, row: Document, end: str) -> str:
+    def _text(self, row: Plain, end: str) -> str:
         """Write a change; of two bars on one side the shorter has no text, as the longer one covers it."""
         other = next(one for one in ENDS if one != end)
         own, its = (self._place(row[f"at_{one}"]) for one in (end, other))
@@ -198,12 +197,12 @@ class _Tornado:
             return "" if said == "0" else said
         return f"{stated(row[end], 's' if row['unit'] == 's' else '')}: {said}"
 
-    def _told(self, row: Document, end: str) -> str:
+    def _told(self, row: Plain, end: str) -> str:
         """Write a figure at an end of its range, and the change."""
         said = change(row[f"at_{end}"], self.now)
         return f"{row['path']} {stated(row[end], row['unit'])}: {said}"
 
-    def _label(self, row: Document) -> str:
+    def _label(self, row: Plain) -> str:
         """Write the name of a figure, or its path with its unit, in lines that end at dots."""
         if row["path"] in self.names:
             return "\n".join(wrap(self.names[row["path"]], _LONGEST))
