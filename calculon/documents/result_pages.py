@@ -67,7 +67,10 @@ def page_of(result: Any) -> str:
 
 def document_of(result: Any) -> Document:
     """Return the document of a result of any kind."""
-    return next(make for kind, make in DOCUMENTS.items() if isinstance(result, kind))(result)
+    for kind, make in DOCUMENTS.items():
+        if isinstance(result, kind):
+            return make(result)
+    raise TypeError(f"{type(result).__name__} has no line in DOCUMENTS")
 
 
 def _deployments(one: DeploymentSearch) -> Document:

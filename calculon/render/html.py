@@ -80,6 +80,7 @@ NOTEBOOK = Look(
     },
     folds=True,
     rows=10,
+    pictures=True,
 )
 """A cell of a notebook, light or dark, without a style sheet."""
 

@@ -16,15 +16,20 @@ Part = tuple[str, str, tuple[Block, ...]]
 
 def html_file(title: str, parts: Sequence[Part], lead: Sequence[Block] = ()) -> str:
     """Return a file with a title, a list of its parts, what leads to them, and the parts."""
+    single = len(parts) == 1  # it needs neither a list of contents nor a title of its own
     links = (f'<li><a href="#{place}">{escape(name)}</a></li>' for place, name, _ in parts)
     bodies = (
-        f'<section id="{place}">\n<h2>{escape(name)}</h2>\n{fragment(blocks, REPORT)}\n</section>'
+        f'<section id="{place}">\n{"" if single else _title(name)}{fragment(blocks, REPORT)}\n</section>'
         for place, name, blocks in parts
     )
     text = files("calculon.render").joinpath("report.html").read_text("utf-8")
     main = "\n".join((fragment(lead, REPORT), *bodies))
-    content = {"title": escape(title), "contents": "".join(links), "main": main}
+    content = {"title": escape(title), "contents": "" if single else "".join(links), "main": main}
     return Template(text).substitute(content, policy=_policy(text))
+
+
+def _title(name: str) -> str:
+    return f"<h2>{escape(name)}</h2>\n"
 
 
 def _policy(template: str) -> str:

@@ -1,8 +1,10 @@
 """Documents as text: of any width for pipes and files, as Markdown, and their tables as CSV."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
+from calculon.base.errors import Problem, SpecError
 from calculon.declarations.files import json_text
 from calculon.render.document import (
     Beside,
@@ -12,10 +14,12 @@ from calculon.render.document import (
     Grid,
     Items,
     Names,
+    Picture,
     Section,
+    dim,
     words,
 )
-from calculon.render.text_tables import Table
+from calculon.render.text_tables import Column, Table
 
 DOCUMENT_FORMATS = ("text", "markdown", "html", "csv", "json")
 """Formats of documents: text in which every row of a table takes one line, CSV of the tables, and JSON."""
@@ -29,11 +33,16 @@ def written(document: Document, form: str, data: Any = None) -> str:
     if form == "json":
         return json_text([one.records() for one in _tables([document])] if data is None else data)
     if form == "csv":
-        return "\n\n".join(one.csv() for one in _tables([document]))
+        tables = [one.csv() for one in _tables([document])]
+        if not tables:
+            problem = Problem("", "an answer with a table", "none", "--format json has everything")
+            raise SpecError("csv", problem)
+        return "\n\n".join(tables)
     if form == "html":
         from calculon.render.html_file import html_file
 
-        return html_file(document.title, [("answer", "Answer", (document,))]).rstrip("\n")
+        body = replace(document, title="", lead=(dim(document.terms), *document.lead))
+        return html_file(document.title, [("answer", "", (body,))]).rstrip("\n")
     parts = _parts([document], form)
     return ("\n\n" if form == "markdown" else "\n").join(parts)
 
@@ -50,36 +59,57 @@ def _inside(block: Block) -> tuple[Block, ...]:
 
 
 def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
-    """Yield the tables of blocks and of all blocks inside them."""
+    """Yield the tables of blocks and of all blocks inside them; grids with titles of columns are tables of texts."""
     for one in blocks:
         if isinstance(one, Table):
             yield one
+        elif isinstance(one, Grid):
+            yield from [_as_table(one)] if one.heads else []
         else:
             yield from _tables(_inside(one))
 
 
+def _as_table(grid: Grid) -> Table:
+    """Return a grid as a table of its texts, without bars."""
+    rows = [[words(cell).strip() for cell in row] for row in grid.rows]
+    rows = [[*row, *[""] * (len(grid.kinds) - len(row))] for row in rows]
+    heads = [" ".join(filter(None, column)) for column in zip(*rows[: grid.heads], strict=True)]
+    kept = [i for i in range(len(heads)) if any(row[i] for row in rows[grid.heads :])]
+    columns = (Column(str(i), heads[i], right=grid.kinds[i] == "right") for i in kept)
+    titled = tuple(replace(one, key=one.title or "remark") for one in columns)
+    keys = [one.key for one in titled]
+    values = [[row[i] for i in kept] for row in rows[grid.heads :]]
+    return Table(titled, [dict(zip(keys, row, strict=True)) for row in values])
+
+
 def _parts(blocks: Iterable[Block], form: str) -> Iterator[str]:
+    """Yield blocks and the blocks inside them as pieces of text."""
     markdown = form == "markdown"
-    bullet = "- " if markdown else ""
     for one in blocks:
-        if isinstance(one, Document):
-            if one.title:
-                title = f"{one.title}, {one.terms}" if one.terms else one.title
-                yield f"# {title}" if markdown else title
-            yield from _parts(_inside(one), form)
-        elif isinstance(one, Section):
-            if one.title:
-                yield f"**{one.heading}**" if markdown else f"\n{one.heading}"
-            yield from _parts(one.blocks, form)
-        elif isinstance(one, Table):
-            yield one.written(form)
-        elif isinstance(one, Grid):
-            yield "\n".join(f"{bullet}{'  '.join(map(words, row))}" for row in one.rows)
-        elif isinstance(one, Items):
-            yield "\n".join(f"- {text}" for text in one.texts)
-        elif isinstance(one, Names):
-            yield ", ".join(one.names)
-        elif inner := _inside(one):
+        if isinstance(one, Document) and one.title:
+            title = f"{one.title}, {one.terms}" if one.terms else one.title
+            yield f"# {title}" if markdown else title
+        elif isinstance(one, Section) and one.title:
+            yield f"**{one.heading}**" if markdown else f"\n{one.heading}"
+        if inner := _inside(one):
             yield from _parts(inner, form)
-        elif text := words(one):
+        elif text := _text(one, form):
             yield text
+
+
+def _text(block: Block, form: str) -> str:
+    """Return a block without blocks inside as text; empty if it has none."""
+    markdown = form == "markdown"
+    if isinstance(block, Table):
+        return block.written(form)
+    if isinstance(block, Grid):
+        if markdown and block.heads:
+            return _as_table(block).markdown()
+        bullet = "- " if markdown else ""
+        rows = ("  ".join(map(words, row)).rstrip() for row in block.rows)
+        return "\n".join(f"{bullet}{row}" for row in rows)
+    if isinstance(block, Items):
+        return "\n".join(f"- {text}" for text in block.texts)
+    if isinstance(block, Names):
+        return ", ".join(block.names)
+    return block.words if isinstance(block, Picture) else words(block)

@@ -3,10 +3,12 @@
 import io
 import re
 
+import pytest
 from rich.console import Console
 
 import calculon
 from calculon import inputs
+from calculon.base.display import Displayed
 from calculon.base.errors import in_words
 from calculon.base.units import scaled
 from calculon.documents.batch_page import batch_page
@@ -16,7 +18,7 @@ from calculon.documents.estimate_result import result_of
 from calculon.documents.fleet_page import fleet_page
 from calculon.documents.page import estimate_page
 from calculon.documents.plan_page import plan_page
-from calculon.documents.result_pages import DOCUMENTS, ROWS
+from calculon.documents.result_pages import DOCUMENTS, ROWS, document_of
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.serving_page import serving_page
 from calculon.documents.why_page import why_page
@@ -198,3 +200,15 @@ def test_a_launch_file_has_its_settings():
     text = checked(launch._repr_html_()).text
     assert launch.dialect.title in text
     assert all(setting.name in text for setting in launch.used)
+
+
+def test_every_displayed_result_has_a_document():
+    for name in calculon.__all__:
+        getattr(calculon, name)  # imports its module
+    kinds = [Displayed]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        assert kind is Displayed or issubclass(kind, tuple(DOCUMENTS)), kind
+    with pytest.raises(TypeError, match="int has no line in DOCUMENTS"):
+        document_of(1)

@@ -2,7 +2,11 @@
 
 import json
 
-from calculon.render.document import ByWidth, Document, Grid, Section, dim
+import pytest
+
+from calculon.base.errors import SpecError
+from calculon.render.bars import Bar, Share
+from calculon.render.document import ByWidth, Document, Grid, Section, bold, dim, headed
 from calculon.render.plain_text import written
 from calculon.render.text_tables import Column, Table
 
@@ -38,3 +42,13 @@ def test_every_format_has_the_title_and_the_tables():
     assert json.loads(written(titled, "json")) == [TABLE.records()] * 2
     assert json.loads(written(titled, "json", {"a": 1})) == {"a": 1}
     assert "<h1>Answer</h1>" in written(titled, "html")
+
+
+def test_a_grid_with_titles_is_a_table_without_its_bars():
+    bar = Bar((Share(0.5, "blue"),))
+    grid = headed(("left", "right", "wide"), ("part", "time", ""), [("all", bold("1 s"), bar)])
+    document = Document("", parts=(grid,))
+    assert written(document, "csv") == "part,time\nall,1 s"
+    assert written(document, "markdown").splitlines()[-1] == "| all | 1 s |"
+    with pytest.raises(SpecError, match="an answer with a table"):
+        written(Document("", parts=("a text",)), "csv")
