@@ -25,7 +25,7 @@ from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
-from calculon.documents.comparison import Comparison
+from calculon.documents.comparison import Comparison, SideBySide
 from calculon.documents.comparison_page import comparison_page
 from calculon.documents.deployments_page import deployments_page
 from calculon.documents.estimate_result import result_of
@@ -299,5 +299,5 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
 }
 """The document of each kind of result."""
 
-_WHOLE = (Comparison, ServedComparison, Waterfall, Execution, Model, System)
+_WHOLE = (SideBySide, Waterfall, Execution, Model, System)
 """Results of which long tables are shown whole."""
