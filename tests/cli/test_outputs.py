@@ -96,11 +96,11 @@ def test_a_signal_while_drawing_leaves_the_older_picture(run, tmp_path, monkeypa
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"older"]
 
 
-SERVED = ("serve", "gpt2-124M", 1, "h100_80g_sxm", "--prompt", 64, "--output", 16)
+ASKED = ("serve", "gpt2-124M", 1, "h100_80g_sxm", "--prompt", 64, "--output", 16)
 PLANNED = ("plan", "gpt2-124M", 2, "h100_80g_sxm", "--batch", 8, "--fix", "tensor_par=1")
 
 
-@pytest.mark.parametrize("asked", [SERVED, PLANNED, ("block", *ARGUMENTS)], ids=lambda one: one[0])
+@pytest.mark.parametrize("asked", [ASKED, PLANNED, ("block", *ARGUMENTS)], ids=lambda one: one[0])
 def test_an_answer_is_printed_and_written_in_every_format(output_of, asked):
     assert json.loads(output_of(*asked, "-f", "json")) == json.loads(output_of(*asked, "-o", "-"))
     for form, file in (("markdown", "a.md"), ("html", "a.html"), ("csv", "a.csv")):

@@ -208,7 +208,7 @@ def test_every_displayed_result_has_a_document():
     kinds = [Displayed]
     while kinds:
         kind = kinds.pop()
-        kinds += kind.__subclasses__()
-        assert kind is Displayed or issubclass(kind, tuple(DOCUMENTS)), kind
+        kinds += (inside := kind.__subclasses__())
+        assert inside or issubclass(kind, tuple(DOCUMENTS)), kind
     with pytest.raises(TypeError, match="int has no line in DOCUMENTS"):
         document_of(1)
