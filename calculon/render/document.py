@@ -6,12 +6,14 @@ heading. It holds words and shares, but no colour codes, no widths of a terminal
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon.base.frozen import dataclass
 from calculon.render.bars import Bar, TwoSided
-from calculon.render.chart import Chart
 from calculon.render.text_tables import Table
+
+if TYPE_CHECKING:
+    from calculon.render.chart import Chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Items:
 class Picture:
     """A chart, and words for readers who do not see it; a terminal leaves it out."""
 
-    chart: Chart
+    chart: "Chart"
     words: str
 
 
