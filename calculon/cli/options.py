@@ -200,7 +200,7 @@ class Log:
             self._save(table.csv(), output)
         else:
             write_json(output, document)
-            self(f"Output: {output}")
+            self._written(output)
 
     def answer(
         self,
@@ -245,7 +245,12 @@ class Log:
         """Write a text to a file, and say so."""
         with replacing(file) as stream:
             stream.write(f"{text}\n".encode())
-        self(f"Output: {file}")
+        self._written(file)
+
+    def _written(self, file: str) -> None:
+        """Say that a file was written; of ``/dev/stdout`` or a pipe nothing, as that would be part of it."""
+        if not is_device(file):
+            self(f"Output: {file}")
 
     def document(self, document: "Document", form: str) -> None:
         """Print a document in a format; as text in a pipe a row of a table takes one line, as of a table."""

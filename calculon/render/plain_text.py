@@ -1,6 +1,6 @@
 """Documents as text: of any width for pipes and files, as Markdown, and their tables as CSV."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from calculon.render.document import (
     Block,
     ByWidth,
     Document,
+    Facts,
     Grid,
     Items,
     Names,
@@ -47,6 +48,9 @@ def written(document: Document, form: str, data: Any = None) -> str:
     return ("\n\n" if form == "markdown" else "\n").join(parts)
 
 
+_FACTS = ("name", "value", "remark")
+
+
 def _inside(block: Block) -> tuple[Block, ...]:
     """Return the blocks of a block."""
     if isinstance(block, Document):
@@ -63,6 +67,8 @@ def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
     for one in blocks:
         if isinstance(one, Table):
             yield one
+        elif isinstance(one, Facts):
+            yield _as_table(replace(one.grid, rows=(_FACTS, *one.grid.rows), heads=1))
         elif isinstance(one, Grid):
             yield from [_as_table(one)] if one.heads else []
         else:
@@ -76,10 +82,16 @@ def _as_table(grid: Grid) -> Table:
     heads = [" ".join(filter(None, column)) for column in zip(*rows[: grid.heads], strict=True)]
     kept = [i for i in range(len(heads)) if any(row[i] for row in rows[grid.heads :])]
     columns = (Column(str(i), heads[i], right=grid.kinds[i] == "right") for i in kept)
-    titled = tuple(replace(one, key=one.title or "remark") for one in columns)
+    titled = tuple(replace(one, key=_key(heads, int(one.key))) for one in columns)
     keys = [one.key for one in titled]
     values = [[row[i] for i in kept] for row in rows[grid.heads :]]
     return Table(titled, [dict(zip(keys, row, strict=True)) for row in values])
+
+
+def _key(heads: Sequence[str], place: int) -> str:
+    """Return the key of a column: its title, numbered if others have the same; of untitled columns their use."""
+    title = heads[place] or ("remark" if place else "name")
+    return title if heads.count(heads[place]) == 1 or not place else f"{title} {place}"
 
 
 def _parts(blocks: Iterable[Block], form: str) -> Iterator[str]:
@@ -93,7 +105,7 @@ def _parts(blocks: Iterable[Block], form: str) -> Iterator[str]:
             yield f"**{one.heading}**" if markdown else f"\n{one.heading}"
         if inner := _inside(one):
             yield from _parts(inner, form)
-        elif text := _text(one, form):
+        elif text := _text(one.grid if isinstance(one, Facts) else one, form):
             yield text
 
 
@@ -105,7 +117,8 @@ def _text(block: Block, form: str) -> str:
     if isinstance(block, Grid):
         if markdown and block.heads:
             return _as_table(block).markdown()
-        bullet = "- " if markdown else ""
+        listed = any(row and row[0] == "-" for row in block.rows)
+        bullet = "- " if markdown and not listed else ""
         rows = ("  ".join(map(words, row)).rstrip() for row in block.rows)
         return "\n".join(f"{bullet}{row}" for row in rows)
     if isinstance(block, Items):

@@ -6,7 +6,7 @@ import pytest
 
 from calculon.base.errors import SpecError
 from calculon.render.bars import Bar, Share
-from calculon.render.document import ByWidth, Document, Grid, Section, bold, dim, headed
+from calculon.render.document import ByWidth, Document, Facts, Grid, Section, bold, dim, headed
 from calculon.render.plain_text import written
 from calculon.render.text_tables import Column, Table
 
@@ -50,5 +50,10 @@ def test_a_grid_with_titles_is_a_table_without_its_bars():
     document = Document("", parts=(grid,))
     assert written(document, "csv") == "part,time\nall,1 s"
     assert written(document, "markdown").splitlines()[-1] == "| all | 1 s |"
+    twice = headed(("left", "left", "left"), ("", "end", "end"), [("a", "b", "c")])
+    assert written(Document("", parts=(twice,)), "csv") == "name,end 1,end 2\na,b,c"
+    facts = Document("", parts=(Facts((("MFU", "53 %", "causal"),)),))
+    assert written(facts, "csv") == "name,value,remark\nMFU,53 %,causal"
+    assert written(facts, "markdown") == "- MFU  53 %  causal"
     with pytest.raises(SpecError, match="an answer with a table"):
         written(Document("", parts=("a text",)), "csv")
