@@ -1,4 +1,4 @@
-"""The page of a plan: the best one in words and figures, alternatives, other counts, and a plan of one's own."""
+"""The page of a plan: the best one in words and figures, alternatives, other counts, and the user's own plan."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -255,7 +255,7 @@ class _PlanPage:
         )
 
     def _against(self, mine: Plain) -> str:
-        """Say how a plan of one's own compares with the best; nothing if no plan fits."""
+        """Compare the user's own plan with the best; nothing if no plan fits."""
         if not self.plans:
             return ""
         best = self.plans["0"]

@@ -69,7 +69,7 @@ def require_library() -> None:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Draw with the settings of all pictures, whatever those of the user."""
+    """Draw with the settings of all pictures, whatever the user has set."""
     import matplotlib as mpl
 
     with mpl.rc_context():

@@ -144,7 +144,7 @@ def log_axis(
     most: int = _MOST_TICKS,
     form: Callable[[float], str] = plain,
 ) -> Axis:
-    """Return a logarithmic axis around values, with at most so many ticks."""
+    """Return a logarithmic axis around values, with a limited number of ticks."""
     low, high = widened(values, room, log=True)
     ticks = tuple((tick, form(tick)) for tick in log_ticks(low, high, most))
     return Axis(label=label, unit=unit, scale="log", limits=(low, high), ticks=ticks)

@@ -43,8 +43,8 @@ class Look:
     roles : mapping of str to str
         Attributes of elements by their role: ``quiet`` (less important), ``text`` and ``number`` (cells of tables),
         ``first text`` and ``first number`` (the cell that names a row); ``words`` and ``first words`` are cells whose
-        text folds. A page with links also has ``link``, the styles
-        that only such pages have, and ``current row``, ``facts``, ``columns`` and ``tall`` (groups of elements).
+        text folds. A page with links also has ``link``, the styles that only such pages have, and ``current row``,
+        ``facts``, ``columns`` and ``tall`` (groups of elements).
     folds : bool
         Whether sections fold away below their headings.
     headings : bool
@@ -357,7 +357,7 @@ def _two_sided(bar: TwoSided) -> str:
 
 
 def _bar(bar: Bar) -> str:
-    """Return a bar; the numbers beside it say the same."""
+    """Return a bar; the numbers next to it say the same."""
     pieces = []
     for share in bar.shares:
         width = max(0.0, min(1.0, share.fraction)) * _BAR

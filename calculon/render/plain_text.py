@@ -69,8 +69,8 @@ def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
             yield one
         elif isinstance(one, Facts):
             yield _as_table(replace(one.grid, rows=(_FACTS, *one.grid.rows), heads=1))
-        elif isinstance(one, Grid):
-            yield from [_as_table(one)] if one.heads else []
+        elif isinstance(one, Grid) and one.heads:
+            yield _as_table(one)
         else:
             yield from _tables(_inside(one))
 
@@ -81,11 +81,11 @@ def _as_table(grid: Grid) -> Table:
     rows = [[*row, *[""] * (len(grid.kinds) - len(row))] for row in rows]
     heads = [" ".join(filter(None, column)) for column in zip(*rows[: grid.heads], strict=True)]
     kept = [i for i in range(len(heads)) if any(row[i] for row in rows[grid.heads :])]
-    columns = (Column(str(i), heads[i], right=grid.kinds[i] == "right") for i in kept)
-    titled = tuple(replace(one, key=_key(heads, int(one.key))) for one in columns)
-    keys = [one.key for one in titled]
-    values = [[row[i] for i in kept] for row in rows[grid.heads :]]
-    return Table(titled, [dict(zip(keys, row, strict=True)) for row in values])
+    keys = {i: _key(heads, i) for i in kept}
+    columns = (Column(key, heads[i], right=grid.kinds[i] == "right") for i, key in keys.items())
+    return Table(
+        tuple(columns), [{key: row[i] for i, key in keys.items()} for row in rows[grid.heads :]]
+    )
 
 
 def _key(heads: Sequence[str], place: int) -> str:

@@ -56,7 +56,7 @@ def page(*several: Block) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """A part of a page that depends on the width of its place: at least and at most so many characters."""
+    """Part of a page that depends on the width of its place, with its least and its greatest width in characters."""
 
     draw: "Callable[[_Drawn], Iterable[RenderableType | Segment]]"
     least: int = 0

@@ -129,7 +129,7 @@ def _cell(column: Column, value: Any) -> Any:
 
 
 def characters(text: str) -> int:
-    """Return how many characters of a terminal a text takes; those of East Asia take two."""
+    """Return the width of a text in a terminal; characters of East Asia count twice."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

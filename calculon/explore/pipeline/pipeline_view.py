@@ -219,7 +219,7 @@ def _drawn(state: State, found: Estimate) -> int:
 
 
 def _room(found: Estimate, passes: int) -> int:
-    """Return how many microbatches have so many passes, at least one."""
+    """Return the number of microbatches with at most this number of passes, at least one."""
     execution = found.execution
     return max(1, passes // (2 * execution.pipeline_par * execution.pipeline_interleaving))
 
