@@ -80,10 +80,8 @@ _ROW_LABELS = r"(Unnamed: \d+|index|level_\d+)?"
 def model(source: Source | Model) -> Model:
     """Return a model from a catalog name, a path, a mapping (also a row of a DataFrame) or a record.
 
-    Raises
-    ------
-    SpecError
-        When there is no such model, or for anything wrong with it.
+    Raises:
+        SpecError: When there is no such model, or for anything wrong with it.
     """
     if isinstance(source, Model):
         return source
@@ -117,17 +115,13 @@ def execution(
 
     Columns of a row of a DataFrame that are no execution fields (statistics, for example) are left out.
 
-    Parameters
-    ----------
-    edition : str, optional
-        Edition of the cost model; by default what the source says.
-    preset : str, optional
-        Preset that fills in what the source leaves out; by default what the source says (``base`` or ``preset``), or
-        else that of the edition. A record leaves nothing out.
-    changes : mapping, optional
-        Fields to change first.
-    system : System, optional
-        Where it runs, which decides :func:`calculon.declarations.presets.usual_preset`; without it that is ``common``.
+    Args:
+        edition: Edition of the cost model; by default what the source says.
+        preset: Preset that fills in what the source leaves out; by default what the source says (``base`` or
+            ``preset``), or else that of the edition. A record leaves nothing out.
+        changes: Fields to change first.
+        system: Where it runs, which decides :func:`calculon.declarations.presets.usual_preset`; without it that is
+            ``common``.
     """
     return asked_execution(
         source, edition=edition, preset=preset, changes=changes, system=system
@@ -138,16 +132,11 @@ def execution(
 class Asked:
     """An execution as it was asked for.
 
-    Attributes
-    ----------
-    execution : Execution
-        All of its fields.
-    preset : Preset
-        What filled them in; it may be of a file.
-    origin : Origin or None
-        Where it came from; nothing for a record.
-    question : mapping
-        What the result answers that it is from; empty for any other execution.
+    Attributes:
+        execution: All of its fields.
+        preset: What filled them in; it may be of a file.
+        origin: Where it came from; nothing for a record.
+        question: What the result answers that it is from; empty for any other execution.
     """
 
     execution: Execution
@@ -181,16 +170,11 @@ STAND_INS: Mapping[str, Any] = {"tensor_par": 1, "pipeline_par": 1, "batch_size"
 class Readable:
     """An execution as far as it can be read.
 
-    Attributes
-    ----------
-    asked : Asked
-        The execution; where a field cannot be read it has what its preset fills in.
-    problems : tuple of Problem
-        What cannot be read of it.
-    unread : mapping
-        The fields of these problems, with what stands for them.
-    left_out : tuple of str
-        ``data_par``, where it is left out and the other degrees do not divide the processors.
+    Attributes:
+        asked: The execution; where a field cannot be read it has what its preset fills in.
+        problems: What cannot be read of it.
+        unread: The fields of these problems, with what stands for them.
+        left_out: ``data_par``, where it is left out and the other degrees do not divide the processors.
     """
 
     asked: Asked
@@ -208,10 +192,8 @@ def readable_execution(
 ) -> Readable:
     """Return an execution as far as it can be read, and what of it cannot.
 
-    Raises
-    ------
-    SpecError
-        Where too little can be read; otherwise as :func:`execution`.
+    Raises:
+        SpecError: Where too little can be read; otherwise as :func:`execution`.
     """
     try:
         return Readable(_asked(source, edition, preset, system=system))
@@ -290,10 +272,8 @@ def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Ma
 
     Beside them where that came from, for messages and for results, and the question of a result.
 
-    Raises
-    ------
-    SpecError
-        When there is no such execution; whether its fields are right is checked where it is completed.
+    Raises:
+        SpecError: When there is no such execution; whether its fields are right is checked where it is completed.
     """
     raw, file, origin, question = _load("execution", Execution, source)
     if not isinstance(raw, Mapping):
@@ -317,22 +297,16 @@ def owner(
 ) -> tuple[str, str]:
     """Return the kind of spec that a path is about, and the path in it.
 
-    Parameters
-    ----------
-    path : str
-        With the kind before it (``system.mem1.GiB``), or without where only one kind has its first field.
-    kinds : sequence of str
-        The kinds that there are: model, execution, system, and those of `further`.
-    place : str
-        What messages name.
-    further : mapping of str to collection of str, optional
-        Kinds of specs beside these three, with the fields of each; one that is not among `kinds` is known to messages.
+    Args:
+        path: With the kind before it (``system.mem1.GiB``), or without where only one kind has its first field.
+        kinds: The kinds that there are: model, execution, system, and those of `further`.
+        place: What messages name.
+        further: Kinds of specs beside these three, with the fields of each; one that is not among `kinds` is known to
+            messages.
 
-    Raises
-    ------
-    SpecError
-        For a path that none of them has, or that several have. Whether it leads to a value is checked where the spec
-        is read.
+    Raises:
+        SpecError: For a path that none of them has, or that several have. Whether it leads to a value is checked where
+            the spec is read.
     """
     if not steps_of(path):
         raise SpecError(place, no_path(path))
@@ -385,12 +359,9 @@ def _listed(kinds: Sequence[str]) -> str:
 def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
     """Return model and system of a question, as far as they are found: in the catalog, or beside its file.
 
-    Parameters
-    ----------
-    question : mapping
-        The question of a result.
-    path : str
-        The file that it is from.
+    Args:
+        question: The question of a result.
+        path: The file that it is from.
     """
     found: dict[str, Source] = {}
     for argument in ("model", "system"):
@@ -413,10 +384,8 @@ def check_columns(names: Iterable[object], file: str) -> None:
 
     Beside ``search`` and ``rank``, which every table of a study has, any column may be the study's own.
 
-    Raises
-    ------
-    SpecError
-        With all others: they may be misspelled fields, which would silently have their defaults.
+    Raises:
+        SpecError: With all others: they may be misspelled fields, which would silently have their defaults.
     """
     given = dict.fromkeys(map(str, names))
     if {"search", "rank"} <= given.keys():
@@ -472,15 +441,11 @@ def as_mapping(value: object) -> Mapping[Any, Any] | None:
 def count(value: object, name: str, call: str) -> int:
     """Return a whole number of at least 1.
 
-    Parameters
-    ----------
-    name, call : str
-        The argument, and what it is an argument of, for the message.
+    Args:
+        name, call: The argument, and what it is an argument of, for the message.
 
-    Raises
-    ------
-    SpecError
-        For anything else; a number in quotes is none.
+    Raises:
+        SpecError: For anything else; a number in quotes is none.
     """
     problem = Declaration(help="", at_least=1).problem(int, value, name)
     if problem is not None:

@@ -129,12 +129,9 @@ def git(*arguments: str, check: bool = True) -> str:
 def selected(paths: set[str], before: Callable[[str], str]) -> dict[str, int]:
     """Return what to give to pytest for some changed paths, with its distance: how many imports away a change is.
 
-    Parameters
-    ----------
-    paths
-        Changed files, relative to the root of the checkout.
-    before
-        Returns the text of a file before the change.
+    Args:
+        paths: Changed files, relative to the root of the checkout.
+        before: Returns the text of a file before the change.
     """
     python = {path for path in paths if path.endswith(".py")}
     reworded = {path for path in python if same_code(before(path), now(path))}

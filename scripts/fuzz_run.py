@@ -74,10 +74,8 @@ def chunk(seeds: range, kinds: tuple[str, ...]) -> Iterator[Result]:
 def received(connection: Connection) -> Any:
     """Return what a process sends.
 
-    Raises
-    ------
-    EOFError
-        When it sends nothing for too long, or ended.
+    Raises:
+        EOFError: When it sends nothing for too long, or ended.
     """
     if not connection.poll(PATIENCE):
         raise EOFError(f"nothing for {PATIENCE} s of wall time")

@@ -84,20 +84,13 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 class Mutant:
     """A change of one expression.
 
-    Attributes
-    ----------
-    path, line : str, int
-        Where the expression is.
-    before, after : str
-        The expression, and what replaces it.
-    tests : list of str
-        Node names of the tests that reach it.
-    failed : str
-        The first test that failed with the change; empty for a survivor.
-    quickly : bool
-        Whether a test of ``scripts/test --fast`` failed.
-    stopped : bool
-        Whether the time was up before all tests that reach it had run.
+    Attributes:
+        path, line: Where the expression is.
+        before, after: The expression, and what replaces it.
+        tests: Node names of the tests that reach it.
+        failed: The first test that failed with the change; empty for a survivor.
+        quickly: Whether a test of ``scripts/test --fast`` failed.
+        stopped: Whether the time was up before all tests that reach it had run.
     """
 
     path: str
@@ -491,12 +484,9 @@ def strongest(
     One after the other, that with the most changes for its time, which includes what no other has computed before. What
     a function notices is estimated from what it reaches: of changes that several reach, each misses :data:`MISSED`.
 
-    Parameters
-    ----------
-    functions
-        The test functions that reach a change.
-    shared
-        Seconds of each result that functions share.
+    Args:
+        functions: The test functions that reach a change.
+        shared: Seconds of each result that functions share.
     """
     names = list(functions)
     changes = 1 + max((number for one in functions.values() for number in one.reached), default=0)

@@ -36,14 +36,10 @@ print(json.dumps([amount, seconds[len(seconds) > 1:], peak]))
 class Measured:
     """What runs of a snippet took.
 
-    Attributes
-    ----------
-    amount : int
-        Executions of one run.
-    seconds : float
-        Median processor time of a run.
-    peak : float
-        Peak resident memory of the process in MiB.
+    Attributes:
+        amount: Executions of one run.
+        seconds: Median processor time of a run.
+        peak: Peak resident memory of the process in MiB.
     """
 
     amount: int
@@ -71,20 +67,13 @@ class Measured:
 class Snippet:
     """A benchmark that any checkout can run.
 
-    Attributes
-    ----------
-    name, what, size : str
-        Name to choose it by, what is measured, and of how much.
-    code : str
-        Defines ``work()``.
-    rate : float
-        Promised executions per second on one core of a quiet machine.
-    peak : float
-        Promised peak resident memory in MiB.
-    runs : int
-        Runs at most, the first of several not counted.
-    long : bool
-        Takes minutes in an old checkout: compared only when named.
+    Attributes:
+        name, what, size: Name to choose it by, what is measured, and of how much.
+        code: Defines ``work()``.
+        rate: Promised executions per second on one core of a quiet machine.
+        peak: Promised peak resident memory in MiB.
+        runs: Runs at most, the first of several not counted.
+        long: Takes minutes in an old checkout: compared only when named.
     """
 
     name: str
@@ -110,10 +99,8 @@ class Snippet:
     def measure(self, *checkouts: Path, rounds: int = 1) -> list[Measured]:
         """Run in each of several checkouts, in turn; return what each took.
 
-        Raises
-        ------
-        subprocess.CalledProcessError
-            Where a checkout cannot run it.
+        Raises:
+            subprocess.CalledProcessError: Where a checkout cannot run it.
         """
         code = f"{HEAD}RUNS = {self.runs}\n{self.code}{TAIL}"
         seconds: dict[Path, list[float]] = {checkout: [] for checkout in checkouts}

@@ -53,14 +53,10 @@ TOKENS = 1e12
 class Count:
     """The best plan on a number of processors.
 
-    Attributes
-    ----------
-    num_procs : int
-        Processors.
-    best : Candidate or None
-        The fastest plan that fits; None where none does.
-    reason : str
-        Why none fits, in a line.
+    Attributes:
+        num_procs: Processors.
+        best: The fastest plan that fits; None where none does.
+        reason: Why none fits, in a line.
     """
 
     num_procs: int
@@ -72,13 +68,10 @@ class Count:
 class Tie:
     """Plans that are as fast as the best, the fastest first.
 
-    Attributes
-    ----------
-    ratio : float or None
-        The multiple of the shortest time that is longer than all of theirs; None for plans that measured runs do not
-        tell apart from the best (:mod:`calculon.estimate.told_apart`).
-    plans : tuple of Candidate
-        The plans.
+    Attributes:
+        ratio: The multiple of the shortest time that is longer than all of theirs; None for plans that measured runs do
+            not tell apart from the best (:mod:`calculon.estimate.told_apart`).
+        plans: The plans.
     """
 
     ratio: float | None
@@ -94,16 +87,11 @@ class Tie:
 class Mine:
     """A plan of one's own.
 
-    Attributes
-    ----------
-    estimate : Estimate or None
-        Its estimate; None where it cannot run.
-    problem : str
-        Why it cannot.
-    execution : Execution or None
-        The execution, where nothing but memory is too small.
-    launch : Launch or None
-        The launch file that it is from.
+    Attributes:
+        estimate: Its estimate; None where it cannot run.
+        problem: Why it cannot.
+        execution: The execution, where nothing but memory is too small.
+        launch: The launch file that it is from.
     """
 
     estimate: Estimate | None
@@ -125,21 +113,14 @@ _ASKED = ("batch_size", "seq_length")
 class Answer(Displayed):
     """A plan and what a planner asks next.
 
-    Attributes
-    ----------
-    question : Question
-        What was asked.
-    found : SearchResult
-        The best plan of each split and number of chunks, the best of all first.
-    roomy : Candidate or None
-        The best plan that leaves as much memory as measured memory differs from the prediction; None where the best
-        does, and where none does.
-    counts : tuple of Count
-        The best plan on each number of processors that was asked for; of half and twice as many, where one was.
-    mine : Mine or None
-        A plan of one's own.
-    unfit : Unfit or None
-        Why nothing fits, and what would mend it.
+    Attributes:
+        question: What was asked.
+        found: The best plan of each split and number of chunks, the best of all first.
+        roomy: The best plan that leaves as much memory as measured memory differs from the prediction; None where the
+            best does, and where none does.
+        counts: The best plan on each number of processors that was asked for; of half and twice as many, where one was.
+        mine: A plan of one's own.
+        unfit: Why nothing fits, and what would mend it.
     """
 
     question: Question
@@ -321,27 +302,21 @@ class Answer(Displayed):
     ) -> "Figure | InteractiveFigure":
         """Draw the answer.
 
-        Parameters
-        ----------
-        kind : str
-            ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run; ``scaling``:
-            rate and efficiency over the numbers of processors; ``waterfall``: from one's own plan to the best, one
-            change at a time.
-        interactive : bool
-            As the page in a browser draws it (extra ``web``): a plotly Figure. Kinds of the best plan are ``breakdown``
-            of time, ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``; beside ``scaling`` and
-            ``waterfall`` there are ``heatmap``: the best plan of each tensor and pipeline degree; ``pareto``: plans by
-            two statistics; ``capacity``: the time of the best plan over the memory of a processor. The last two search
-            again.
-        **options
-            Of interactive kinds: ``microbatches`` of a ``schedule``, statistics ``x`` and ``y`` of ``pareto``.
+        Args:
+            kind: ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run;
+                ``scaling``: rate and efficiency over the numbers of processors; ``waterfall``: from one's own plan to
+                the best, one change at a time.
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure. Kinds of the best plan are
+                ``breakdown`` of time, ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``; beside
+                ``scaling`` and ``waterfall`` there are ``heatmap``: the best plan of each tensor and pipeline degree;
+                ``pareto``: plans by two statistics; ``capacity``: the time of the best plan over the memory of a
+                processor. The last two search again.
+            **options: Of interactive kinds: ``microbatches`` of a ``schedule``, statistics ``x`` and ``y`` of
+                ``pareto``.
 
-        Raises
-        ------
-        SpecError
-            For another kind, and where the library is missing.
-        Infeasible
-            When there is no plan to draw, or no plan of one's own.
+        Raises:
+            SpecError: For another kind, and where the library is missing.
+            Infeasible: When there is no plan to draw, or no plan of one's own.
         """
         return drawn(self, kind, interactive=interactive, **options)
 
@@ -423,15 +398,11 @@ def _first(found: SearchResult) -> SearchResult:
 def own_plan(question: Question, *, hints: bool = True) -> Mine | None:
     """Estimate a plan of one's own on the same processors, with the same batch, where it states no others.
 
-    Parameters
-    ----------
-    hints : bool
-        The problem of a plan that cannot run names what would make it run, which takes longer than the estimate.
+    Args:
+        hints: The problem of a plan that cannot run names what would make it run, which takes longer than the estimate.
 
-    Raises
-    ------
-    SpecError
-        Where it breaks a rule, or has fields that mean nothing.
+    Raises:
+        SpecError: Where it breaks a rule, or has fields that mean nothing.
     """
     if question.mine is None:
         return None

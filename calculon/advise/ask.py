@@ -46,30 +46,18 @@ LONGEST_UNASKED = 8192
 class Question:
     """What to plan.
 
-    Attributes
-    ----------
-    model, system : Model, System
-        What to train, and on what.
-    preset : Preset
-        Framework that runs it.
-    framework : str
-        How that was asked for: its name, or its file.
-    num_procs : tuple of int
-        Processors; the first count is planned in detail.
-    batch_size : int
-        Sequences of a step.
-    tokens : float or None
-        Tokens of the whole training.
-    arithmetic : mapping
-        Fields of the execution that the precision sets.
-    mine : Mine or None
-        A plan to set beside the best one.
-    fix, add : mapping
-        Values that fields of executions are restricted to, and values that are tried beside the usual ones.
-    assumed : mapping of str to str
-        What was not stated and is assumed, by the option that states it.
-    campaign : Campaign
-        Failures, checkpoints and prices of the whole training.
+    Attributes:
+        model, system: What to train, and on what.
+        preset: Framework that runs it.
+        framework: How that was asked for: its name, or its file.
+        num_procs: Processors; the first count is planned in detail.
+        batch_size: Sequences of a step.
+        tokens: Tokens of the whole training.
+        arithmetic: Fields of the execution that the precision sets.
+        mine: A plan to set beside the best one.
+        fix, add: Values that fields of executions are restricted to, and values that are tried beside the usual ones.
+        assumed: What was not stated and is assumed, by the option that states it.
+        campaign: Failures, checkpoints and prices of the whole training.
     """
 
     model: Model
@@ -129,10 +117,8 @@ def ask(
 ) -> Question:
     """Read a question in the words that people use.
 
-    Raises
-    ------
-    SpecError
-        For anything that cannot be understood, with what it may mean.
+    Raises:
+        SpecError: For anything that cannot be understood, with what it may mean.
     """
     assumed: dict[str, str] = {}
     machine = inputs.system(system)
@@ -220,12 +206,9 @@ MOST_COUNTS = 100
 def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]:
     """Return the processor counts that are asked for.
 
-    Raises
-    ------
-    SpecError
-        For what is no count, and for none or too many of them.
-    Infeasible
-        For more processors than the networks of the system join.
+    Raises:
+        SpecError: For what is no count, and for none or too many of them.
+        Infeasible: For more processors than the networks of the system join.
     """
     if isinstance(given, str):
         counts = processor_counts(given)

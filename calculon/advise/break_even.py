@@ -29,15 +29,11 @@ _MOST_STEPS = 60
 class BreakEven:
     """The value of a figure at which two are equal.
 
-    Attributes
-    ----------
-    figure : Figure
-        The figure.
-    value : float or None
-        Its value in the unit of the file, the nearest to that of now; None where there is none within
-        :data:`FURTHEST`.
-    ratio : float or None
-        The statistic of the first over that of the other at this value, per processor: 1 but for rounding.
+    Attributes:
+        figure: The figure.
+        value: Its value in the unit of the file, the nearest to that of now; None where there is none within
+            :data:`FURTHEST`.
+        ratio: The statistic of the first over that of the other at this value, per processor: 1 but for rounding.
     """
 
     figure: Figure
@@ -54,16 +50,11 @@ class BreakEven:
 class Rival:
     """What a plan is compared with: another plan on the same machine, or a level that does not depend on it.
 
-    Attributes
-    ----------
-    case : Case
-        The other plan, on its machine.
-    words : str
-        What it is called.
-    compared : str
-        Which two plans are compared.
-    same_machine : bool
-        Its machine is the one whose figures change.
+    Attributes:
+        case: The other plan, on its machine.
+        words: What it is called.
+        compared: Which two plans are compared.
+        same_machine: Its machine is the one whose figures change.
     """
 
     case: Case
@@ -77,16 +68,12 @@ def break_evens(
 ) -> tuple[BreakEven, ...]:
     """Return the break-even of each figure.
 
-    Parameters
-    ----------
-    case, rival : Case, Rival
-        The two that are compared, by the same statistic.
-    figures : sequence of Figure
-        Figures of the machine of `case`, or of its run; of these all but sizes of memory, counts, and how well software
-        uses the machine are tried.
-    weight : callable
-        What the statistic of a case is multiplied with: processors over tokens for times, so that those of a token on
-        a processor are compared.
+    Args:
+        case, rival: The two that are compared, by the same statistic.
+        figures: Figures of the machine of `case`, or of its run; of these all but sizes of memory, counts, and how well
+            software uses the machine are tried.
+        weight: What the statistic of a case is multiplied with: processors over tokens for times, so that those of a
+            token on a processor are compared.
     """
     continuous = [
         one for one in figures if kind_of(one) != USE and one.kind is float and one.unit != "GiB"

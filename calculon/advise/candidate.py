@@ -32,14 +32,10 @@ SECONDS_PER_DAY = 86400.0
 class Candidate:
     """A plan that fits.
 
-    Attributes
-    ----------
-    execution : mapping
-        Its fields by name.
-    stats : mapping
-        Its statistics by name, with both ends of the interval of its time; what is undefined is None.
-    domain : int
-        Processors of the innermost network.
+    Attributes:
+        execution: Its fields by name.
+        stats: Its statistics by name, with both ends of the interval of its time; what is undefined is None.
+        domain: Processors of the innermost network.
     """
 
     execution: Mapping[str, Any]

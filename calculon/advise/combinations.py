@@ -23,18 +23,12 @@ DIGITS = 9
 class Tried:
     """A table of variations, each with the same number of changes.
 
-    Attributes
-    ----------
-    moves : tuple of Move
-        Those that they are made of.
-    choices : array of int, shape (rows, changes)
-        The moves of each variation.
-    plan : Plan
-        The variations.
-    trials : Trials
-        What became of them.
-    practised : array of bool
-        Whether degrees are as people choose them who run the framework.
+    Attributes:
+        moves: Those that they are made of.
+        choices (shape (rows, changes)): The moves of each variation.
+        plan: The variations.
+        trials: What became of them.
+        practised: Whether degrees are as people choose them who run the framework.
     """
 
     moves: tuple[Move, ...]

@@ -47,20 +47,14 @@ _PLAIN = {
 class Contribution:
     """What one option contributes to an execution.
 
-    Attributes
-    ----------
-    field : str
-        The option.
-    value, without : object
-        What it is, and what it is set back to.
-    of : str
-        :data:`OF_PRESET` or :data:`OF_FIELD`.
-    gain : float or None
-        The time with it over the time without, less 1: below 0 where it helps; None where nothing runs without.
-    memory : float
-        Bytes of tier 1 that it adds; below 0 where it frees some. Not-a-number where rules forbid to leave it out.
-    reason : str
-        Why nothing runs without it; empty where it does.
+    Attributes:
+        field: The option.
+        value, without: What it is, and what it is set back to.
+        of: :data:`OF_PRESET` or :data:`OF_FIELD`.
+        gain: The time with it over the time without, less 1: below 0 where it helps; None where nothing runs without.
+        memory: Bytes of tier 1 that it adds; below 0 where it frees some. Not-a-number where rules forbid to leave it
+            out.
+        reason: Why nothing runs without it; empty where it does.
     """
 
     field: str

@@ -60,17 +60,12 @@ CALIBRATED = "calibrated"
 class Searched:
     """What searching again makes of the changes.
 
-    Attributes
-    ----------
-    now : Replanned
-        The best plan on the machine as it is.
-    ends : mapping
-        By path the best plans with the figure at both ends of its range; None where nothing fits, or at no end.
-    sizes : mapping
-        By a larger size of the innermost network the statistic of the same plan, None where it cannot run, and the best
-        plan.
-    staircase : Staircase
-        What capacity is worth.
+    Attributes:
+        now: The best plan on the machine as it is.
+        ends: By path the best plans with the figure at both ends of its range; None where nothing fits, or at no end.
+        sizes: By a larger size of the innermost network the statistic of the same plan, None where it cannot run, and
+            the best plan.
+        staircase: What capacity is worth.
     """
 
     now: Replanned
@@ -99,34 +94,20 @@ class Searched:
 class Sensitivity(Displayed):
     """What a statistic of a plan depends on.
 
-    Attributes
-    ----------
-    model, execution, system : Model, Execution, System
-        What was asked about.
-    preset : Preset
-        Framework of the plan.
-    statistic : Column
-        The statistic.
-    within : Range
-        How far figures were taken.
-    value : float
-        The statistic now.
-    effects : tuple of Effect
-        What each figure of the system does to it, the largest swing first; those without effect are left out.
-    idle : tuple of Effect
-        The figures without effect, in the order of the file.
-    total : Total or None
-        The sum of the elasticities, of times.
-    searched : Searched or None
-        The same with the plan searched again.
-    rival : str
-        What the break-even is with; empty without one.
-    compared : str
-        Which two plans it compares, in words.
-    break_evens : tuple of BreakEven
-        Values of figures at which the plan is as good as the rival.
-    campaign : Campaign or None
-        The whole run, of whose figures the statistic is one; None of a statistic of a step.
+    Attributes:
+        model, execution, system: What was asked about.
+        preset: Framework of the plan.
+        statistic: The statistic.
+        within: How far figures were taken.
+        value: The statistic now.
+        effects: What each figure of the system does to it, the largest swing first; those without effect are left out.
+        idle: The figures without effect, in the order of the file.
+        total: The sum of the elasticities, of times.
+        searched: The same with the plan searched again.
+        rival: What the break-even is with; empty without one.
+        compared: Which two plans it compares, in words.
+        break_evens: Values of figures at which the plan is as good as the rival.
+        campaign: The whole run, of whose figures the statistic is one; None of a statistic of a step.
     """
 
     model: Model
@@ -148,10 +129,8 @@ class Sensitivity(Displayed):
     def __getitem__(self, path: str) -> Effect:
         """Return the effect of a figure by its path.
 
-        Raises
-        ------
-        KeyError
-            When the figure has no effect, or is none of the system.
+        Raises:
+            KeyError: When the figure has no effect, or is none of the system.
         """
         return self._by_path[path]
 
@@ -261,18 +240,14 @@ class Sensitivity(Displayed):
     ) -> "Figure | InteractiveFigure":
         """Draw what the statistic depends on.
 
-        Parameters
-        ----------
-        kind : str
-            ``tornado`` (default): how far the statistic goes with each figure lower and higher, the longest bar first.
-        interactive : bool
-            As the page in a browser draws it (extra ``web``): a plotly Figure. With ``replan=True`` the time of a step
-            also has ``capacity``: that of the best plan over the memory of a processor.
+        Args:
+            kind: ``tornado`` (default): how far the statistic goes with each figure lower and higher, the longest bar
+                first.
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure. With ``replan=True`` the
+                time of a step also has ``capacity``: that of the best plan over the memory of a processor.
 
-        Raises
-        ------
-        SpecError
-            For another kind, and where the library is missing.
+        Raises:
+            SpecError: For another kind, and where the library is missing.
         """
         return drawn(self, kind, interactive=interactive)
 
@@ -378,15 +353,12 @@ def _found(case: Case, preset: Preset, statistic: Column, within: Range) -> Sens
 def read_range(spread: float | str) -> Range:
     """Read a range: a share, a percentage, or :data:`CALIBRATED`.
 
-    Raises
-    ------
-    SpecError
-        For anything else, and for a share that is not between 0 and 1.
+    Raises:
+        SpecError: For anything else, and for a share that is not between 0 and 1.
 
-    Examples
-    --------
-    >>> read_range("25%").share, read_range(0.1).share, read_range("calibrated").calibrated
-    (0.25, 0.1, True)
+    Examples:
+        >>> read_range("25%").share, read_range(0.1).share, read_range("calibrated").calibrated
+        (0.25, 0.1, True)
     """
     if spread == CALIBRATED:
         return Range(calibrated=True)
@@ -460,10 +432,8 @@ def _searched(
 def _rival(case: Case, found: Sensitivity, terms: Terms) -> Rival:
     """Return what a plan is compared with: another one, or the same on another machine, planned again if this one was.
 
-    Raises
-    ------
-    Infeasible
-        When it cannot run.
+    Raises:
+        Infeasible: When it cannot run.
     """
     plan: Any = found.execution
     mine = "this plan"
@@ -490,10 +460,9 @@ def _rival(case: Case, found: Sensitivity, terms: Terms) -> Rival:
 def estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any) -> Estimate:
     """Return an estimate; errors say by name which execution they are of, where it has one.
 
-    Raises
-    ------
-    SpecError, Infeasible
-        As :func:`calculon.estimate`; where the execution cannot run, with a hint to ``calculon why``.
+    Raises:
+        SpecError, Infeasible: As :func:`calculon.estimate`; where the execution cannot run, with a hint to ``calculon
+            why``.
     """
     try:
         return estimate(model, execution, system, **terms)

@@ -39,12 +39,9 @@ _DEGREES = (PROCESSORS, *(axis.degree for axis in MESH_AXES))
 class Change:
     """Fields that get the values of another execution at once.
 
-    Attributes
-    ----------
-    names : tuple of str
-        The fields, in their order.
-    moves_replicas : bool
-        Whether ``data_par`` follows from the other degrees then.
+    Attributes:
+        names: The fields, in their order.
+        moves_replicas: Whether ``data_par`` follows from the other degrees then.
     """
 
     names: tuple[str, ...]
@@ -93,14 +90,10 @@ def with_followers(
 ) -> tuple[Change, ...]:
     """Return changes, with those of the rest that follow from them.
 
-    Parameters
-    ----------
-    model : Model
-        The model.
-    now, best : mapping
-        The execution that is changed, and the one whose values it gets.
-    some, left : sequence of Change
-        The changes, and those that are still to be made: all of `some` are among them.
+    Args:
+        model: The model.
+        now, best: The execution that is changed, and the one whose values it gets.
+        some, left: The changes, and those that are still to be made: all of `some` are among them.
     """
     made = after(now, best, some)
     changed = {name: made[name] for name in NAMES if made[name] != now[name]}

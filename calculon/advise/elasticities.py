@@ -50,19 +50,13 @@ KINK = 1e-3
 class Effect:
     """What a figure of a system does to a statistic of a plan.
 
-    Attributes
-    ----------
-    figure : Figure
-        The figure: its path, value, unit and name.
-    elasticity : float or None
-        ``d ln y / d ln x`` on the same plan; None of a count, which has no values in between, and where the statistic
-        is 0 or undefined.
-    kink : float
-        Elasticity above the figure's value less that below it: other than 0 where it is at a threshold.
-    low, high : float or None
-        The ends of the range, in the unit of the file; None where no file can have that value.
-    at_low, at_high : float or None
-        The statistic of the same plan there; None where it cannot run.
+    Attributes:
+        figure: The figure: its path, value, unit and name.
+        elasticity: ``d ln y / d ln x`` on the same plan; None of a count, which has no values in between, and where the
+            statistic is 0 or undefined.
+        kink: Elasticity above the figure's value less that below it: other than 0 where it is at a threshold.
+        low, high: The ends of the range, in the unit of the file; None where no file can have that value.
+        at_low, at_high: The statistic of the same plan there; None where it cannot run.
     """
 
     figure: Figure
@@ -104,14 +98,11 @@ class Effect:
 class Total:
     """The elasticities of all rates and times together.
 
-    Attributes
-    ----------
-    stated : float
-        The sum over the figures: those of rates less those of times.
-    lists : float
-        That of times in lists of the file, which are no single figures: ramps of collectives, tables of kernels.
-    together : float
-        The elasticity with all rates, where all times change against them at once: the sum without thresholds.
+    Attributes:
+        stated: The sum over the figures: those of rates less those of times.
+        lists: That of times in lists of the file, which are no single figures: ramps of collectives, tables of kernels.
+        together: The elasticity with all rates, where all times change against them at once: the sum without
+            thresholds.
     """
 
     stated: float
@@ -141,12 +132,9 @@ Change = Mapping[str, float]
 class Case:
     """A plan on a system, whose statistic is asked for on variants of the system.
 
-    Parameters
-    ----------
-    model, execution, system : Model, Execution, System
-        What is asked about.
-    statistic : str
-        Name of the statistic.
+    Args:
+        model, execution, system: What is asked about.
+        statistic: Name of the statistic.
     """
 
     def __init__(self, model: Model, execution: Execution, system: System, statistic: str):
@@ -156,10 +144,8 @@ class Case:
     def beside(self, other: Estimate) -> "Case":
         """Return the same question about another plan, or on another machine.
 
-        Raises
-        ------
-        SpecError
-            Where its edition does not compute the statistic.
+        Raises:
+            SpecError: Where its edition does not compute the statistic.
         """
         check_statistic(self.statistic, "sensitivity", EDITIONS[other.edition])
         return Case(other.model, other.execution, other.system, self.statistic)
@@ -206,12 +192,9 @@ class Case:
 class Range:
     """How far figures are taken from their values.
 
-    Attributes
-    ----------
-    share : float
-        To either side, as a share of the value.
-    calibrated : bool
-        Where residuals of a calibration say how far the rate of a part is known, that is its range.
+    Attributes:
+        share: To either side, as a share of the value.
+        calibrated: Where residuals of a calibration say how far the rate of a part is known, that is its range.
     """
 
     share: float = 0.25
@@ -260,12 +243,9 @@ def _known_times(system: System, figure: Figure) -> tuple[float, float] | None:
 def effects(case: Case, within: Range) -> tuple[float, tuple[Effect, ...]]:
     """Return the statistic now, and what each figure of the system does to it, in the order of the file.
 
-    Parameters
-    ----------
-    case : Case
-        The plan, and the statistic.
-    within : Range
-        How far figures are taken.
+    Args:
+        case: The plan, and the statistic.
+        within: How far figures are taken.
     """
     figures = [one for one in case.figures.values() if one.value]
     sizes = [one for one in figures if one.kind is float]

@@ -29,14 +29,10 @@ LIMITED = ("tpot", "ttft", "memory", "requests")
 class Known:
     """What a source says of a deployment beside its fields.
 
-    Attributes
-    ----------
-    model, system : Source or None
-        Names of the two, or the records.
-    batch : int
-        Sequences of a replica that keep the limits; 0 where none are known.
-    workload : Workload or None
-        Its prompts are the largest passes where they are not cut.
+    Attributes:
+        model, system: Names of the two, or the records.
+        batch: Sequences of a replica that keep the limits; 0 where none are known.
+        workload: Its prompts are the largest passes where they are not cut.
     """
 
     model: Source | Model | None = None
@@ -55,22 +51,15 @@ def engine_text(
 ) -> str:
     """Return the script that starts an engine for a deployment.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        The engine.
-    source : Served, Deployment, str, path, mapping or int
-        What is to run: of a result with the batch that keeps its limits, where the deployment states none; of a number
-        of processors the plain deployment that :func:`calculon.serve` takes, which needs model and system.
-    model, system
-        Both make shares of the free memory shares of all memory; by default those of the result.
-    changes : mapping, optional
-        Fields of the deployment that count instead of its own.
+    Args:
+        dialect: The engine.
+        source: What is to run: of a result with the batch that keeps its limits, where the deployment states none; of a
+            number of processors the plain deployment that :func:`calculon.serve` takes, which needs model and system.
+        model, system: Both make shares of the free memory shares of all memory; by default those of the result.
+        changes: Fields of the deployment that count instead of its own.
 
-    Raises
-    ------
-    SpecError
-        For everything wrong with the inputs, and for a field that the engine cannot express.
+    Raises:
+        SpecError: For everything wrong with the inputs, and for a field that the engine cannot express.
     """
     if isinstance(source, Served):
         batch = source.batch if source.cut in LIMITED else 0

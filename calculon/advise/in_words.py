@@ -51,30 +51,23 @@ def change_in_words(
 
     But for what goes along with another preset, of which its name says nothing.
 
-    Parameters
-    ----------
-    before, after : mapping
-        Fields of the execution before and after.
-    names : sequence of str
-        The fields that were decided; ``data_par`` is told with other degrees.
-    along : collection of str
-        The fields that follow; those of a preset are told.
+    Args:
+        before, after: Fields of the execution before and after.
+        names: The fields that were decided; ``data_par`` is told with other degrees.
+        along: The fields that follow; those of a preset are told.
 
-    Returns
-    -------
-    str
+    Returns:
         Such as ``TP 8 -> 4, DP 8 -> 16``, or ``ZeRO-1 -> FSDP``.
 
-    Examples
-    --------
-    >>> from calculon import inputs
-    >>> one = inputs.execution("llama3-8B_h100x64").to_dict()
-    >>> change_in_words(one, {**one, "tensor_par": 4, "data_par": 16}, ["tensor_par"])
-    'TP 2 -> 4, DP 32 -> 16'
-    >>> change_in_words(one, {**one, "zero_stage": "fsdp"}, ["zero_stage"])
-    'ZeRO-1 -> FSDP'
-    >>> change_in_words({**one, "seq_length": 4096}, one, ["seq_length"])
-    "sequences of 4,096 -> the model's own"
+    Examples:
+        >>> from calculon import inputs
+        >>> one = inputs.execution("llama3-8B_h100x64").to_dict()
+        >>> change_in_words(one, {**one, "tensor_par": 4, "data_par": 16}, ["tensor_par"])
+        'TP 2 -> 4, DP 32 -> 16'
+        >>> change_in_words(one, {**one, "zero_stage": "fsdp"}, ["zero_stage"])
+        'ZeRO-1 -> FSDP'
+        >>> change_in_words({**one, "seq_length": 4096}, one, ["seq_length"])
+        "sequences of 4,096 -> the model's own"
     """
     told = [name for name in _SIZES if name in names]
     if before["data_par"] != after["data_par"] and "data_par" not in told:

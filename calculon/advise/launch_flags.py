@@ -43,33 +43,24 @@ def export_flags(
 ) -> str:
     """Return the launch file that runs a plan, or starts a server: a script, or a configuration.
 
-    Parameters
-    ----------
-    plan : Estimate, Answer, Execution, Served, DeploymentSearch, Deployment, str, path or mapping
-        What to run; of an answer, and of a search for deployments, the best.
-    dialect : str
-        The launcher: ``megatron-lm``, ``megatron-bridge``, ``nemo``, ``torchtitan``, ``deepspeed``, ``accelerate``; of
-        a deployment the engine: ``vllm``, ``sglang``, ``tensorrt-llm``.
-    model : str, path, mapping or Model, optional
-        The model, whose settings the file then has too; by default that of the estimate, or of the result that the plan
-        is from.
-    tokens : float, optional
-        Tokens of the whole training.
-    system : str, path, mapping or System, optional
-        Of a deployment: the machine, which with the model makes its share of the free memory one of all memory.
+    Args:
+        plan: What to run; of an answer, and of a search for deployments, the best.
+        dialect: The launcher: ``megatron-lm``, ``megatron-bridge``, ``nemo``, ``torchtitan``, ``deepspeed``,
+            ``accelerate``; of a deployment the engine: ``vllm``, ``sglang``, ``tensorrt-llm``.
+        model: The model, whose settings the file then has too; by default that of the estimate, or of the result that
+            the plan is from.
+        tokens: Tokens of the whole training.
+        system: Of a deployment: the machine, which with the model makes its share of the free memory one of all memory.
 
-    Raises
-    ------
-    SpecError
-        For a launcher that is not known, and for a field that it cannot express, with the nearest value.
+    Raises:
+        SpecError: For a launcher that is not known, and for a field that it cannot express, with the nearest value.
 
-    Examples
-    --------
-    >>> import calculon
-    >>> plan = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1, "batch_size": 64}
-    >>> text = calculon.export_flags(plan, "megatron-lm", model="llama3-8B")
-    >>> "--tensor-model-parallel-size 2" in text, "--num-query-groups 8" in text
-    (True, True)
+    Examples:
+        >>> import calculon
+        >>> plan = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1, "batch_size": 64}
+        >>> text = calculon.export_flags(plan, "megatron-lm", model="llama3-8B")
+        >>> "--tensor-model-parallel-size 2" in text, "--num-query-groups 8" in text
+        (True, True)
     """
     found = find_dialect(dialect)
     one: Any = plan
@@ -98,10 +89,8 @@ def export_flags(
 def exported_plan(plan: Estimate, dialect: str, tokens: float | None = None) -> tuple[str, str]:
     """Return the launch file of a plan, and why it is without the settings of the model; empty where it has them.
 
-    Raises
-    ------
-    SpecError
-        For fields of the plan that the launcher cannot express.
+    Raises:
+        SpecError: For fields of the plan that the launcher cannot express.
     """
     try:
         return export_flags(plan, dialect, tokens=tokens), ""
@@ -126,30 +115,20 @@ def import_flags(
 ) -> Launch:
     """Read a launch file, of training or of an engine that serves: a script, or a configuration. Nothing is executed.
 
-    Parameters
-    ----------
-    source : str or path
-        The file, or a command that starts an engine; ``-`` is standard input.
-    dialect : str
-        The launcher; empty: found by looking.
-    num_procs : int, optional
-        Processors, where the file does not say how many.
-    variables : mapping of str to str, optional
-        Values of variables of the environment that it asks for.
-    model, system : optional
-        Of an engine: both make its share of all memory a share of what is free.
+    Args:
+        source: The file, or a command that starts an engine; ``-`` is standard input.
+        dialect: The launcher; empty: found by looking.
+        num_procs: Processors, where the file does not say how many.
+        variables: Values of variables of the environment that it asks for.
+        model, system: Of an engine: both make its share of all memory a share of what is free.
 
-    Returns
-    -------
-    Launch
+    Returns:
         Its ``execution`` is one for :func:`calculon.estimate`; ``model`` and ``campaign`` are what it says of those. Of
-        an engine it has a ``deployment``, which is one for :func:`calculon.serve`.
-        Every setting is among ``used``, ``ignored``, ``not_modelled``, ``unknown`` and ``unresolved``.
+        an engine it has a ``deployment``, which is one for :func:`calculon.serve`. Every setting is among ``used``,
+        ``ignored``, ``not_modelled``, ``unknown`` and ``unresolved``.
 
-    Raises
-    ------
-    SpecError
-        For a file of no launcher, a value that means nothing, and a contradiction, with both numbers.
+    Raises:
+        SpecError: For a file of no launcher, a value that means nothing, and a contradiction, with both numbers.
     """
     server = None
     if model is not None and system is not None:
@@ -164,12 +143,9 @@ def import_flags(
 def launch_in(source: Any, num_procs: int | None = None) -> Launch | None:
     """Return what a file says that is one of a launcher; nothing for any other source of an execution.
 
-    Parameters
-    ----------
-    source : object
-        What was given for an execution.
-    num_procs : int, optional
-        Processors, where the file does not say how many.
+    Args:
+        source: What was given for an execution.
+        num_procs: Processors, where the file does not say how many.
     """
     if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
         return None
@@ -189,21 +165,14 @@ def settings_between(
 ) -> Difference:
     """Return what to change in the settings of one plan to run another.
 
-    Parameters
-    ----------
-    mine, other : Execution
-        Both plans.
-    model : Model
-        Their model.
-    launch : Launch or None
-        The file that says `mine`, if one does.
-    dialect : str
-        The launcher, where that is another one, or none is.
+    Args:
+        mine, other: Both plans.
+        model: Their model.
+        launch: The file that says `mine`, if one does.
+        dialect: The launcher, where that is another one, or none is.
 
-    Raises
-    ------
-    SpecError
-        Where neither says a launcher, and where it cannot express `mine`.
+    Raises:
+        SpecError: Where neither says a launcher, and where it cannot express `mine`.
     """
     own = launch is not None and dialect in ("", launch.dialect.name)
     found = launch.dialect if launch is not None and own else find_dialect(dialect)

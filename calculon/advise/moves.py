@@ -48,14 +48,10 @@ _LARGEST_LIST = 24
 class Move:
     """Another value of one field.
 
-    Attributes
-    ----------
-    field : str
-        The field.
-    value : object
-        Its value, as columns hold it; None for the one that the other fields leave it.
-    distance : float
-        The binary logarithm of the ratio of two numbers; 1 of anything else.
+    Attributes:
+        field: The field.
+        value: Its value, as columns hold it; None for the one that the other fields leave it.
+        distance: The binary logarithm of the ratio of two numbers; 1 of anything else.
     """
 
     field: str
@@ -72,12 +68,9 @@ def moves(
 ) -> tuple[Move, ...]:
     """Return what may be changed of an execution on the same processors, with the same batch.
 
-    Parameters
-    ----------
-    variations : Variations
-        Those of the execution.
-    named : collection of str
-        Fields that broken rules name: other values of them are tried, whatever they are.
+    Args:
+        variations: Those of the execution.
+        named: Fields that broken rules name: other values of them are tried, whatever they are.
     """
     fields = [name for name in _fields(model, execution) if name not in named]
     found = [

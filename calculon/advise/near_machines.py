@@ -45,12 +45,9 @@ Searched = Callable[[System], Space]
 class Found:
     """The best plan of a machine.
 
-    Attributes
-    ----------
-    score : float
-        Less its time in seconds.
-    number : int
-        Its number in the space.
+    Attributes:
+        score: Less its time in seconds.
+        number: Its number in the space.
     """
 
     score: float
@@ -61,12 +58,10 @@ class Found:
 class _Listed:
     """The plans whose time on a machine is at most a limit.
 
-    Attributes
-    ----------
-    numbers, times, switches : array, shape (plans,)
-        Their numbers, their times on this machine, the shortest first, and how many switches they have on.
-    limit : float
-        All others take longer, in seconds.
+    Attributes:
+        numbers, times, switches (shape (plans,)): Their numbers, their times on this machine, the shortest first, and
+            how many switches they have on.
+        limit: All others take longer, in seconds.
     """
 
     numbers: Array
@@ -85,23 +80,16 @@ def best_of_each(
 ) -> dict[Hashable, Found | None]:
     """Return the best plan on a system and on that with each change, by the time of a step.
 
-    Parameters
-    ----------
-    searched : callable
-        Returns the space of a system.
-    system : System
-        The system of which figures are changed.
-    changes : sequence of mapping
-        New values of one figure each, in the units of the file; the first is that of none.
-    times : sequence of float
-        Time in seconds of a known plan with each change, not-a-number where it cannot run there: slower plans are of no
-        interest.
+    Args:
+        searched: Returns the space of a system.
+        system: The system of which figures are changed.
+        changes: New values of one figure each, in the units of the file; the first is that of none.
+        times: Time in seconds of a known plan with each change, not-a-number where it cannot run there: slower plans
+            are of no interest.
 
-    Returns
-    -------
-    dict
-        By :func:`key_of` the best plan; None where none is faster than the known one. Changes of which the law
-        says nothing are left out, and those for whose best plan more has to be searched.
+    Returns:
+        By :func:`key_of` the best plan; None where none is faster than the known one. Changes of which the law says
+        nothing are left out, and those for whose best plan more has to be searched.
     """
     known = dict(zip(map(key_of, changes), times, strict=True))
     worse, better = _sides(system, changes)

@@ -28,16 +28,11 @@ _LEAST = tuple(Objective.parse(f"{name}:min") for name in MEMORY)
 class Miss:
     """An execution that would run if a tier of memory were larger.
 
-    Attributes
-    ----------
-    tier : int
-        The memory, 1 or 2.
-    estimate : Estimate
-        The execution on a system that has the memory.
-    needed, available : float
-        Bytes that it needs, and that there are.
-    parts : mapping of str to float
-        The bytes by kind, largest first; those that are 0 are left out.
+    Attributes:
+        tier: The memory, 1 or 2.
+        estimate: The execution on a system that has the memory.
+        needed, available: Bytes that it needs, and that there are.
+        parts: The bytes by kind, largest first; those that are 0 are left out.
     """
 
     tier: int

@@ -66,38 +66,30 @@ def plan(
 ) -> Answer | FleetAnswer:
     """Plan a training run: the best execution, its rivals, and the same for other numbers of processors.
 
-    Parameters
-    ----------
-    model, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; also other spellings of names, and the ``config.json`` of a model.
-    num_procs : int, str or sequence of int
-        Processors: one count, of which half and twice as many are planned too, or several; ``"1k"`` is 1,024.
-    preset : str, optional
-        Framework that runs it: a name, or a file; by default ``megatron-lm`` on NVIDIA and AMD, else ``common``.
-    tokens : float or str, optional
-        Tokens of the whole training, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
-    batch, seq : int or str, optional
-        Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, or 1,024 for each processor.
-        Tokens of a sequence; by default the model's, at most 8,192.
-    dtype : str, optional
-        Precision (:data:`calculon.declarations.spellings.PRECISIONS`): ``"bf16"`` (default), ``"fp8"``, ``"mxfp8"``,
-        ...
-    mine : str, mapping or path, optional
-        A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
-    fix, add : mapping, optional
-        As in :func:`calculon.search`.
-    campaign, **run : optional
-        The whole run, as `run` and options of :func:`calculon.campaign`: ``deadline="60d"``, ``fleet__price=2.0``.
-    objective : str, optional
-        ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares counts (``"any"``: all that could meet the deadline)
-        of one system or several by this figure, under the limits of the run.
+    Args:
+        model, system: As in :func:`calculon.estimate`; also other spellings of names, and the ``config.json`` of a
+            model.
+        num_procs: Processors: one count, of which half and twice as many are planned too, or several; ``"1k"`` is
+            1,024.
+        preset: Framework that runs it: a name, or a file; by default ``megatron-lm`` on NVIDIA and AMD, else
+            ``common``.
+        tokens: Tokens of the whole training, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
+        batch, seq: Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, or 1,024 for each
+            processor. Tokens of a sequence; by default the model's, at most 8,192.
+        dtype: Precision (:data:`calculon.declarations.spellings.PRECISIONS`): ``"bf16"`` (default), ``"fp8"``,
+            ``"mxfp8"``, ...
+        mine: A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
+        fix, add: As in :func:`calculon.search`.
+        campaign, **run: The whole run, as `run` and options of :func:`calculon.campaign`: ``deadline="60d"``,
+            ``fleet__price=2.0``.
+        objective: ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares counts (``"any"``: all that could meet
+            the deadline) of one system or several by this figure, under the limits of the run.
 
-    Examples
-    --------
-    >>> from calculon import plan
-    >>> answer = plan("llama-3-8b", 64, "h100", batch="4M")
-    >>> answer.best.execution.num_procs, answer.question.batch_size
-    (64, 512)
+    Examples:
+        >>> from calculon import plan
+        >>> answer = plan("llama-3-8b", 64, "h100", batch="4M")
+        >>> answer.best.execution.num_procs, answer.question.batch_size
+        (64, 512)
     """
     words: dict[str, Any] = {"preset": preset, "batch": batch, "seq": seq, "dtype": dtype}
     words |= {"tokens": tokens, "mine": mine, "fix": fix, "add": add}

@@ -72,25 +72,16 @@ MOST_VALUES = 2
 class Proposal:
     """An execution that runs, next to one that does not.
 
-    Attributes
-    ----------
-    changes : mapping
-        The fields that are changed, with their values.
-    follows : mapping
-        The fields that follow from them.
-    distance : float
-        Sum over the changes: the binary logarithm of the ratio of two numbers, 1 for anything else.
-    total_time : float
-        Seconds of a step.
-    memory : tuple of float
-        Bytes that are needed of both tiers.
-    unusual : tuple of str
-        Conditions of practice that its degrees do not meet: what people keep to who run the framework.
-    execution : Execution
-        All of its fields.
-    longer : float or None
-        Relative difference of the time of a sample: to the fastest of the proposals that it is one of, or to the
-        execution itself where that runs.
+    Attributes:
+        changes: The fields that are changed, with their values.
+        follows: The fields that follow from them.
+        distance: Sum over the changes: the binary logarithm of the ratio of two numbers, 1 for anything else.
+        total_time: Seconds of a step.
+        memory: Bytes that are needed of both tiers.
+        unusual: Conditions of practice that its degrees do not meet: what people keep to who run the framework.
+        execution: All of its fields.
+        longer: Relative difference of the time of a sample: to the fastest of the proposals that it is one of, or to
+            the execution itself where that runs.
     """
 
     model: Model
@@ -168,16 +159,11 @@ class Proposal:
 class Changes:
     """The changes of one execution, tried in tables.
 
-    Parameters
-    ----------
-    model, execution, system
-        The execution, and what it is an execution of.
-    broken : sequence of Failure
-        The rules that it breaks.
-    following : collection of str
-        Fields that nobody stated.
-    thorough : bool
-        Also try repairs of four and more changes, and many combinations of three.
+    Args:
+        model, execution, system: The execution, and what it is an execution of.
+        broken: The rules that it breaks.
+        following: Fields that nobody stated.
+        thorough: Also try repairs of four and more changes, and many combinations of three.
     """
 
     def __init__(

@@ -70,16 +70,12 @@ MOST_DEGREES = 3
 class Remedy:
     """A change after which an execution fits.
 
-    Attributes
-    ----------
-    kind : str
-        ``memory`` (the least that is enough), ``product`` (memory that processors have), ``processors``, ``options``,
-        ``freed``, ``sequence`` or ``batch``.
-    change : mapping
-        What is changed, by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or fields
-        of an execution; a field that no longer is held at a value has None.
-    found : Estimate
-        The fastest execution that fits then, on the system that it fits on.
+    Attributes:
+        kind: ``memory`` (the least that is enough), ``product`` (memory that processors have), ``processors``,
+            ``options``, ``freed``, ``sequence`` or ``batch``.
+        change: What is changed, by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or
+            fields of an execution; a field that no longer is held at a value has None.
+        found: The fastest execution that fits then, on the system that it fits on.
     """
 
     kind: str
@@ -90,10 +86,8 @@ class Remedy:
 class Tries:
     """Searches of changed spaces, as long as there is time.
 
-    Attributes
-    ----------
-    where : Condition or None
-        Condition that executions meet.
+    Attributes:
+        where: Condition that executions meet.
     """
 
     def __init__(self, where: Condition | None = None):

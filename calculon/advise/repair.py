@@ -35,12 +35,9 @@ def repaired(changes: Trying, moved: Sequence[Move], start: Tried) -> Iterator[T
     Nearer are those that break fewer rules; of those that break none, those that need less memory beyond what there is.
     What runs is yielded with no change that it can do without. Nothing says that no other way is shorter.
 
-    Parameters
-    ----------
-    moved : sequence of Move
-        What may be changed.
-    start : Tried
-        The variations to start from.
+    Args:
+        moved: What may be changed.
+        start: The variations to start from.
     """
     best = _distance(changes, start)
     states = _nearest(start, best)

@@ -37,14 +37,10 @@ TIMES_SIZE = (2, 4, 8)
 class Replanned:
     """The best plan on a machine.
 
-    Attributes
-    ----------
-    value : float
-        The statistic.
-    execution : mapping
-        Fields of the plan.
-    kept : bool
-        It is the plan that was asked about.
+    Attributes:
+        value: The statistic.
+        execution: Fields of the plan.
+        kept: It is the plan that was asked about.
     """
 
     value: float
@@ -60,12 +56,9 @@ class Replanned:
 class Step:
     """A step of the staircase of capacity: from this capacity on, a better plan fits.
 
-    Attributes
-    ----------
-    capacity : float
-        Bytes of tier 1 that a processor needs to have.
-    best : Replanned
-        The best plan with it.
+    Attributes:
+        capacity: Bytes of tier 1 that a processor needs to have.
+        best: The best plan with it.
     """
 
     capacity: float
@@ -76,16 +69,12 @@ class Step:
 class Staircase:
     """What the capacity of tier 1 is worth.
 
-    Attributes
-    ----------
-    capacity : float
-        Bytes that there are.
-    withheld : float
-        Bytes of these that no plan gets.
-    steps : tuple of Step
-        The best plan of each capacity, from the smallest on which anything fits; each better than the one before.
-    now : int
-        The step that the machine is on; -1 where nothing fits.
+    Attributes:
+        capacity: Bytes that there are.
+        withheld: Bytes of these that no plan gets.
+        steps: The best plan of each capacity, from the smallest on which anything fits; each better than the one
+            before.
+        now: The step that the machine is on; -1 where nothing fits.
     """
 
     capacity: float
@@ -149,17 +138,12 @@ def staircase(
 class Replanner:
     """Searches for the best plan on variants of a machine; the plan that was asked about is always among them.
 
-    Parameters
-    ----------
-    case : Case
-        The plan and the statistic.
-    preset : Preset
-        Framework whose plans are searched.
+    Args:
+        case: The plan and the statistic.
+        preset: Framework whose plans are searched.
 
-    Raises
-    ------
-    SpecError
-        For a plan of inference, which is not searched.
+    Raises:
+        SpecError: For a plan of inference, which is not searched.
     """
 
     def __init__(self, case: Case, preset: Preset):

@@ -44,38 +44,28 @@ def sensitivity(
 ) -> Sensitivity:
     """Find what a statistic of a plan, or of its whole run, depends on: elasticities, shadow prices, break-even.
 
-    Parameters
-    ----------
-    model, execution, system : str, path, mapping or record
-        As in :func:`calculon.estimate`. A number of processors instead of an execution is planned first.
-    of : str, optional
-        The statistic, ``total_time`` if absent; with a campaign the figure of the run (``usd``), ``days`` if absent.
-    spread : float or str
-        By which share of its value a figure is lower and higher: ``0.25``, ``"25%"``; ``"calibrated"`` takes the
-        interval of a part where the system was calibrated.
-    replan : bool
-        Also search the plan again on each changed machine, and for what more memory is worth.
-    against : str, path, mapping or record, optional
-        Another execution: at which value of a figure both are as good; as fast by the tokens of a processor.
-    against_system : str, path, mapping or record, optional
-        Another machine: likewise, with this plan on both; with `replan` the other has the best plan of its own.
-    campaign : str, path, mapping or Campaign, optional
-        The whole run, as in :func:`calculon.campaign`: then its figures have effects, too.
-    edition, preset : str, optional
-        As in :func:`calculon.estimate`.
-    seen : callable, optional
-        Told after each search of how many it is one.
+    Args:
+        model, execution, system: As in :func:`calculon.estimate`. A number of processors instead of an execution is
+            planned first.
+        of: The statistic, ``total_time`` if absent; with a campaign the figure of the run (``usd``), ``days`` if
+            absent.
+        spread: By which share of its value a figure is lower and higher: ``0.25``, ``"25%"``; ``"calibrated"`` takes
+            the interval of a part where the system was calibrated.
+        replan: Also search the plan again on each changed machine, and for what more memory is worth.
+        against: Another execution: at which value of a figure both are as good; as fast by the tokens of a processor.
+        against_system: Another machine: likewise, with this plan on both; with `replan` the other has the best plan of
+            its own.
+        campaign: The whole run, as in :func:`calculon.campaign`: then its figures have effects, too.
+        edition, preset: As in :func:`calculon.estimate`.
+        seen: Told after each search of how many it is one.
 
-    Raises
-    ------
-    SpecError, Infeasible
-        For a malformed request, and for a plan that cannot run.
+    Raises:
+        SpecError, Infeasible: For a malformed request, and for a plan that cannot run.
 
-    Examples
-    --------
-    >>> sensitivity("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
-    <Sensitivity of total_time of megatron-1T on a100_80g: matrix.float16.tflops -0.85, mem1.GBps -0.08,
-    networks[0].bandwidth -0.06>
+    Examples:
+        >>> sensitivity("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+        <Sensitivity of total_time of megatron-1T on a100_80g: matrix.float16.tflops -0.85, mem1.GBps -0.08,
+        networks[0].bandwidth -0.06>
     """
     terms = Terms(spread, replan, against, against_system, seen or (lambda _: None))
     if campaign is not None:

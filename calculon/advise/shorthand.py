@@ -29,22 +29,16 @@ class Mine:
 def read_mine(source: Source, num_procs: int | None = None) -> Mine:
     """Read a plan: ``NAME=VALUE`` pairs, a mapping, the name of an execution or its file, or a launch file.
 
-    Parameters
-    ----------
-    source : str, mapping or path
-        The plan.
-    num_procs : int, optional
-        Processors of a launch file that does not say how many.
+    Args:
+        source: The plan.
+        num_procs: Processors of a launch file that does not say how many.
 
-    Raises
-    ------
-    SpecError
-        With every name that is none of an execution.
+    Raises:
+        SpecError: With every name that is none of an execution.
 
-    Examples
-    --------
-    >>> read_mine("tp=8 pp=4 mbs=1").fields
-    {'tensor_par': 8, 'pipeline_par': 4, 'microbatch_size': 1}
+    Examples:
+        >>> read_mine("tp=8 pp=4 mbs=1").fields
+        {'tensor_par': 8, 'pipeline_par': 4, 'microbatch_size': 1}
     """
     given = as_mapping(source)
     if given is None:

@@ -22,16 +22,11 @@ _NEEDED = ("proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
 class StageNeed:
     """The memory of a processor of one pipeline stage.
 
-    Attributes
-    ----------
-    stage : int
-        The stage, from 0.
-    blocks : int
-        Its blocks.
-    needed, available : tuple of float
-        Bytes of both tiers that it needs, and that there are.
-    parts : tuple of mapping of str to float
-        For both tiers bytes by kind, the largest first; those that are 0 are left out.
+    Attributes:
+        stage: The stage, from 0.
+        blocks: Its blocks.
+        needed, available: Bytes of both tiers that it needs, and that there are.
+        parts: For both tiers bytes by kind, the largest first; those that are 0 are left out.
     """
 
     stage: int

@@ -16,14 +16,10 @@ from calculon.plan.rules.check import MEMORY_REASONS, REASONS, check, check_memo
 class Trials:
     """What became of a table of variations: arrays over its rows.
 
-    Attributes
-    ----------
-    codes : array of int16
-        Why a row cannot run, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0: it can.
-    time : array
-        Seconds of a step; not-a-number where it cannot run.
-    memory : array of shape (2, rows)
-        Bytes that are needed of both tiers; not-a-number where rules forbid the row.
+    Attributes:
+        codes: Why a row cannot run, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0: it can.
+        time: Seconds of a step; not-a-number where it cannot run.
+        memory (shape (2, rows)): Bytes that are needed of both tiers; not-a-number where rules forbid the row.
     """
 
     codes: Array
@@ -54,11 +50,9 @@ def trials(model: Model, system: System, plan: Plan, codes: Array | None = None)
 
     Memory alone takes a fraction of what all statistics take, and most variations of what does not fit do not, either.
 
-    Parameters
-    ----------
-    codes : array of int16, optional
-        What rules say of the rows (:func:`~calculon.plan.rules.check.check`), with :data:`NOT_TRIED` where a row is
-        left out; by default all are checked and tried.
+    Args:
+        codes: What rules say of the rows (:func:`~calculon.plan.rules.check.check`), with :data:`NOT_TRIED` where a row
+            is left out; by default all are checked and tried.
     """
     codes = check(model, system, plan) if codes is None else codes.copy()
     memory, time = np.full((2, len(plan)), np.nan), np.full(len(plan), np.nan)

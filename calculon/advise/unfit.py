@@ -40,18 +40,12 @@ class Reason:
 class Unfit:
     """Why nothing of a space fits, and what would mend it.
 
-    Attributes
-    ----------
-    space : Space
-        The space that was searched.
-    executions : int
-        Executions of the space; 0 where no split of the processors divides model and batch.
-    reasons : tuple of Reason
-        Why they cannot run, the most frequent reason first.
-    misses : tuple of Miss
-        Where memory is too small, the executions that come nearest to fitting, by tier.
-    remedies : tuple of Remedy
-        What would mend it, each tried by a search.
+    Attributes:
+        space: The space that was searched.
+        executions: Executions of the space; 0 where no split of the processors divides model and batch.
+        reasons: Why they cannot run, the most frequent reason first.
+        misses: Where memory is too small, the executions that come nearest to fitting, by tier.
+        remedies: What would mend it, each tried by a search.
     """
 
     space: Space
@@ -129,14 +123,10 @@ class Unfit:
 def unfit(space: Space, counts: Counts | None = None, where: Condition | None = None) -> Unfit:
     """Say why nothing of a space fits, and what would mend it.
 
-    Parameters
-    ----------
-    space : Space
-        A space of which a search found nothing.
-    counts : Counts, optional
-        The counts of that search; without them it is counted again.
-    where : Condition, optional
-        The condition of that search.
+    Args:
+        space: A space of which a search found nothing.
+        counts: The counts of that search; without them it is counted again.
+        where: The condition of that search.
     """
     if counts is None:
         counts = run(space, Best(Objective.parse("proc_mem_tier1_cap_req:min"), 1)).counts

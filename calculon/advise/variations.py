@@ -37,18 +37,13 @@ _ENDLESS = 10_000
 class Variations:
     """Tables of variations of one execution.
 
-    Parameters
-    ----------
-    model, execution
-        What is varied; it may break rules.
-    following : collection of str
-        Fields that nobody stated: they follow from the others, whatever they are now.
+    Args:
+        model, execution: What is varied; it may break rules.
+        following: Fields that nobody stated: they follow from the others, whatever they are now.
 
-    Attributes
-    ----------
-    broken : frozenset of str
-        Fields that do not have the value that the others of the execution leave them. They follow from nothing: to
-        give them that value is a change, too.
+    Attributes:
+        broken: Fields that do not have the value that the others of the execution leave them. They follow from nothing:
+            to give them that value is a change, too.
     """
 
     def __init__(self, model: Model, execution: Execution, following: Collection[str] = ()):
@@ -90,14 +85,10 @@ class Variations:
     def table(self, rows: int, changes: Rows, followed: Mapping[str, Array] | None = None) -> Plan:
         """Return a table of variations.
 
-        Parameters
-        ----------
-        rows : int
-            How many there are.
-        changes : mapping
-            Fields that are changed. What others rule out has the value that they leave, changed or not.
-        followed : mapping of str to array of int, optional
-            The rows in which a broken field gets the value that the others leave it.
+        Args:
+            rows: How many there are.
+            changes: Fields that are changed. What others rule out has the value that they leave, changed or not.
+            followed: The rows in which a broken field gets the value that the others leave it.
         """
         draft = _Draft(self._base, rows, changes, self.broken, followed or {})
         malformed = np.full(rows, -1, np.int8)

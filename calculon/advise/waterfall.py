@@ -47,18 +47,12 @@ PER_STEP, PER_SAMPLE, PER_TOKEN = "step", "sample", "token"
 class Point:
     """A plan on the way.
 
-    Attributes
-    ----------
-    execution : mapping
-        Its fields by name.
-    seconds : float
-        Time of a step, sample or token.
-    parts : mapping of str to float
-        The parts of it in seconds, by the names of their statistics.
-    memory : tuple of float
-        Bytes that it needs of both tiers.
-    over : tuple of float
-        Bytes by which each tier is too small; 0 where it suffices.
+    Attributes:
+        execution: Its fields by name.
+        seconds: Time of a step, sample or token.
+        parts: The parts of it in seconds, by the names of their statistics.
+        memory: Bytes that it needs of both tiers.
+        over: Bytes by which each tier is too small; 0 where it suffices.
     """
 
     execution: Mapping[str, Any]
@@ -77,14 +71,10 @@ class Point:
 class Step:
     """A change, and what it makes of time and memory.
 
-    Attributes
-    ----------
-    words : str
-        The change in the words of the field: ``TP 8 -> 4, DP 8 -> 16``.
-    fields : mapping of str to tuple
-        Each changed field with its values before and after.
-    before, after : Point
-        The plans on both sides.
+    Attributes:
+        words: The change in the words of the field: ``TP 8 -> 4, DP 8 -> 16``.
+        fields: Each changed field with its values before and after.
+        before, after: The plans on both sides.
     """
 
     words: str
@@ -132,19 +122,13 @@ class Step:
 class Waterfall(Displayed):
     """The way from one plan to another.
 
-    Attributes
-    ----------
-    model, system
-        Of both plans.
-    edition : str
-        Edition of the cost model.
-    per : str
-        What times are of: a step; of plans with other batches or processors a sample, and of such with sequences of
-        other lengths a token.
-    mine, best : Point
-        The plans at both ends.
-    steps : tuple of Step
-        The changes in the order in which they are made; none between equal plans.
+    Attributes:
+        model, system: Of both plans.
+        edition: Edition of the cost model.
+        per: What times are of: a step; of plans with other batches or processors a sample, and of such with sequences
+            of other lengths a token.
+        mine, best: The plans at both ends.
+        steps: The changes in the order in which they are made; none between equal plans.
     """
 
     model: Model
@@ -187,15 +171,11 @@ class Waterfall(Displayed):
     def plot(self, *, interactive: bool = False) -> "Figure | InteractiveFigure":
         """Draw a bar for each change between the times of both plans, and the memory beside it.
 
-        Parameters
-        ----------
-        interactive : bool
-            As the page in a browser draws it (extra ``web``), times alone: a plotly Figure.
+        Args:
+            interactive: As the page in a browser draws it (extra ``web``), times alone: a plotly Figure.
 
-        Raises
-        ------
-        SpecError
-            Where the library is missing.
+        Raises:
+            SpecError: Where the library is missing.
         """
         return drawn(self, "waterfall", interactive=interactive)
 
@@ -239,28 +219,22 @@ def waterfall(
 ) -> Waterfall:
     """Lead from one plan to another, one change at a time: what each saves, and what memory it takes.
 
-    Parameters
-    ----------
-    mine, best : Estimate
-        Two plans of the same model on the same system. Or ``waterfall(model, mine, best, system)``: the model, two
-        executions and the system, each as in :func:`calculon.estimate`; their memory need not suffice.
-    edition, preset : str, optional
-        Of executions, as in :func:`calculon.estimate`.
+    Args:
+        mine, best: Two plans of the same model on the same system. Or ``waterfall(model, mine, best, system)``: the
+            model, two executions and the system, each as in :func:`calculon.estimate`; their memory need not suffice.
+        edition, preset: Of executions, as in :func:`calculon.estimate`.
 
-    Raises
-    ------
-    SpecError
-        For plans of different models, systems or editions, or of training and inference; and for a malformed one.
-    Infeasible
-        For an execution that breaks a rule.
+    Raises:
+        SpecError: For plans of different models, systems or editions, or of training and inference; and for a malformed
+            one.
+        Infeasible: For an execution that breaks a rule.
 
-    Examples
-    --------
-    >>> mine = {"num_procs": 64, "tensor_par": 4, "data_par": 16, "pipeline_par": 1, "batch_size": 512,
-    ...         "microbatch_size": 1, "datatype": "bfloat16", "edition": "corrected", "preset": "megatron-lm"}
-    >>> steps = waterfall("llama3-8B", mine, {**mine, "tensor_par": 2, "data_par": 32}, "h100_80g_sxm").steps
-    >>> [step.words for step in steps]
-    ['TP 4 -> 2, DP 16 -> 32']
+    Examples:
+        >>> mine = {"num_procs": 64, "tensor_par": 4, "data_par": 16, "pipeline_par": 1, "batch_size": 512,
+        ...         "microbatch_size": 1, "datatype": "bfloat16", "edition": "corrected", "preset": "megatron-lm"}
+        >>> steps = waterfall("llama3-8B", mine, {**mine, "tensor_par": 2, "data_par": 32}, "h100_80g_sxm").steps
+        >>> [step.words for step in steps]
+        ['TP 4 -> 2, DP 16 -> 32']
     """
     model, system, mine, best = _asked(plans, edition, preset)
     road = _Road(model, system, mine, best)
@@ -285,10 +259,8 @@ def waterfall(
 class _Road:
     """The way from one execution to another.
 
-    Attributes
-    ----------
-    per : str
-        What times are of.
+    Attributes:
+        per: What times are of.
     """
 
     def __init__(self, model: Model, system: System, mine: Fields, best: Fields):

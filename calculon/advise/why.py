@@ -37,26 +37,17 @@ LEAST_GAIN = 1e-4
 class Why(Displayed):
     """Why an execution cannot run, or what it owes its time to.
 
-    Attributes
-    ----------
-    model, execution, system
-        What was asked; fields that cannot be read are as the preset fills them in.
-    preset : Preset
-        What filled in the execution.
-    failures : tuple of Failure
-        Every rule that it breaks, in the order of checking, after the fields that cannot be read.
-    stages : tuple of StageNeed
-        The memory of every pipeline stage; nothing where rules are broken.
-    proposals : tuple of Proposal
-        Of an execution that cannot run the fewest changes after which it can.
-    estimate : Estimate or None
-        Of an execution that runs, what it costs.
-    better : tuple of Proposal
-        Of an execution that runs the single change that saves most time, and the best pair where that saves more.
-    contributions : tuple of Contribution
-        Of an execution that runs what each of its options contributes.
-    unread : mapping
-        What stands for the fields that cannot be read.
+    Attributes:
+        model, execution, system: What was asked; fields that cannot be read are as the preset fills them in.
+        preset: What filled in the execution.
+        failures: Every rule that it breaks, in the order of checking, after the fields that cannot be read.
+        stages: The memory of every pipeline stage; nothing where rules are broken.
+        proposals: Of an execution that cannot run the fewest changes after which it can.
+        estimate: Of an execution that runs, what it costs.
+        better: Of an execution that runs the single change that saves most time, and the best pair where that saves
+            more.
+        contributions: Of an execution that runs what each of its options contributes.
+        unread: What stands for the fields that cannot be read.
     """
 
     model: Model
@@ -147,26 +138,21 @@ def why(
 ) -> Why:
     """Say why an execution cannot run, and what would make it run; of one that runs, what binds and what options save.
 
-    Parameters
-    ----------
-    model, execution, system : str, path, mapping or record
-        As in :func:`calculon.estimate`.
-    edition : Edition or str, optional
-        Edition of the cost model, or its name; by default that of the execution.
-    preset : str, optional
-        Framework that fills in what is left out, by name or file; by default the execution's.
+    Args:
+        model, execution, system: As in :func:`calculon.estimate`.
+        edition: Edition of the cost model, or its name; by default that of the execution.
+        preset: Framework that fills in what is left out, by name or file; by default the execution's.
 
-    Raises
-    ------
-    SpecError
-        For a model or system that cannot be read, and an execution of which too little can be.
+    Raises:
+        SpecError: For a model or system that cannot be read, and an execution of which too little can be.
 
-    Examples
-    --------
-    >>> mine = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 3, "pipeline_par": 1, "batch_size": 64}
-    >>> found = why("llama3-8B", mine, "h100_80g_sxm")
-    >>> found.failures[0].message, dict(found.proposals[0].changes)
-    ('expected a multiple of tensor_par * pipeline_par = 3 * 1, since data_par is left out, found 8', {'tensor_par': 4})
+    Examples:
+        >>> mine = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 3, "pipeline_par": 1, "batch_size": 64}
+        >>> found = why("llama3-8B", mine, "h100_80g_sxm")
+        >>> found.failures[0].message
+        'expected a multiple of tensor_par * pipeline_par = 3 * 1, since data_par is left out, found 8'
+        >>> dict(found.proposals[0].changes)
+        {'tensor_par': 4}
     """
     shape, machine = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name

@@ -25,16 +25,11 @@ PART_NAMES = {"M": "linear attention", "*": "attention", "-": "MLP", "E": "exper
 class BlockKind:
     """A kind of block, attention part and feed-forward part: a generator of its layers.
 
-    Attributes
-    ----------
-    experts : bool, optional
-        Whether it has experts, where the model has blocks with and without; None where all are alike.
-    window : bool, optional
-        Whether its attention has a sliding window, likewise.
-    linear : bool, optional
-        Whether its attention is linear, likewise.
-    letter : str
-        Which part of a block it is, where blocks are parts.
+    Attributes:
+        experts: Whether it has experts, where the model has blocks with and without; None where all are alike.
+        window: Whether its attention has a sliding window, likewise.
+        linear: Whether its attention is linear, likewise.
+        letter: Which part of a block it is, where blocks are parts.
     """
 
     experts: bool | None = None

@@ -50,16 +50,11 @@ _EXCHANGED = Flags(recommunicate=When.RECOMPUTE_ATTENTION, drops_activation=When
 class CoreShare(NamedTuple):
     """What one rank computes of attention over whole sequences.
 
-    Attributes
-    ----------
-    ranks : array
-        Ranks that split the heads: those of tensor parallelism, and of the exchange of heads.
-    queries : array
-        Tokens of each sequence whose outputs it computes; `tokens` are those of all sequences.
-    heads, key_value_heads : array
-        Heads of queries, and of keys and values.
-    key_tokens : array
-        Tokens whose keys and values it reads.
+    Attributes:
+        ranks: Ranks that split the heads: those of tensor parallelism, and of the exchange of heads.
+        queries: Tokens of each sequence whose outputs it computes; `tokens` are those of all sequences.
+        heads, key_value_heads: Heads of queries, and of keys and values.
+        key_tokens: Tokens whose keys and values it reads.
     """
 
     ranks: Count

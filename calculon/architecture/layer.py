@@ -19,25 +19,16 @@ PHASES = ("fw", "agrad", "wgrad")
 class Flags(NamedTuple):
     """When (:class:`When`) a block recomputes, gathers again or drops tensors of a layer; sizes do not depend on it.
 
-    Attributes
-    ----------
-    recompute : str
-        The forward pass is computed again in the backward pass.
-    recommunicate : str
-        The forward collective is repeated in the backward pass.
-    drops_activation : str
-        The saved input does not stay until the backward pass.
-    drops_shard : str
-        Nothing stays of it either where a shard of it would.
-    drops_output : str
-        The output does not stay as the saved input of the next layer.
-    remakes : str
-        The part ``remade`` of the saved input is made again, and does not stay.
-    shares_activation : bool
-        The saved input lies in the buffer of another layer.
-    module : str
-        Module that the layer is a part of. Where that is checkpointed (``BlockChoice.checkpoints``), the layer is
-        computed and communicates again, and keeps nothing.
+    Attributes:
+        recompute: The forward pass is computed again in the backward pass.
+        recommunicate: The forward collective is repeated in the backward pass.
+        drops_activation: The saved input does not stay until the backward pass.
+        drops_shard: Nothing stays of it either where a shard of it would.
+        drops_output: The output does not stay as the saved input of the next layer.
+        remakes: The part ``remade`` of the saved input is made again, and does not stay.
+        shares_activation: The saved input lies in the buffer of another layer.
+        module: Module that the layer is a part of. Where that is checkpointed (``BlockChoice.checkpoints``), the layer
+            is computed and communicates again, and keeps nothing.
     """
 
     recompute: str = When.NEVER
@@ -75,30 +66,20 @@ Operations = tuple[str | None, str | None]
 class Collective(NamedTuple):
     """The collective of a layer.
 
-    Attributes
-    ----------
-    message : array
-        Bytes of the full, gathered or reduced, tensor; 0 without parallelism along the axis.
-    gathered : array or None
-        Those where it is gathered, if that is in narrower elements.
-    operations, split_operations : tuple of str or None
-        Of the forward and of the backward pass; the second where the tensor is split along the sequence outside of
-        column- and row-parallel products, None where that makes no difference.
-    overlapped : bool
-        Cut into tiles that overlap the tiles of a matrix product.
-    outer : bool
-        The first gather or the last reduction of a block: next to a pipeline transfer.
-    axis : str
-        Axis of parallelism: one of :data:`~calculon.declarations.axes.LAYER_AXES`.
-    group : str
-        Which ranks of a group of experts take part, where these are others than those of the axis
-        (:data:`~calculon.cost.process_groups.ExpertRanks`).
-    returned : array or None
-        Those of the backward pass, if they are others.
-    routing : Routing or None
-        Of tokens whose copies a library of experts sends; the message is then one copy of each token of a rank.
-    steps : tuple of arrays or None
-        How often the operations of the forward and of the backward pass run, one after the other; None for once.
+    Attributes:
+        message: Bytes of the full, gathered or reduced, tensor; 0 without parallelism along the axis.
+        gathered: Those where it is gathered, if that is in narrower elements.
+        operations, split_operations: Of the forward and of the backward pass; the second where the tensor is split
+            along the sequence outside of column- and row-parallel products, None where that makes no difference.
+        overlapped: Cut into tiles that overlap the tiles of a matrix product.
+        outer: The first gather or the last reduction of a block: next to a pipeline transfer.
+        axis: Axis of parallelism: one of :data:`~calculon.declarations.axes.LAYER_AXES`.
+        group: Which ranks of a group of experts take part, where these are others than those of the axis
+            (:data:`~calculon.cost.process_groups.ExpertRanks`).
+        returned: Those of the backward pass, if they are others.
+        routing: Of tokens whose copies a library of experts sends; the message is then one copy of each token of a
+            rank.
+        steps: How often the operations of the forward and of the backward pass run, one after the other; None for once.
     """
 
     message: Bytes
@@ -249,14 +230,11 @@ def operator(
 ) -> Layer:
     """Build a layer that reads its operands and writes its result once per pass (section 2.3, first row).
 
-    Parameters
-    ----------
-    inputs, outputs, weights, saved, grad : array or float
-        Elements read, written, held as weights, saved for the backward pass, and of the output's gradient.
-    input_grad : bool
-        Count writing the gradient of the saved tensors.
-    dtype_bytes : float
-        Bytes per element.
+    Args:
+        inputs, outputs, weights, saved, grad: Elements read, written, held as weights, saved for the backward pass, and
+            of the output's gradient.
+        input_grad: Count writing the gradient of the saved tensors.
+        dtype_bytes: Bytes per element.
     """
     backward = dtype_bytes * (weights + saved + grad)
     has_weights = not isinstance(weights, float) or weights > 0

@@ -23,36 +23,21 @@ def _one_rank() -> dict[str, Array]:
 class Sizes:
     """Columns that size the layers of a block; all of shape ``(blocks,)``.
 
-    Attributes
-    ----------
-    tensor_par : array of float
-        Tensor-parallel degree.
-    microbatch_size : array of float
-        Sequences per microbatch.
-    tensor_par_net : array of int
-        Network of the tensor-parallel groups.
-    vocab_pad_multiple : array of float
-        Multiple that the vocabulary on each tensor-parallel rank is filled up to.
-    seq_length : array of float
-        Tokens per sequence; 0 where it is the model's own (:mod:`calculon.architecture.workload`).
-    recompute_every : array of float
-        Of so many blocks one recomputes.
-    recompute_blocks : array of float
-        How many of them do; 0: one.
-    tp_hidden_percent : array of float
-        Share that cut products hide of what they could hide of their collectives, in percent.
-    moe_imbalance_percent : array of float
-        Rows of the busiest rank of a group of experts, in percent of the mean.
-    moe_capacity_percent : array of float
-        Most rows of an expert, in percent of the mean; 0 for no bound.
-    cp_a2a_size : array of float
-        Ranks that exchange heads, where other ranks of a context-parallel group are in a ring.
-    packed_percent : array of float
-        Tokens of the document that a token is in, in percent of a sequence.
-    pack_imbalance_percent : array of float
-        Work of attention over packed sequences on the slowest rank, in percent of the mean.
-    further : mapping of arrays
-        Degrees (float) and networks (int) of further axes, by field; by default one rank.
+    Attributes:
+        tensor_par: Tensor-parallel degree.
+        microbatch_size: Sequences per microbatch.
+        tensor_par_net: Network of the tensor-parallel groups.
+        vocab_pad_multiple: Multiple that the vocabulary on each tensor-parallel rank is filled up to.
+        seq_length: Tokens per sequence; 0 where it is the model's own (:mod:`calculon.architecture.workload`).
+        recompute_every: Of so many blocks one recomputes.
+        recompute_blocks: How many of them do; 0: one.
+        tp_hidden_percent: Share that cut products hide of what they could hide of their collectives, in percent.
+        moe_imbalance_percent: Rows of the busiest rank of a group of experts, in percent of the mean.
+        moe_capacity_percent: Most rows of an expert, in percent of the mean; 0 for no bound.
+        cp_a2a_size: Ranks that exchange heads, where other ranks of a context-parallel group are in a ring.
+        packed_percent: Tokens of the document that a token is in, in percent of a sequence.
+        pack_imbalance_percent: Work of attention over packed sequences on the slowest rank, in percent of the mean.
+        further: Degrees (float) and networks (int) of further axes, by field; by default one rank.
     """
 
     tensor_par: Count

@@ -22,17 +22,12 @@ def model_flops_per_token(
 ) -> Flops:
     """Matrix FLOP per token: products and attention, no recomputation; the lookup of the embedding is none.
 
-    Parameters
-    ----------
-    training : bool
-        Forward and backward pass, or forward alone.
-    causal : bool
-        Count the keys that a query attends to (half the sequence, less with windows), not the whole sequence.
-    seq_length : array of int
-        Tokens per sequence, as executions state them; 0: the model's own.
-    packed_percent : array of int
-        Share of a packed sequence that the document of a token has
-        (:func:`~calculon.architecture.workload.document_lengths`): a token has the keys of that, causal or not.
+    Args:
+        training: Forward and backward pass, or forward alone.
+        causal: Count the keys that a query attends to (half the sequence, less with windows), not the whole sequence.
+        seq_length: Tokens per sequence, as executions state them; 0: the model's own.
+        packed_percent: Share of a packed sequence that the document of a token has
+            (:func:`~calculon.architecture.workload.document_lengths`): a token has the keys of that, causal or not.
 
     In training, modules that predict further tokens count with a head each (Megatron-LM, ``training.py``,
     ``num_floating_point_operations``).

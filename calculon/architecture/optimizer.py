@@ -26,19 +26,13 @@ NEWTON_SCHULZ_STEPS = 5
 class Optimizer(NamedTuple):
     """The cost of a step of an optimizer.
 
-    Attributes
-    ----------
-    moments : int
-        Values of the state per parameter, the master copy apart.
-    flops : int
-        FLOP per parameter on the vector engine.
-    values, moment_values : int
-        Accesses per parameter of the elementwise operations, one after the other: values of 4 bytes (gradients,
-        weights, intermediate results), and moments in their own type.
-    kernels : int
-        Kernels of these operations, for one weight tensor.
-    reads : int
-        How often a fused step reads a gradient.
+    Attributes:
+        moments: Values of the state per parameter, the master copy apart.
+        flops: FLOP per parameter on the vector engine.
+        values, moment_values: Accesses per parameter of the elementwise operations, one after the other: values of 4
+            bytes (gradients, weights, intermediate results), and moments in their own type.
+        kernels: Kernels of these operations, for one weight tensor.
+        reads: How often a fused step reads a gradient.
     """
 
     moments: int
@@ -94,15 +88,13 @@ OF_OTHERS: Mapping[str, Optimizer] = {"adafactor": ADAFACTOR_VECTOR, "muon": ADA
 class Matrices(NamedTuple):
     """The weight matrices of layers, shape (layers, steps); 0 where a layer has none.
 
-    Attributes
-    ----------
-    elements, sides : array
-        Rows times columns, and rows plus columns, of the share of a tensor-parallel rank; of all experts.
-    shorter, longer : array
-        Sides of the whole matrix. A product of several matrices (gate and up, or fused query, key and value) counts as
-        one, and a head that ranks share once for each of them.
-    share : array
-        Part of the products of a whole matrix that a tensor-parallel rank computes; of those of all experts together.
+    Attributes:
+        elements, sides: Rows times columns, and rows plus columns, of the share of a tensor-parallel rank; of all
+            experts.
+        shorter, longer: Sides of the whole matrix. A product of several matrices (gate and up, or fused query, key and
+            value) counts as one, and a head that ranks share once for each of them.
+        share: Part of the products of a whole matrix that a tensor-parallel rank computes; of those of all experts
+            together.
     """
 
     elements: Elements
@@ -126,12 +118,9 @@ class Experts(NamedTuple):
 class Narrow(NamedTuple):
     """What a recipe makes of the weights of layers after a step, in bytes per element of shape (layers, 1).
 
-    Attributes
-    ----------
-    conversion : array
-        What making its copies moves on each rank, once they are gathered.
-    unwritten : array
-        By how much less each weight is written by the rank that steps it.
+    Attributes:
+        conversion: What making its copies moves on each rank, once they are gathered.
+        unwritten: By how much less each weight is written by the rank that steps it.
     """
 
     conversion: Bytes
@@ -292,12 +281,9 @@ def step_bytes(
     The norm of gradients reads them once more; scaling them is part of a fused step, and a pass of its own otherwise.
     Operations one after the other never move less than a fused step.
 
-    Parameters
-    ----------
-    fused : array
-        Bytes of a fused step that reads each gradient once.
-    gradient_bytes : array
-        Bytes of an element of the gradients that wait.
+    Args:
+        fused: Bytes of a fused step that reads each gradient once.
+        gradient_bytes: Bytes of an element of the gradients that wait.
     """
     own, other = of_matrices_and_others(choice)
     weights = parameters.weights / shards

@@ -180,16 +180,11 @@ def input_layers(
 ) -> Iterator[Layer]:
     """Gather the input and multiply it by weights of `width` columns on this rank, `bias` of them with a bias.
 
-    Parameters
-    ----------
-    regather, gathered : str
-        When the input is gathered again in the backward pass, and when it is saved gathered.
-    recompute : str
-        When the product is computed again.
-    repeated : array or float
-        Share of the product that is, where single operators are recomputed.
-    outer : bool, optional
-        Whether this is the first gather of a block; by default that of attention is.
+    Args:
+        regather, gathered: When the input is gathered again in the backward pass, and when it is saved gathered.
+        recompute: When the product is computed again.
+        repeated: Share of the product that is, where single operators are recomputed.
+        outer: Whether this is the first gather of a block; by default that of attention is.
     """
     if outer is None:
         outer = regather == When.REGATHER_ATTENTION
@@ -272,18 +267,14 @@ def converted(
 ) -> Iterator[Layer]:
     """Convert the operands of a product ``(tokens, n) x (n, k)``, where they are stored wider than multiplied.
 
-    Parameters
-    ----------
-    bias, source : number
-        Columns that have a bias; bytes per element of its input as it comes, by default of the residual stream.
-    joined : bool
-        Whether the kernel that makes its input can convert it, but to 8 bits.
-    normed : bool
-        Whether that is a norm, which can write 8 bits.
-    side : str, optional
-        The collective of its input (gather) or of its output (reduce), if it has one; converted before it is gathered.
-    rows, copies : number
-        Its rows, where those are not the tokens; how many weights of this shape there are.
+    Args:
+        bias, source: Columns that have a bias; bytes per element of its input as it comes, by default of the residual
+            stream.
+        joined: Whether the kernel that makes its input can convert it, but to 8 bits.
+        normed: Whether that is a norm, which can write 8 bits.
+        side: The collective of its input (gather) or of its output (reduce), if it has one; converted before it is
+            gathered.
+        rows, copies: Its rows, where those are not the tokens; how many weights of this shape there are.
     """
     if not shape.narrow:
         return

@@ -12,16 +12,11 @@ from calculon.declarations.model import Model
 class Ring(NamedTuple):
     """Attention of a rank in steps: to its own keys, then to those of one other rank after the other.
 
-    Attributes
-    ----------
-    steps : array
-        Steps; 1 where a rank has whole sequences.
-    first : array
-        Share of the work that the first step has; all others have the same.
-    halves : bool
-        A later step has either half of the keys, or half of the queries, and waits for the slower of both.
-    masked : bool
-        Later steps are under a causal mask, as the first one is.
+    Attributes:
+        steps: Steps; 1 where a rank has whole sequences.
+        first: Share of the work that the first step has; all others have the same.
+        halves: A later step has either half of the keys, or half of the queries, and waits for the slower of both.
+        masked: Later steps are under a causal mask, as the first one is.
     """
 
     steps: Count

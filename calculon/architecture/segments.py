@@ -37,10 +37,8 @@ LayerGenerator = Callable[[BlockShape], Iterable[Layer]]
 class Segment:
     """A part of a model that occurs a number of times.
 
-    Attributes
-    ----------
-    place : {"first", "spread", "last"}
-        On the first pipeline stage, spread over all of them, or on the last.
+    Attributes:
+        place: On the first pipeline stage, spread over all of them, or on the last.
     """
 
     name: str
@@ -98,19 +96,13 @@ def listed_kinds(model: Model) -> Iterator[tuple[Segment, dict[str, Any]]]:
 class Totals:
     """Sizes of a segment on one rank, whatever runs it.
 
-    Attributes
-    ----------
-    parameters : int
-        Weights, biases and gains.
-    active : int
-        Those that one token passes: of experts only its own.
-    matrices : int
-        Those of matrices that a token is multiplied with; the router is not counted (Megatron-LM, ``training.py``,
-        ``num_floating_point_operations``).
-    scores : int
-        FLOP per query and key of products with the score matrix of attention.
-    states : float
-        FLOP per token of states of linear attention, as MFU counts them.
+    Attributes:
+        parameters: Weights, biases and gains.
+        active: Those that one token passes: of experts only its own.
+        matrices: Those of matrices that a token is multiplied with; the router is not counted (Megatron-LM,
+            ``training.py``, ``num_floating_point_operations``).
+        scores: FLOP per query and key of products with the score matrix of attention.
+        states: FLOP per token of states of linear attention, as MFU counts them.
     """
 
     parameters: int

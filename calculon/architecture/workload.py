@@ -32,14 +32,11 @@ def document_lengths(seq_length: Count, packed_percent: Array | int) -> Count:
 class Workload:
     """One pass over a microbatch; all of shape ``(blocks,)``.
 
-    Attributes
-    ----------
-    sequences : array of float
-        Sequences of the microbatch.
-    queries : array of float
-        Tokens of each that pass through the layers of a rank: its part, where context parallelism splits sequences.
-    keys : array of float
-        Tokens of each that can be attended to.
+    Attributes:
+        sequences: Sequences of the microbatch.
+        queries: Tokens of each that pass through the layers of a rank: its part, where context parallelism splits
+            sequences.
+        keys: Tokens of each that can be attended to.
     """
 
     sequences: Count

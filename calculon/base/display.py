@@ -48,21 +48,14 @@ def drawn(
 ) -> "Figure | InteractiveFigure":
     """Return a picture of a result, by matplotlib; an interactive one by plotly.
 
-    Parameters
-    ----------
-    result : object
-        What to draw.
-    kind : str
-        Kind of picture; those of each result are told by its ``plot``.
-    interactive : bool
-        The chart of the page in a browser, to zoom and to point at.
-    options : object
-        Arguments of this kind.
+    Args:
+        result: What to draw.
+        kind: Kind of picture; those of each result are told by its ``plot``.
+        interactive: The chart of the page in a browser, to zoom and to point at.
+        options: Arguments of this kind.
 
-    Raises
-    ------
-    SpecError
-        For a kind or an argument that there is not, and where the library is missing, with what installs it.
+    Raises:
+        SpecError: For a kind or an argument that there is not, and where the library is missing, with what installs it.
     """
     module = INTERACTIVE if interactive else PICTURES
     picture: Figure | InteractiveFigure = import_module(module).picture(result, kind, **options)

@@ -79,14 +79,10 @@ class Problem:
 class SpecError(CalculonError, ValueError):
     """A malformed request: a file, field or value that means nothing (exit code 2).
 
-    Attributes
-    ----------
-    file : str
-        Where the input came from: a path, a catalog name, ``<stdin>`` or a word such as ``execution``.
-    problems : tuple of Problem
-        All problems, in the order of the input.
-    field, expected, found, hint : str
-        Those of the first problem.
+    Attributes:
+        file: Where the input came from: a path, a catalog name, ``<stdin>`` or a word such as ``execution``.
+        problems: All problems, in the order of the input.
+        field, expected, found, hint: Those of the first problem.
     """
 
     def __init__(self, file: str, problems: Sequence[Problem] | Problem):
@@ -124,14 +120,10 @@ class SpecError(CalculonError, ValueError):
 class Infeasible(CalculonError):
     """A well-formed execution that cannot run on this system (exit code 1).
 
-    Attributes
-    ----------
-    reason : str
-        Short stable identifier of the rule that failed, such as ``mem1_capacity``.
-    needed, available : float or None
-        Bytes of memory that the execution needs and that there are, where memory is what it lacks.
-    tier : int or None
-        The memory, 1 or 2.
+    Attributes:
+        reason: Short stable identifier of the rule that failed, such as ``mem1_capacity``.
+        needed, available: Bytes of memory that the execution needs and that there are, where memory is what it lacks.
+        tier: The memory, 1 or 2.
     """
 
     def __init__(

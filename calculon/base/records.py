@@ -50,18 +50,13 @@ def stat(
 ) -> Any:
     """Declare a statistic.
 
-    Parameters
-    ----------
-    help : str
-        What it is, in a few words. ``{part}`` becomes the words of the enclosing part, ``{axis}`` the axis member.
-    name : str
-        Public name; the attribute's if empty. ``{part}`` and ``{axis}`` as above, by name.
-    axis : tuple of str
-        Members of the leading axis of the array, if it has one; without members it has no column.
-    source : str
-        Where the formula is written down.
-    nullable : bool
-        NaN in the array stands for *null* in files.
+    Args:
+        help: What it is, in a few words. ``{part}`` becomes the words of the enclosing part, ``{axis}`` the axis
+            member.
+        name: Public name; the attribute's if empty. ``{part}`` and ``{axis}`` as above, by name.
+        axis: Members of the leading axis of the array, if it has one; without members it has no column.
+        source: Where the formula is written down.
+        nullable: NaN in the array stands for *null* in files.
     """
     return dataclasses.field(metadata={_KEY: _Stat(help, name, axis, source, nullable)})
 

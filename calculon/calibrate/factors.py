@@ -29,14 +29,10 @@ _EXACT = 12  # significant digits of a scaled efficiency
 class Factor:
     """A parameter of a system that the times of whole steps determine.
 
-    Attributes
-    ----------
-    change : callable
-        Puts a value into a document of which no part is shared.
-    seconds : bool
-        It is a time; else it multiplies efficiencies, of which none gets above 1.
-    extension : bool
-        Its values are under ``ext``, which edition ``sc23`` ignores.
+    Attributes:
+        change: Puts a value into a document of which no part is shared.
+        seconds: It is a time; else it multiplies efficiencies, of which none gets above 1.
+        extension: Its values are under ``ext``, which edition ``sc23`` ignores.
     """
 
     name: str
@@ -150,10 +146,8 @@ def factors(system: System) -> Iterator[Factor]:
 def chosen(names: Sequence[str], system: System) -> list[Factor]:
     """Return the parameters of some names.
 
-    Raises
-    ------
-    SpecError
-        For an unknown name, with a list of those known, and for one that is there twice.
+    Raises:
+        SpecError: For an unknown name, with a list of those known, and for one that is there twice.
     """
     known = {one.name: one for one in factors(system)}
     for name in names:

@@ -49,33 +49,20 @@ def calibrate(
 ) -> Calibration:
     """Fit the parts of a system that were measured, leaving everything else as it is.
 
-    Parameters
-    ----------
-    base : mapping
-        The document of the system; it is not changed.
-    file : str
-        Where it came from.
-    measurements : sequence of Measurements
-        Of any kinds; rows of one part are fitted together.
-    hold_out : float
-        Share of the groups of rows that are predicted, not fitted.
-    date : str
-        Date of the calibration.
-    above : float
-        Collectives of messages of at most this many bytes are left out.
-    ramp : bool
-        Whether networks may get a ramp, which edition ``sc23`` ignores.
-    name : str
-        Name of the base system.
-    training : Training, optional
-        Steps, fitted last: to the system as the other measurements make it.
-    multiprocessors : int, optional
-        Number of them in the device, for rates of products by shape; by default that of the system.
+    Args:
+        base: The document of the system; it is not changed.
+        file: Where it came from.
+        measurements: Of any kinds; rows of one part are fitted together.
+        hold_out: Share of the groups of rows that are predicted, not fitted.
+        date: Date of the calibration.
+        above: Collectives of messages of at most this many bytes are left out.
+        ramp: Whether networks may get a ramp, which edition ``sc23`` ignores.
+        name: Name of the base system.
+        training: Steps, fitted last: to the system as the other measurements make it.
+        multiprocessors: Number of them in the device, for rates of products by shape; by default that of the system.
 
-    Raises
-    ------
-    SpecError
-        For impossible times, and for rows too few to determine the parameters.
+    Raises:
+        SpecError: For impossible times, and for rows too few to determine the parameters.
     """
     old = decode(System, base, file, name=name)
     document = copied(base)

@@ -28,18 +28,12 @@ class Measurements:
 class Fitted:
     """One part of the system: its rows, which of them were held out, and the times of the new file.
 
-    Attributes
-    ----------
-    held, left : array of bool
-        The rows that were held out, and those of the others that were left out of the fit.
-    unit : str
-        Of the sizes: ``B`` or ``FLOP``; empty for whole steps, which have none.
-    predicted : array
-        Times of the rows on the new system, in seconds.
-    time : callable or None
-        Time by size of operations on this part of the new system, where it depends on nothing else.
-    memory : pair of arrays or None
-        Measured and predicted peak memory in bytes; not-a-number for steps that state no measured one.
+    Attributes:
+        held, left: The rows that were held out, and those of the others that were left out of the fit.
+        unit: Of the sizes: ``B`` or ``FLOP``; empty for whole steps, which have none.
+        predicted: Times of the rows on the new system, in seconds.
+        time: Time by size of operations on this part of the new system, where it depends on nothing else.
+        memory: Measured and predicted peak memory in bytes; not-a-number for steps that state no measured one.
     """
 
     part: str

@@ -45,10 +45,8 @@ class Step:
 class Logs:
     """The steps of all files, each measurement once, by the name of its row.
 
-    Attributes
-    ----------
-    files : sequence of Measurements
-        The rows of each file, for the provenance.
+    Attributes:
+        files: The rows of each file, for the provenance.
     """
 
     steps: Mapping[str, Step]
@@ -64,17 +62,12 @@ class Logs:
 def read_training(files: Mapping[str, str], system: System) -> Logs:
     """Read logs of training steps.
 
-    Parameters
-    ----------
-    files : mapping
-        Display name of each file, by its path.
-    system : System
-        The system that ran them: a step that it cannot run is an error, but for its memory, which sufficed.
+    Args:
+        files: Display name of each file, by its path.
+        system: The system that ran them: a step that it cannot run is an error, but for its memory, which sufficed.
 
-    Raises
-    ------
-    SpecError
-        For anything that cannot be understood, or cannot run; it names file and line.
+    Raises:
+        SpecError: For anything that cannot be understood, or cannot run; it names file and line.
     """
     steps: list[Step] = []
     read: list[Measurements] = []
@@ -98,10 +91,8 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
 def _unused(line: Line) -> list[str]:
     """Return a note of columns that are not read.
 
-    Raises
-    ------
-    SpecError
-        For one that looks like a misspelled one: runs that differ in it would be taken for one.
+    Raises:
+        SpecError: For one that looks like a misspelled one: runs that differ in it would be taken for one.
     """
     specs = [field.name for cls in (Model, Execution) for field in spec_fields(cls)]
     known = [*COLUMNS, *OPTIONAL, *ABOUT, *specs]
@@ -179,10 +170,8 @@ def _placed(line: Line, kind: str, error: SpecError) -> SpecError:
 def _named(steps: Sequence[Step]) -> list[Step]:
     """Return steps with one name for each model and execution.
 
-    Raises
-    ------
-    SpecError
-        Where two of them have one name.
+    Raises:
+        SpecError: Where two of them have one name.
     """
     names: dict[tuple[Model, str, Execution], str] = {}
     owners: dict[str, tuple[Model, str, Execution]] = {}

@@ -17,26 +17,16 @@ ABOUT = ("device", "software", "source")
 class Row:
     """One measured time.
 
-    Attributes
-    ----------
-    part : str
-        The measured part of the system: ``networks[0]``, ``matrix.bfloat16``, ``mem1``.
-    name : str
-        The measurement in words; rows of one name repeat it.
-    size : float
-        The work of the part: bytes on the wire, FLOP, or bytes moved.
-    seconds : float
-        The measured time.
-    group : str
-        Rows of one group are held out together.
-    message : float
-        Bytes of the message of a collective, 0 for anything else.
-    file, place : str
-        Its file and line.
-    column : str
-        The column of the time.
-    shape : tuple of int
-        m, n and k of a matrix product.
+    Attributes:
+        part: The measured part of the system: ``networks[0]``, ``matrix.bfloat16``, ``mem1``.
+        name: The measurement in words; rows of one name repeat it.
+        size: The work of the part: bytes on the wire, FLOP, or bytes moved.
+        seconds: The measured time.
+        group: Rows of one group are held out together.
+        message: Bytes of the message of a collective, 0 for anything else.
+        file, place: Its file and line.
+        column: The column of the time.
+        shape: m, n and k of a matrix product.
     """
 
     part: str
@@ -67,10 +57,8 @@ def about(lines: Sequence[Line]) -> dict[str, str]:
 def merged(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     """Return rows with every measurement once, at the mean of its times, and notes about those that repeat.
 
-    Raises
-    ------
-    SpecError
-        When the times of one measurement differ tenfold, or its rows are of different groups.
+    Raises:
+        SpecError: When the times of one measurement differ tenfold, or its rows are of different groups.
     """
     same: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:

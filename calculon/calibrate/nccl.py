@@ -41,11 +41,9 @@ class Known:
 def read_log(file: str, text: str, known: Known) -> tuple[list[Line], dict[str, str]]:
     """Return the out-of-place times of a log as lines of a CSV of collectives, and the device it names.
 
-    Raises
-    ------
-    SpecError
-        For a log that is cut short, of another operation, of several runs, with wrong results, or that does not name
-        the measurement.
+    Raises:
+        SpecError: For a log that is cut short, of another operation, of several runs, with wrong results, or that does
+            not name the measurement.
     """
     headers = list(_HEADER.finditer(text))
     if not headers:

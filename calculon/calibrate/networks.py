@@ -32,19 +32,13 @@ def fit_network(
 ) -> tuple[dict[str, float], Array, list[str]]:
     """Return latency, efficiency and ramp (if any), the rows left out, and notes on both.
 
-    Parameters
-    ----------
-    rows : sequence of Row
-        Collectives of one network.
-    peak : float
-        Its bandwidth in bytes/s.
-    ramp : bool
-        Whether there may be a ramp: edition ``sc23`` knows none.
+    Args:
+        rows: Collectives of one network.
+        peak: Its bandwidth in bytes/s.
+        ramp: Whether there may be a ramp: edition ``sc23`` knows none.
 
-    Raises
-    ------
-    SpecError
-        For sizes that are too few, or too near each other.
+    Raises:
+        SpecError: For sizes that are too few, or too near each other.
     """
     part, file = rows[0].part, rows[0].file
     sizes, seconds = (

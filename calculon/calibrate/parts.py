@@ -38,23 +38,15 @@ def fit_part(
 ) -> Fit:
     """Fit a part to rows.
 
-    Parameters
-    ----------
-    system : System
-        Everything that is not fitted.
-    part : str
-        Its name, such as ``networks[0]``.
-    rows : sequence of Row
-        Measurements of this part.
-    ramp : bool
-        Whether networks may get a ramp.
-    multiprocessors : int, optional
-        Number of them in the device, for the rate of products by shape.
+    Args:
+        system: Everything that is not fitted.
+        part: Its name, such as ``networks[0]``.
+        rows: Measurements of this part.
+        ramp: Whether networks may get a ramp.
+        multiprocessors: Number of them in the device, for the rate of products by shape.
 
-    Raises
-    ------
-    SpecError
-        For rows that are too few.
+    Raises:
+        SpecError: For rows that are too few.
     """
     if part.startswith(PART):
         return fit_shapes(system, part, rows, multiprocessors)

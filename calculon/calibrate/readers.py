@@ -36,21 +36,14 @@ def read_collectives(
 ) -> Read:
     """Read collectives from a CSV or a log of nccl-tests.
 
-    Parameters
-    ----------
-    file : str
-        The path.
-    system : System
-        Its networks say which bytes an operation moves.
-    known : Known, optional
-        Operation and members, for logs that do not state them.
-    network : int, optional
-        The network of rows that name none; by default the first that a group of this size fits in.
+    Args:
+        file: The path.
+        system: Its networks say which bytes an operation moves.
+        known: Operation and members, for logs that do not state them.
+        network: The network of rows that name none; by default the first that a group of this size fits in.
 
-    Raises
-    ------
-    SpecError
-        For anything that cannot be understood; it names the line.
+    Raises:
+        SpecError: For anything that cannot be understood; it names the line.
     """
     text = read_text(file)
     if is_log(text):
@@ -176,10 +169,8 @@ _WANTED = {
 def check_units(rows: Sequence[Row], peak: float, unit: str) -> None:
     """Refuse times that exceed the peak of a part, or that are hundreds of times too long.
 
-    Raises
-    ------
-    SpecError
-        For the first such row.
+    Raises:
+        SpecError: For the first such row.
     """
     for row in rows:
         share = row.size / row.seconds / peak

@@ -37,18 +37,12 @@ _DIGITS = 5
 class Products:
     """Measured products ``m x k`` times ``k x n`` in one type, on a system.
 
-    Attributes
-    ----------
-    m, n, k : array
-        Sizes.
-    aligned : array
-        Alignment of the rows of both operands in bytes: n and k elements from one to the next.
-    least : array
-        The least time of a kernel: of its bytes in tier-1 memory, or of its launch.
-    at_peak : array
-        The time of its arithmetic at the peak.
-    on : Processor
-        What they run on.
+    Attributes:
+        m, n, k: Sizes.
+        aligned: Alignment of the rows of both operands in bytes: n and k elements from one to the next.
+        least: The least time of a kernel: of its bytes in tier-1 memory, or of its launch.
+        at_peak: The time of its arithmetic at the peak.
+        on: What they run on.
     """
 
     m: Array
@@ -92,26 +86,17 @@ def fit_shapes(
 
     Products that are bound by memory or by their launch are left out.
 
-    Parameters
-    ----------
-    system : System
-        Its peak, memory and tiles are taken as they are.
-    part : str
-        ``ext.gemm.`` and the type.
-    rows : sequence of Row
-        Products of this type.
-    multiprocessors : int, optional
-        Number of them in the device, where the system states none.
+    Args:
+        system: Its peak, memory and tiles are taken as they are.
+        part: ``ext.gemm.`` and the type.
+        rows: Products of this type.
+        multiprocessors: Number of them in the device, where the system states none.
 
-    Returns
-    -------
-    tuple
+    Returns:
         The fields of ``ext.gemm``, the rows left out, and notes.
 
-    Raises
-    ------
-    SpecError
-        Without a number of multiprocessors, and for rows that do not determine the parameters.
+    Raises:
+        SpecError: Without a number of multiprocessors, and for rows that do not determine the parameters.
     """
     matmul_type, file = part.removeprefix(PART), rows[0].file
     base = _base(system, matmul_type, multiprocessors)

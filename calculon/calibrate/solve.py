@@ -34,12 +34,9 @@ _OPTIONS: dict[str, Any] = {"method": "dogbox", "loss": "huber", "f_scale": HUBE
 class Unknown:
     """A parameter to fit.
 
-    Attributes
-    ----------
-    low, high : float
-        Its bounds. With a lower bound above 0 the coordinate is its logarithm, else its multiple of `scale`.
-    starts : sequence of float
-        Values from which the search begins; the best result counts.
+    Attributes:
+        low, high: Its bounds. With a lower bound above 0 the coordinate is its logarithm, else its multiple of `scale`.
+        starts: Values from which the search begins; the best result counts.
     """
 
     name: str
@@ -62,10 +59,8 @@ class Unknown:
 class Solution:
     """Values of the parameters, and derivatives of the logarithms of the times by their coordinates.
 
-    Attributes
-    ----------
-    jacobian : array, shape (rows, parameters)
-        At the values found.
+    Attributes:
+        jacobian (shape (rows, parameters)): At the values found.
     """
 
     values: tuple[float, ...]

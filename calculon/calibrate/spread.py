@@ -64,14 +64,10 @@ def quantiles(
     conformal prediction), on each side; groups as in Dunn, Wasserman and Ramdas, *Distribution-free prediction sets
     for two-layer hierarchical models*, arXiv 1809.07441, section 3.1 (pooling).
 
-    Parameters
-    ----------
-    residuals : array
-        At least one.
-    groups : sequence of str
-        The group of each.
-    level : float
-        Wanted probability.
+    Args:
+        residuals: At least one.
+        groups: The group of each.
+        level: Wanted probability.
     """
     _, which, counts = np.unique(groups, return_inverse=True, return_counts=True)
     n = independent(residuals, which)

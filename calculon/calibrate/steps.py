@@ -73,12 +73,9 @@ def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Step
     that is in it, this is as near as any rising curve of so many steps that keeps the pools together. A step begins
     halfway, in ratio, between the sizes on both sides.
 
-    Parameters
-    ----------
-    sizes, efficiencies : array
-        In any order; several of one size are one point of their weight.
-    most : int
-        Number of steps.
+    Args:
+        sizes, efficiencies: In any order; several of one size are one point of their weight.
+        most: Number of steps.
     """
     points, which = np.unique(sizes, return_inverse=True)
     weights = np.bincount(which).astype(float)

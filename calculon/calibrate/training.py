@@ -142,26 +142,17 @@ def fit_training(
 ) -> tuple[dict[str, Any], Fitted, dict[str, Any], list[str]]:
     """Fit parameters to steps.
 
-    Parameters
-    ----------
-    document : mapping
-        The system; it is not changed.
-    file, name : str
-        Its path and its name.
-    training : Training
-        Steps and names of parameters.
-    hold_out : float
-        Share of the groups that is predicted, not fitted.
+    Args:
+        document: The system; it is not changed.
+        file, name: Its path and its name.
+        training: Steps and names of parameters.
+        hold_out: Share of the groups that is predicted, not fitted.
 
-    Returns
-    -------
-    tuple
+    Returns:
         The new document, the steps with their times, the provenance of the fit, and notes.
 
-    Raises
-    ------
-    SpecError
-        For times of another unit, and for parameters that the steps do not determine.
+    Raises:
+        SpecError: For times of another unit, and for parameters that the steps do not determine.
     """
     logs, system = training.logs, quietly_decoded(document, file, name)
     fit = _Fit(document, file, name, logs, chosen(training.names, system))
@@ -219,10 +210,8 @@ def _check_units(rows: Sequence[Row], times: Array) -> None:
 def _compared_memory(fit: _Fit, rows: Sequence[Row], needed: Array, system: System) -> list[str]:
     """Check the unit of peak memory, and note steps that should not fit: they ran, so the estimate is too high.
 
-    Raises
-    ------
-    SpecError
-        For a measured peak that is far from the estimate.
+    Raises:
+        SpecError: For a measured peak that is far from the estimate.
     """
     for row, need in zip(rows, needed.tolist(), strict=True):
         peak = fit.logs.steps[row.name].memory

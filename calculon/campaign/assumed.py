@@ -37,12 +37,9 @@ _MEASURED_ON = {"reliability.mtbf_processor": "h100"}
 def told_defaults(campaign: Campaign, systems: Iterable[str]) -> list[dict[str, Any]]:
     """Return the defaults that nobody stated as plain data, with their sources, and whether they have an effect.
 
-    Parameters
-    ----------
-    campaign : Campaign
-        The run.
-    systems : iterable of str
-        Names of the machines; the source of a default says for which of them it is that of another processor.
+    Args:
+        campaign: The run.
+        systems: Names of the machines; the source of a default says for which of them it is that of another processor.
     """
     names = list(systems)
     return [

@@ -14,12 +14,9 @@ from calculon.declarations.overlay import BASE
 class PriceRange:
     """Prices of one kind for an hour of the same processor.
 
-    Attributes
-    ----------
-    low, high : float
-        The least and the most, in US dollars for an hour.
-    systems : int
-        Systems of the catalog that state one.
+    Attributes:
+        low, high: The least and the most, in US dollars for an hour.
+        systems: Systems of the catalog that state one.
     """
 
     low: float
@@ -39,16 +36,11 @@ class PriceRange:
 def price_range(system: str, kind: str) -> PriceRange | None:
     """Return the range of the prices of a kind for the processor of a system.
 
-    Parameters
-    ----------
-    system : str
-        Name of a system.
-    kind : str
-        One of :data:`~calculon.hardware.price.PRICE_KINDS`.
+    Args:
+        system: Name of a system.
+        kind: One of :data:`~calculon.hardware.price.PRICE_KINDS`.
 
-    Returns
-    -------
-    PriceRange or None
+    Returns:
         None where fewer than two systems with this processor state one.
     """
     own = processor_of(system)

@@ -19,12 +19,9 @@ def bytes_per_param(datatype: str, lookup: Lookup) -> Array:
 
     Of bfloat16 weights under Adam 2 + 4 + 8 = 14. Source: Rajbhandari et al., *ZeRO*, arXiv:1910.02054, section 3.1.
 
-    Parameters
-    ----------
-    datatype : str
-        Type of the weights.
-    lookup : callable
-        Columns of fields of executions by name: ``optimizer`` and ``optimizer_state_dtype``.
+    Args:
+        datatype: Type of the weights.
+        lookup: Columns of fields of executions by name: ``optimizer`` and ``optimizer_state_dtype``.
     """
     optimizer, moment = np.asarray(lookup("optimizer")), np.asarray(lookup("optimizer_state_dtype"))
     if not (optimizer.ndim or moment.ndim):
@@ -50,18 +47,13 @@ def _bytes_of(datatype: str, optimizer: str, moment: str) -> float:
 class Saving:
     """How checkpoints of a job are saved and loaded, as columns.
 
-    Attributes
-    ----------
-    size : array
-        Bytes of a checkpoint.
-    pause : array
-        Seconds that steps wait for a save.
-    least_interval : array
-        Seconds that the storage needs for one, of which a new one waits for the last; 0 where steps wait for it.
-    load : array
-        Seconds to load one.
-    memory_pause : array
-        Seconds that steps wait for a copy in the memory of another node.
+    Attributes:
+        size: Bytes of a checkpoint.
+        pause: Seconds that steps wait for a save.
+        least_interval: Seconds that the storage needs for one, of which a new one waits for the last; 0 where steps
+            wait for it.
+        load: Seconds to load one.
+        memory_pause: Seconds that steps wait for a copy in the memory of another node.
     """
 
     size: Bytes

@@ -18,14 +18,10 @@ _GRAMS = Declaration(help="carbon of the electricity", unit="g/kWh", at_least=0)
 class Grid:
     """The electricity of a country or a state.
 
-    Attributes
-    ----------
-    name : str
-        What it is called; empty of a number that the user gives.
-    g_co2_per_kwh : float
-        Grams of CO2 for a kWh, location based.
-    source, date : str
-        Who says so, and the year it is of.
+    Attributes:
+        name: What it is called; empty of a number that the user gives.
+        g_co2_per_kwh: Grams of CO2 for a kWh, location based.
+        source, date: Who says so, and the year it is of.
     """
 
     name: str
@@ -42,10 +38,8 @@ class Grid:
 class Carbon(float):
     """Grams of CO2 for a kWh; in files a number, or the name of a grid.
 
-    Attributes
-    ----------
-    grid : Grid
-        Where the number is from.
+    Attributes:
+        grid: Where the number is from.
     """
 
     __slots__ = ("grid",)
@@ -91,17 +85,12 @@ def grids() -> dict[str, Grid]:
 def carbon_of(text: str | float, place: str = "carbon") -> Grid:
     """Return the grid of a name, as ``france`` or ``us-va``, or of a number of g/kWh.
 
-    Parameters
-    ----------
-    text : str or float
-        What the user wrote.
-    place : str
-        Where, for a message.
+    Args:
+        text: What the user wrote.
+        place: Where, for a message.
 
-    Raises
-    ------
-    SpecError
-        For an unknown name, and for a number below 0.
+    Raises:
+        SpecError: For an unknown name, and for a number below 0.
     """
     word = str(text).strip().lower()
     try:

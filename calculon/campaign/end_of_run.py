@@ -49,12 +49,10 @@ def _undisturbed(work: Values, interval: Values, save: Values) -> Array:
 def mean(work: Values, interval: Values, save: Values, restart: Values, mtbf: Values) -> Array:
     """Return the expected wall time of a run, exactly.
 
-    Parameters
-    ----------
-    work
-        Useful seconds: those of the run without failures and saves.
-    interval, save, restart, mtbf
-        As for :func:`~calculon.campaign.goodput.wall_per_useful`; an infinite interval is one that is never saved.
+    Args:
+        work: Useful seconds: those of the run without failures and saves.
+        interval, save, restart, mtbf: As for :func:`~calculon.campaign.goodput.wall_per_useful`; an infinite interval
+            is one that is never saved.
 
     >>> float(mean(1000.0, np.inf, 30.0, 300.0, np.inf))
     1000.0
@@ -105,9 +103,7 @@ def quantiles(
     (Cornish and Fisher 1938, first term): within 0.01 standard deviations. With fewer it is the exact law, from its
     transform on a grid (a hundred times slower): the chance of no failure at all, which is a step, and the rest.
 
-    Returns
-    -------
-    Array
+    Returns:
         Of shape (shares, ...), in the unit of time; infinite where the mean is.
     """
     arguments = np.broadcast_arrays(

@@ -45,20 +45,13 @@ NO_POWER = "no power is known of {system}: give that of a processor in W (--tdp 
 class Draw:
     """The power that a fleet draws, and where the figures are from.
 
-    Attributes
-    ----------
-    tdp : float or array
-        Thermal design power of a processor in W.
-    stepping, waiting, idle : float or array
-        Mean power of a processor in W: in steps, while the run waits, and without a job.
-    node : float or array or None
-        Power of the rest of a node in W; None where it is a share of that of its processors.
-    share : float or array
-        Power of the rest of a node over that of its processors, which counts where `node` is None.
-    assumed : tuple of str
-        Keys of :data:`ASSUMED` that took the place of figures that were not measured.
-    source, date : str
-        Of the figures; empty of a TDP that the user gives.
+    Attributes:
+        tdp: Thermal design power of a processor in W.
+        stepping, waiting, idle: Mean power of a processor in W: in steps, while the run waits, and without a job.
+        node: Power of the rest of a node in W; None where it is a share of that of its processors.
+        share: Power of the rest of a node over that of its processors, which counts where `node` is None.
+        assumed: Keys of :data:`ASSUMED` that took the place of figures that were not measured.
+        source, date: Of the figures; empty of a TDP that the user gives.
     """
 
     tdp: Values
@@ -100,15 +93,11 @@ def draw(
     Where idle and load were measured, a step takes ``load`` in the share `utilisation` of it and ``spin`` in the rest.
     Else it is a share of the TDP whatever the plan is.
 
-    Parameters
-    ----------
-    power : Power or None
-        ``ext.power`` of the system.
-    utilisation
-        Share of a step in which processors compute layers or the optimizer's step, so that an engine or the memory
-        works (statistic ``system_efficiency``); in the rest they wait for each other.
-    tdp : float or None
-        TDP in W that the user states, which counts instead of all that the system states.
+    Args:
+        power: ``ext.power`` of the system.
+        utilisation: Share of a step in which processors compute layers or the optimizer's step, so that an engine or
+            the memory works (statistic ``system_efficiency``); in the rest they wait for each other.
+        tdp: TDP in W that the user states, which counts instead of all that the system states.
     """
     if tdp is not None:
         return _of_tdp(tdp)
@@ -167,22 +156,14 @@ def _assumed_of_node(power: Power | None) -> list[str]:
 class Energy:
     """Energy of a run in kWh by what takes it.
 
-    Attributes
-    ----------
-    stepping : array
-        Processors in steps.
-    waiting : array
-        Processors while the run waits: saves, restarts, nodes in repair.
-    spares : array
-        Processors that stand by.
-    nodes : array
-        The rest of the nodes: hosts, network cards, fans.
-    facility : array
-        The data centre: cooling, losses. 0 where no PUE is given.
-    card : array
-        TDP times hours, as model cards have it: no nodes, no data centre. Not a part of the sum.
-    draw : Draw
-        The powers, with their source.
+    Attributes:
+        stepping: Processors in steps.
+        waiting: Processors while the run waits: saves, restarts, nodes in repair.
+        spares: Processors that stand by.
+        nodes: The rest of the nodes: hosts, network cards, fans.
+        facility: The data centre: cooling, losses. 0 where no PUE is given.
+        card: TDP times hours, as model cards have it: no nodes, no data centre. Not a part of the sum.
+        draw: The powers, with their source.
     """
 
     stepping: Array
@@ -218,20 +199,13 @@ def energy(
 
     ``[n · (stepping · t_busy + waiting · t_waiting) + spares + nodes] · PUE``
 
-    Parameters
-    ----------
-    power : Draw
-        Result of :func:`draw`.
-    processors, nodes
-        Those of the job, without spares.
-    busy_hours
-        Hours of steps, of those that are done again, too.
-    waiting_hours
-        Hours of the rest of the run, while the job has its processors.
-    spare_nodes
-        Nodes that stand by in all that time.
-    pue
-        Energy of the data centre over that of its machines.
+    Args:
+        power: Result of :func:`draw`.
+        processors, nodes: Those of the job, without spares.
+        busy_hours: Hours of steps, of those that are done again, too.
+        waiting_hours: Hours of the rest of the run, while the job has its processors.
+        spare_nodes: Nodes that stand by in all that time.
+        pue: Energy of the data centre over that of its machines.
     """
     busy, waiting = np.asarray(busy_hours, dtype=float), np.asarray(waiting_hours, dtype=float)
     hours = busy + waiting

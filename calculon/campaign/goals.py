@@ -97,12 +97,9 @@ class Money(float):
 class TokenGoal:
     """Tokens of a run: a number, or so many for each parameter of the model.
 
-    Attributes
-    ----------
-    tokens : float
-        Tokens; 0 where they follow from the parameters.
-    per_parameter : float
-        Tokens for each parameter; 0 where they are stated.
+    Attributes:
+        tokens: Tokens; 0 where they follow from the parameters.
+        per_parameter: Tokens for each parameter; 0 where they are stated.
     """
 
     WANTED: ClassVar = "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
@@ -171,10 +168,8 @@ class BatchGoal:
     def sequences(self, seq_size: int, path: str = "batch") -> int:
         """Return its sequences of so many tokens.
 
-        Raises
-        ------
-        SpecError
-            For less than half a sequence.
+        Raises:
+            SpecError: For less than half a sequence.
         """
         return global_batch(self.text, seq_size, path).sequences
 

@@ -21,20 +21,13 @@ def wall_per_useful(interval: Values, save: Values, restart: Values, mtbf: Value
 
     Daly 2006, equation 20: ``(M/τ) e^(R/M) (e^((τ+δ)/M) − 1)``; ``1 + δ/τ`` without failures.
 
-    Parameters
-    ----------
-    interval
-        Useful work between two saves (τ); infinite if nothing is ever saved.
-    save
-        Time for which a save holds up the work (δ).
-    restart
-        From a failure until work goes on (R): detection, restart and loading.
-    mtbf
-        Mean time between failures of the job (M); infinite without failures.
+    Args:
+        interval: Useful work between two saves (τ); infinite if nothing is ever saved.
+        save: Time for which a save holds up the work (δ).
+        restart: From a failure until work goes on (R): detection, restart and loading.
+        mtbf: Mean time between failures of the job (M); infinite without failures.
 
-    Returns
-    -------
-    Array
+    Returns:
         At least 1; infinite where the run never ends, as far as a float can tell.
 
     >>> float(wall_per_useful(817.0, 30.0, 300.0, np.inf)) == 1 + 30 / 817
@@ -85,9 +78,7 @@ def best_interval(save: Values, mtbf: Values) -> Array:
     (Daly 2006, equation 25). With y = (τ + δ)/M this is ``e^(−y) − 1 + y = δ/M``, which Newton's method solves from
     Daly's series. It does not depend on the time of a restart.
 
-    Returns
-    -------
-    Array
+    Returns:
         0 where a save takes no time; infinite where nothing fails, even then.
     """
     with quiet():
@@ -106,18 +97,13 @@ def best_steps(step_time: Values, save: Values, mtbf: Values, shortest: Values =
 
     It is one of the two around :func:`best_interval`, since the wall time has only one minimum.
 
-    Parameters
-    ----------
-    step_time
-        Time of one step, above 0.
-    save, mtbf
-        As for :func:`best_interval`.
-    shortest
-        Time that has to pass between two saves: that of writing one in the background, which the next waits for.
+    Args:
+        step_time: Time of one step, above 0.
+        save, mtbf: As for :func:`best_interval`.
+        shortest: Time that has to pass between two saves: that of writing one in the background, which the next waits
+            for.
 
-    Returns
-    -------
-    Array
+    Returns:
         Infinite where nothing fails.
 
     >>> float(best_steps(10.0, 30.0, 3600.0)), float(best_steps(10.0, 30.0, 3600.0, shortest=901.0))
@@ -147,16 +133,11 @@ def two_levels(
     closed. It is :func:`wall_per_useful` where no failure goes beyond memory, and where all do. To first order it is
     ``1 + δ₁/τ₁ + δ₂/τ₂ + (1−q)(τ₁/2 + R₁)/M + q(τ₂/2 + R₂)/M``.
 
-    Parameters
-    ----------
-    intervals
-        Useful work between two copies (τ); that of storage counts as at least that of memory.
-    saves, restarts
-        As for :func:`wall_per_useful`.
-    mtbf
-        Mean time between failures of all kinds.
-    beyond_memory
-        Share of the failures that copies in memory do not survive (q).
+    Args:
+        intervals: Useful work between two copies (τ); that of storage counts as at least that of memory.
+        saves, restarts: As for :func:`wall_per_useful`.
+        mtbf: Mean time between failures of all kinds.
+        beyond_memory: Share of the failures that copies in memory do not survive (q).
     """
     inner, outer = intervals[0], np.maximum(intervals[0], intervals[1])
     with quiet():

@@ -15,20 +15,13 @@ STATED, BEST, STORAGE, RUN = "stated", "best", "storage", "run"
 class IntervalChoice:
     """The interval between checkpoints of a run, and what it is due to.
 
-    Attributes
-    ----------
-    reason : str
-        ``stated``, ``best``, ``storage`` or ``run``.
-    best : float
-        Seconds between checkpoints with which the run is the shortest; infinite where nothing fails.
-    write : float
-        Seconds that the storage takes to write one.
-    bandwidth : float
-        Rate of the storage in B/s.
-    bandwidth_needed : float
-        Rate with which the storage takes the best interval, in B/s.
-    memory_interval : float or None
-        Seconds between copies in the memory of other nodes; None without.
+    Attributes:
+        reason: ``stated``, ``best``, ``storage`` or ``run``.
+        best: Seconds between checkpoints with which the run is the shortest; infinite where nothing fails.
+        write: Seconds that the storage takes to write one.
+        bandwidth: Rate of the storage in B/s.
+        bandwidth_needed: Rate with which the storage takes the best interval, in B/s.
+        memory_interval: Seconds between copies in the memory of other nodes; None without.
     """
 
     reason: str

@@ -35,14 +35,11 @@ def combined(*mtbfs: Values) -> Array:
 def job_mtbf(num_procs: Values, per_processor: Values, *others: Values) -> Array:
     """Return the mean time between failures of a job in seconds.
 
-    Parameters
-    ----------
-    num_procs
-        Processors that all have to work.
-    per_processor
-        Hours of one processor between failures that stop the job.
-    others
-        Hours between stops of the whole job that do not depend on its size: storage, power, maintenance, preemption.
+    Args:
+        num_procs: Processors that all have to work.
+        per_processor: Hours of one processor between failures that stop the job.
+        others: Hours between stops of the whole job that do not depend on its size: storage, power, maintenance,
+            preemption.
 
     >>> float(job_mtbf(100, 200.0)), float(job_mtbf(100, 200.0, 2.0))
     (7200.0, 3600.0)

@@ -25,18 +25,12 @@ _UNKNOWN = {
 class Limit:
     """A limit of a run.
 
-    Attributes
-    ----------
-    field : str
-        The field of the campaign that states it.
-    figure : str
-        Name of the figure that it bounds.
-    most : float
-        The limit, in the unit of the figure.
-    value : float
-        The figure.
-    unit : str
-        Unit of both.
+    Attributes:
+        field: The field of the campaign that states it.
+        figure: Name of the figure that it bounds.
+        most: The limit, in the unit of the figure.
+        value: The figure.
+        unit: Unit of both.
     """
 
     field: str
@@ -82,10 +76,8 @@ class Limit:
 def limits(campaign: Campaign, figures: Mapping[str, float | None]) -> tuple[Limit, ...]:
     """Return the limits that a campaign states, each with the figure that it bounds.
 
-    Raises
-    ------
-    SpecError
-        For a limit of a figure that is not known, such as a budget without a price.
+    Raises:
+        SpecError: For a limit of a figure that is not known, such as a budget without a price.
     """
     declared = {one.name: one.declaration for one in spec_fields(Campaign)}
     found = []

@@ -46,16 +46,11 @@ _ELECTRICITY = (
 class Quote:
     """The price of an hour of a processor, or of a TB of storage for a month, and where it is from.
 
-    Attributes
-    ----------
-    usd : float or array
-        US dollars.
-    kind : str
-        One of :data:`~calculon.hardware.price.PRICE_KINDS`, ``given`` or ``storage``.
-    source, date : str
-        Who says so, and when; empty of one that the user gives.
-    mtbf_hours : float or None
-        Mean hours until a spot processor is taken back.
+    Attributes:
+        usd: US dollars.
+        kind: One of :data:`~calculon.hardware.price.PRICE_KINDS`, ``given`` or ``storage``.
+        source, date: Who says so, and when; empty of one that the user gives.
+        mtbf_hours: Mean hours until a spot processor is taken back.
     """
 
     usd: Values
@@ -75,16 +70,11 @@ class Quote:
 class OwnPrice:
     """US dollars for an hour of use of a processor that one owns, by what they are for.
 
-    Attributes
-    ----------
-    capital : float or array
-        Nodes and network, over the hours that they are used.
-    upkeep : float or array
-        Parts, staff, support.
-    facility : float or array
-        The building and its cooling.
-    electricity : float or array
-        Energy of the hour.
+    Attributes:
+        capital: Nodes and network, over the hours that they are used.
+        upkeep: Parts, staff, support.
+        facility: The building and its cooling.
+        electricity: Energy of the hour.
     """
 
     capital: Values
@@ -117,18 +107,13 @@ def own_price(
     Capital is spread over the hours of use in the life of a node: ``(node + network) / (processors · years · 8766 ·
     utilisation)``; upkeep and facility are paid each year, over the hours of use of a year.
 
-    Parameters
-    ----------
-    own : Own
-        ``ext.price.own`` of a system; its `processors` count if it states them.
-    processors
-        Processors of a node.
-    power_kw
-        Mean power of a processor with its share of the node, in kW.
-    usd_per_kwh, pue
-        Price of electricity, and energy of the data centre over that of its machines.
-    provisioned_kw
-        Power for which the building is made, of a processor with its share of the node; `power_kw` if absent.
+    Args:
+        own: ``ext.price.own`` of a system; its `processors` count if it states them.
+        processors: Processors of a node.
+        power_kw: Mean power of a processor with its share of the node, in kW.
+        usd_per_kwh, pue: Price of electricity, and energy of the data centre over that of its machines.
+        provisioned_kw: Power for which the building is made, of a processor with its share of the node; `power_kw` if
+            absent.
     """
     share = own.processors or processors
     used = HOURS_PER_YEAR * own.utilisation
@@ -151,22 +136,15 @@ def quote(
 ) -> Quote | None:
     """Return the price of an hour of a processor that counts; None where none is known.
 
-    Parameters
-    ----------
-    price : Price or None
-        ``ext.price`` of the system.
-    kind : str or None
-        The price that is asked for; if absent the first that is stated, in the order of ``PRICE_KINDS``.
-    given : float or None
-        US dollars that the user states, which count instead.
-    owned : OwnPrice or None
-        Result of :func:`own_price`, for ``own``; None where electricity has no price.
+    Args:
+        price: ``ext.price`` of the system.
+        kind: The price that is asked for; if absent the first that is stated, in the order of ``PRICE_KINDS``.
+        given: US dollars that the user states, which count instead.
+        owned: Result of :func:`own_price`, for ``own``; None where electricity has no price.
 
-    Raises
-    ------
-    SpecError
-        Where the price that is asked for is not stated; is that of owned processors, without electricity; or that of
-        spot processors of which nobody says how long one has them.
+    Raises:
+        SpecError: Where the price that is asked for is not stated; is that of owned processors, without electricity; or
+            that of spot processors of which nobody says how long one has them.
     """
     if given is not None:
         return Quote(usd=given, kind=GIVEN)
@@ -222,18 +200,12 @@ def storage(size: Values, kept: Values, days: Values, usd_per_tb_month: Values) 
 class Money:
     """US dollars of a run by what they are for.
 
-    Attributes
-    ----------
-    processors : array
-        The time that processors are reserved: steps, failures, spares.
-    storage : array
-        Checkpoints that are kept.
-    experiments : array
-        Ablations and failed starts beside the run.
-    quote : Quote
-        The price of a processor-hour.
-    storage_quote : Quote or None
-        That of storage; None where checkpoints cost nothing.
+    Attributes:
+        processors: The time that processors are reserved: steps, failures, spares.
+        storage: Checkpoints that are kept.
+        experiments: Ablations and failed starts beside the run.
+        quote: The price of a processor-hour.
+        storage_quote: That of storage; None where checkpoints cost nothing.
     """
 
     processors: Array
@@ -263,18 +235,12 @@ def money(
 ) -> Money:
     """Return the money of a run.
 
-    Parameters
-    ----------
-    processor_hours
-        Hours that are paid: processors, with spares, times the time from the first step to the last.
-    price : Quote
-        Price of one of them.
-    stored
-        Result of :func:`storage`.
-    experiments
-        Compute of experiments as a share of that of the run.
-    storage_quote : Quote or None
-        Price of storage that `stored` is made with, which goes with the result.
+    Args:
+        processor_hours: Hours that are paid: processors, with spares, times the time from the first step to the last.
+        price: Price of one of them.
+        stored: Result of :func:`storage`.
+        experiments: Compute of experiments as a share of that of the run.
+        storage_quote: Price of storage that `stored` is made with, which goes with the result.
     """
     paid = rent(processor_hours, price.usd)
     return Money(
@@ -291,14 +257,10 @@ def break_even_hours(on_demand: Values, per_year: Values, per_hour: Values = 0.0
 
     It solves ``on_demand · h = per_year + per_hour · h``. More than :data:`HOURS_PER_YEAR`, and infinity, mean never.
 
-    Parameters
-    ----------
-    on_demand
-        US dollars for an hour of a processor without a contract.
-    per_year
-        What a processor costs in a year whether it works or not: :func:`contract_year`, :func:`own_year`.
-    per_hour
-        What an hour of use costs beside: electricity of a processor that one owns.
+    Args:
+        on_demand: US dollars for an hour of a processor without a contract.
+        per_year: What a processor costs in a year whether it works or not: :func:`contract_year`, :func:`own_year`.
+        per_hour: What an hour of use costs beside: electricity of a processor that one owns.
 
     >>> float(break_even_hours(4.0, contract_year(2.0)) / HOURS_PER_YEAR)
     0.5

@@ -23,11 +23,9 @@ OF_PHASES = ("batch_size", "seq_length")
 class PhaseExecution(StatedDocument):
     """What runs a phase, as its file has it.
 
-    Attributes
-    ----------
-    text : str
-        The document in JSON: a name or a path, the fields of an execution, ``search``, or ``{search: {...}}`` with
-        :data:`OPTIONS`.
+    Attributes:
+        text: The document in JSON: a name or a path, the fields of an execution, ``search``, or ``{search: {...}}``
+            with :data:`OPTIONS`.
     """
 
     WANTED: ClassVar = f"an execution of the catalog, a file, its fields, or {SEARCH}"

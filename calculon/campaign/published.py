@@ -24,26 +24,16 @@ READ, RECALLED = "read", "recalled"
 class PublishedFailures:
     """How often a run, or the jobs of a machine, failed; None is what the source does not say.
 
-    Attributes
-    ----------
-    run, processor : str
-        Its name, and the processor in short.
-    num_procs : int or None
-        Processors that worked together.
-    hours, failures : float or None
-        A window of time, and the unexpected interruptions in it.
-    mttf_hours : float or None
-        Mean time to a failure, where that is printed.
-    goodput : float or None
-        Time of useful steps over all time; `goodput_is` says how it is meant: ``about``, ``more than``.
-    interval, save : float or None
-        Seconds between two checkpoints, and to save one.
-    checkpoint_bytes, parameters : float or None
-        Size of a checkpoint, and the parameters of its model.
-    spare_nodes : int or None
-        Nodes that stood by.
-    evidence, source, note : str
-        :data:`READ` or :data:`RECALLED`; where it stands; what else the source says.
+    Attributes:
+        run, processor: Its name, and the processor in short.
+        num_procs: Processors that worked together.
+        hours, failures: A window of time, and the unexpected interruptions in it.
+        mttf_hours: Mean time to a failure, where that is printed.
+        goodput: Time of useful steps over all time; `goodput_is` says how it is meant: ``about``, ``more than``.
+        interval, save: Seconds between two checkpoints, and to save one.
+        checkpoint_bytes, parameters: Size of a checkpoint, and the parameters of its model.
+        spare_nodes: Nodes that stood by.
+        evidence, source, note: :data:`READ` or :data:`RECALLED`; where it stands; what else the source says.
     """
 
     run: str
@@ -82,20 +72,14 @@ class PublishedFailures:
 class PublishedFootprint:
     """Energy, CO2 and money of a run as its source prints them; None is what it does not say.
 
-    Attributes
-    ----------
-    run, processor : str
-        Its name, and the processor in short.
-    processor_hours : float
-        Hours times processors.
-    watts, pue, carbon : float or None
-        Power of a processor, power usage effectiveness, and g of CO2 for a kWh, that the source reckons with.
-    energy_kwh, co2_t : float or None
-        As printed.
-    usd_per_hour, usd : float or None
-        Price of a processor that the source assumes, and the whole.
-    evidence, source, note : str
-        As in :class:`PublishedFailures`.
+    Attributes:
+        run, processor: Its name, and the processor in short.
+        processor_hours: Hours times processors.
+        watts, pue, carbon: Power of a processor, power usage effectiveness, and g of CO2 for a kWh, that the source
+            reckons with.
+        energy_kwh, co2_t: As printed.
+        usd_per_hour, usd: Price of a processor that the source assumes, and the whole.
+        evidence, source, note: As in :class:`PublishedFailures`.
     """
 
     run: str
@@ -151,10 +135,8 @@ def _records(cls: Any, name: str) -> tuple[Any, ...]:
 def _value(kind: Any, line: Line, column: str) -> Any:
     """Return a cell as a text or a number above 0; nothing of a blank one where it may be so.
 
-    Raises
-    ------
-    SpecError
-        For a cell that is no number above 0.
+    Raises:
+        SpecError: For a cell that is no number above 0.
     """
     text = line.cells[column]
     if kind is str:

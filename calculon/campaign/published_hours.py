@@ -21,24 +21,15 @@ _GIGA = 1e9
 class PublishedTraining:
     """The processor-hours of a training as its source prints them.
 
-    Attributes
-    ----------
-    run : str
-        Its name.
-    tokens : float
-        Tokens.
-    system : str
-        The system that its study runs it on.
-    num_procs : int
-        Processors; of some rows those that the study takes.
-    processor_hours : float
-        As printed.
-    whole : bool
-        Whether they are hours of the whole run, and not of steps alone.
-    configuration : str
-        How much of batch and degrees the source states: ``known``, ``partly`` or ``unknown``.
-    source : str
-        Where the hours stand.
+    Attributes:
+        run: Its name.
+        tokens: Tokens.
+        system: The system that its study runs it on.
+        num_procs: Processors; of some rows those that the study takes.
+        processor_hours: As printed.
+        whole: Whether they are hours of the whole run, and not of steps alone.
+        configuration: How much of batch and degrees the source states: ``known``, ``partly`` or ``unknown``.
+        source: Where the hours stand.
     """
 
     run: str

@@ -43,12 +43,9 @@ class LinearRamp:
 class BatchRamp:
     """Smaller batches at the start of a run.
 
-    Attributes
-    ----------
-    rungs : tuple of BatchRung
-        Batches from some tokens on; empty of a linear ramp.
-    linear : LinearRamp or None
-        Equal steps up to the batch of the execution.
+    Attributes:
+        rungs: Batches from some tokens on; empty of a linear ramp.
+        linear: Equal steps up to the batch of the execution.
     """
 
     WANTED: ClassVar = "a list of {from, batch}, or an object with start, step and tokens"
@@ -78,19 +75,13 @@ class BatchRamp:
     ) -> list[tuple[float, BatchGoal | int]]:
         """Return tokens, and the batch from there on: as it is stated, or in sequences.
 
-        Parameters
-        ----------
-        final : int
-            Batch of the execution, in sequences.
-        parameters : float
-            Parameters of the model, of which tokens may be a multiple.
-        path : str
-            Field of the file, for messages.
+        Args:
+            final: Batch of the execution, in sequences.
+            parameters: Parameters of the model, of which tokens may be a multiple.
+            path: Field of the file, for messages.
 
-        Raises
-        ------
-        SpecError
-            For a linear ramp that begins above the batch of the execution, or has too many steps.
+        Raises:
+            SpecError: For a linear ramp that begins above the batch of the execution, or has too many steps.
         """
         if self.linear is None:
             return [(one.start.of(parameters), one.batch) for one in self.rungs]

@@ -22,18 +22,14 @@ def read_campaign(
 ) -> Campaign:
     """Return a campaign.
 
-    Parameters
-    ----------
-    source : str, path, mapping or Campaign, optional
-        A name of the catalog, a file, the fields of one, or a record; without it all fields have their defaults.
-    options : mapping, optional
-        Values by path (``"reliability.mtbf_processor"``) that count instead of those of the source, as a file would
-        state them. What it is about then says which of its values they replace.
+    Args:
+        source: A name of the catalog, a file, the fields of one, or a record; without it all fields have their
+            defaults.
+        options: Values by path (``"reliability.mtbf_processor"``) that count instead of those of the source, as a file
+            would state them. What it is about then says which of its values they replace.
 
-    Raises
-    ------
-    SpecError
-        When there is no such campaign, and for everything wrong with it.
+    Raises:
+        SpecError: When there is no such campaign, and for everything wrong with it.
     """
     changes = {name: value for name, value in (options or {}).items() if value is not None}
     if isinstance(source, Campaign):

@@ -318,10 +318,8 @@ class Campaign:
     def __post_init__(self) -> None:
         """Check what the fields say together.
 
-        Raises
-        ------
-        SpecError
-            For several lengths of the run, or none; shares of phases that are not 1 together; two intervals.
+        Raises:
+            SpecError: For several lengths of the run, or none; shares of phases that are not 1 together; two intervals.
         """
         goals = [name for name in ("tokens", "loss", "steps") if getattr(self, name) is not None]
         problems = []

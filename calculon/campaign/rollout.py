@@ -15,10 +15,8 @@ from calculon.declarations.fields import declare, shown
 class ServedBy(StatedDocument):
     """The deployment that generates, as its file has it.
 
-    Attributes
-    ----------
-    text : str
-        The document in JSON: a name or a path, or the fields of a deployment.
+    Attributes:
+        text: The document in JSON: a name or a path, or the fields of a deployment.
     """
 
     WANTED: ClassVar = "a deployment of the catalog, a file, or its fields"

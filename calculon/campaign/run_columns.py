@@ -56,14 +56,10 @@ def job(
 ) -> Job:
     """Return what runs on what.
 
-    Parameters
-    ----------
-    datatype : str
-        Type of the weights.
-    active : float, optional
-        Parameters that a token passes, of a mixture of experts; by default all.
-    peaks : bool
-        Whether the peak of processors is read, which only the effective MFU needs.
+    Args:
+        datatype: Type of the weights.
+        active: Parameters that a token passes, of a mixture of experts; by default all.
+        peaks: Whether the peak of processors is read, which only the effective MFU needs.
     """
     parameters = np.asarray(lookup("parameters"))
     stated = campaign.checkpoints.bytes_per_param
@@ -90,14 +86,10 @@ def whole_runs(
 ) -> WholeRun:
     """Return runs of one stretch each: all of a search, or one execution.
 
-    Parameters
-    ----------
-    tokens : float
-        Tokens of the run.
-    tokens_per_step : array
-        Tokens of a step of each execution.
-    active : float, optional
-        As of :func:`job`.
+    Args:
+        tokens: Tokens of the run.
+        tokens_per_step: Tokens of a step of each execution.
+        active: As of :func:`job`.
     """
     steps = steps_of(tokens, tokens_per_step)
     whole = stretch(steps, tokens_per_step, lookup)

@@ -8,12 +8,9 @@ from calculon.campaign.scaling_laws import COUNTS, tokens_of_loss
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
     """Return the tokens of a run; 0 where its phases state theirs.
 
-    Raises
-    ------
-    SpecError
-        Where nothing says how long it is.
-    Infeasible
-        For a loss that so many parameters never reach.
+    Raises:
+        SpecError: Where nothing says how long it is.
+        Infeasible: For a loss that so many parameters never reach.
     """
     if asked.tokens is not None:
         return asked.tokens.of(parameters)

@@ -25,24 +25,16 @@ _WHOLE = Phase(share=1.0)
 class Rung:
     """A part of a run.
 
-    Attributes
-    ----------
-    phase : int
-        Number of its phase.
-    name : str
-        What pages call it.
-    tokens : float
-        Its tokens.
-    batch_size : int
-        Global batch, in sequences.
-    seq_size : int
-        Tokens of a sequence.
-    execution : PhaseExecution or None
-        What runs it; None: that of the command.
-    document_mean : float or None
-        Mean tokens of the documents that fill its sequences; None where the execution says how they are packed.
-    rollout : Rollout or None
-        What is generated before each step.
+    Attributes:
+        phase: Number of its phase.
+        name: What pages call it.
+        tokens: Its tokens.
+        batch_size: Global batch, in sequences.
+        seq_size: Tokens of a sequence.
+        execution: What runs it; None: that of the command.
+        document_mean: Mean tokens of the documents that fill its sequences; None where the execution says how they are
+            packed.
+        rollout: What is generated before each step.
     """
 
     phase: int
@@ -70,21 +62,14 @@ def rungs(
 ) -> tuple[Rung, ...]:
     """Return the parts of a run, in their order.
 
-    Parameters
-    ----------
-    tokens : float
-        Tokens of the run; 0 where its phases state theirs.
-    parameters : float
-        Parameters of the model, of which tokens may be a multiple.
-    batch_size, seq_size : int
-        Batch and length where the campaign says nothing.
-    own : mapping of int to (int, int), optional
-        Batch and length that the execution of a phase has, by the number of the phase.
+    Args:
+        tokens: Tokens of the run; 0 where its phases state theirs.
+        parameters: Parameters of the model, of which tokens may be a multiple.
+        batch_size, seq_size: Batch and length where the campaign says nothing.
+        own: Batch and length that the execution of a phase has, by the number of the phase.
 
-    Raises
-    ------
-    SpecError
-        For a run or a phase without tokens, ramps that do not rise, or that begin after the end.
+    Raises:
+        SpecError: For a run or a phase without tokens, ramps that do not rise, or that begin after the end.
     """
     phases, own = campaign.phases or (_WHOLE,), own or {}
     ends = _ends(phases, tokens, parameters)

@@ -27,18 +27,12 @@ COUNTED = "all parameters, embedding included; of a mixture of experts those tha
 class ScalingLaw:
     """The loss of a model of N parameters after D tokens: ``L = E + A/N^α + B/D^β``.
 
-    Attributes
-    ----------
-    name : str
-        Its short name.
-    irreducible : float
-        E, the loss of an infinite model after infinite tokens.
-    of_parameters, parameter_power : float
-        A and α.
-    of_tokens, token_power : float
-        B and β.
-    source : str
-        Where it is from.
+    Attributes:
+        name: Its short name.
+        irreducible: E, the loss of an infinite model after infinite tokens.
+        of_parameters, parameter_power: A and α.
+        of_tokens, token_power: B and β.
+        source: Where it is from.
     """
 
     name: str
@@ -110,10 +104,8 @@ COUNTS = BESIROGLU
 def tokens_of_loss(loss: float, parameters: float) -> dict[str, float]:
     """Return the tokens after which a model has a loss, by each law; infinite where one says never.
 
-    Raises
-    ------
-    Infeasible
-        Where the law that counts says that the loss is never reached.
+    Raises:
+        Infeasible: Where the law that counts says that the loss is never reached.
     """
     found = {name: float(law.tokens(parameters, loss)) for name, law in LAWS.items()}
     if math.isfinite(found[COUNTS.name]):

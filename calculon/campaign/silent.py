@@ -20,17 +20,13 @@ def rework(found_after: Values, interval: Values, restart: Values, mtbf: Values)
     (:func:`~calculon.campaign.goodput.wall_per_useful`) it is a factor, as long as both are rare: with 3 h between
     failures and an hour until corruption is found, right within 0.1 % for one in 280 h, 0.7 % too much for one in 28 h.
 
-    Parameters
-    ----------
-    found_after
-        Mean time of work from a corruption to its discovery (L): half of the time between two checks, if checks find it
-        and tell which checkpoints are clean; all of it, if the only clean one is that of the check before.
-    interval
-        Work between two checkpoints (τ).
-    restart
-        From the discovery until work goes on (R).
-    mtbf
-        Mean time between corruptions of the whole job (M); infinite if there are none.
+    Args:
+        found_after: Mean time of work from a corruption to its discovery (L): half of the time between two checks, if
+            checks find it and tell which checkpoints are clean; all of it, if the only clean one is that of the check
+            before.
+        interval: Work between two checkpoints (τ).
+        restart: From the discovery until work goes on (R).
+        mtbf: Mean time between corruptions of the whole job (M); infinite if there are none.
 
     >>> float(rework(3600.0, 600.0, 300.0, np.inf))
     1.0
@@ -44,16 +40,11 @@ def rework(found_after: Values, interval: Values, restart: Values, mtbf: Values)
 def checkpoints_to_keep(longest: Values, interval: Values) -> Array:
     """Return how many checkpoints to keep, so that one is older than the longest time until corruption is found.
 
-    Parameters
-    ----------
-    longest
-        Longest wall time until it is found; 0 if there is nothing to find.
-    interval
-        Wall time between two checkpoints.
+    Args:
+        longest: Longest wall time until it is found; 0 if there is nothing to find.
+        interval: Wall time between two checkpoints.
 
-    Returns
-    -------
-    Array
+    Returns:
         ``⌈longest/interval⌉ + 1``: just before a save, the newest of n is an interval old, and the oldest n intervals;
         just after it, only n − 1.
 

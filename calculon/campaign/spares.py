@@ -64,12 +64,9 @@ def probability_of_waiting(away: Values, spares: Values) -> Array:
 
     The upper tail of a Poisson law, to the last digits also where it is tiny.
 
-    Parameters
-    ----------
-    away
-        Mean number of nodes away (:func:`away`).
-    spares
-        Number of spare nodes: whole, from −1 (always more) on.
+    Args:
+        away: Mean number of nodes away (:func:`away`).
+        spares: Number of spare nodes: whole, from −1 (always more) on.
 
     >>> float(probability_of_waiting(0.0, 0)), float(probability_of_waiting(3.0, -1))
     (0.0, 1.0)
@@ -122,12 +119,9 @@ def cheapest_spares(away: Values, num_nodes: Values) -> Array:
     The least of ``(n + s)/(1 − share of time waiting)``, which falls and then rises with s. A small job rather waits
     for a node now and then than pays for one that stands by.
 
-    Parameters
-    ----------
-    away
-        Mean number of nodes away (:func:`away`).
-    num_nodes
-        Nodes of the job.
+    Args:
+        away: Mean number of nodes away (:func:`away`).
+        num_nodes: Nodes of the job.
 
     >>> float(cheapest_spares(0.003, 1.0)), float(cheapest_spares(6.0, 2000.0))
     (0.0, 15.0)
@@ -157,14 +151,10 @@ def elastic_rate(
     Each missing node takes one of D replicas with it, ``(D − 1)/D`` for one, or as many as it holds; no two are in the
     same replica, so that the rate is somewhat underestimated where many are missing.
 
-    Parameters
-    ----------
-    away, spares
-        As for :func:`probability_of_waiting`.
-    replicas
-        Data-parallel replicas of the job.
-    num_nodes
-        Nodes of the job, where one may hold several replicas.
+    Args:
+        away, spares: As for :func:`probability_of_waiting`.
+        replicas: Data-parallel replicas of the job.
+        num_nodes: Nodes of the job, where one may hold several replicas.
     """
     lost = np.maximum(ratio(1.0, replicas), ratio(1.0, num_nodes))
     mean, k, lost = np.broadcast_arrays(np.asarray(away, float), np.asarray(spares, float), lost)

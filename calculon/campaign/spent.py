@@ -12,14 +12,10 @@ from calculon.campaign.goodput import Pair, two_levels
 class Spent:
     """Times for each unit of work, which add up to :func:`~calculon.campaign.goodput.wall_per_useful` less 1.
 
-    Attributes
-    ----------
-    saving : array
-        Work that waits for saves.
-    lost : array
-        Work, and saves, that failures destroy.
-    restart : array
-        Restarts, those that fail again, too.
+    Attributes:
+        saving: Work that waits for saves.
+        lost: Work, and saves, that failures destroy.
+        restart: Restarts, those that fail again, too.
     """
 
     saving: Array

@@ -10,10 +10,8 @@ from calculon.base.frozen import dataclass
 class StatedDocument:
     """A document as a file of a campaign has it; kept as text, so that records with it can be compared and hashed.
 
-    Attributes
-    ----------
-    text : str
-        The document in JSON.
+    Attributes:
+        text: The document in JSON.
     """
 
     text: str

@@ -25,12 +25,9 @@ def any_slow(num_nodes: Values, share: Values) -> Array:
 def share_slow(between: Values, until_removed: Values) -> Array:
     """Return the share of time that a node is slow which becomes so now and then, and is soon replaced.
 
-    Parameters
-    ----------
-    between
-        Mean time until a good node becomes slow; infinite if none does.
-    until_removed
-        Mean time until a slow node is found and replaced, in the same unit.
+    Args:
+        between: Mean time until a good node becomes slow; infinite if none does.
+        until_removed: Mean time until a slow node is found and replaced, in the same unit.
     """
     return ratio(until_removed, np.add(between, until_removed))
 
@@ -58,10 +55,8 @@ def expected_maximum(number: Values) -> Array:
     ``∫ x n φ(x) Φ(x)^(n−1) dx``, by the trapezoidal rule, which is exact for such functions but for rounding. The known
     ``√(2 ln n)`` is its limit, and larger: by 43 % at 8, 15 % at 1,024 and 9 % at 10⁵.
 
-    Parameters
-    ----------
-    number
-        At least 1, at most 1e15.
+    Args:
+        number: At least 1, at most 1e15.
 
     >>> round(float(expected_maximum(2)), 6)
     0.56419
@@ -76,11 +71,8 @@ def expected_maximum(number: Values) -> Array:
 def jitter(groups: Values, spread: Values) -> Array:
     """Return the mean time of a step by that of one rank whose times scatter from step to step.
 
-    Parameters
-    ----------
-    groups
-        Ranks, or groups of them, that vary by themselves and wait for each other.
-    spread
-        Standard deviation of the time of one, by its mean; about normal.
+    Args:
+        groups: Ranks, or groups of them, that vary by themselves and wait for each other.
+        spread: Standard deviation of the time of one, by its mean; about normal.
     """
     return 1.0 + spread * expected_maximum(groups)

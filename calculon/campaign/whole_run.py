@@ -50,14 +50,10 @@ def processors_of_node(system: System) -> int:
 class Stretch:
     """Steps with the same batch and length of sequences.
 
-    Attributes
-    ----------
-    steps, step_time : array
-        How many there are, and seconds of one.
-    tokens : array
-        Tokens of all of them.
-    working : array
-        Share of a step in which the engines work; else they wait for others. 1 where it is not known.
+    Attributes:
+        steps, step_time: How many there are, and seconds of one.
+        tokens: Tokens of all of them.
+        working: Share of a step in which the engines work; else they wait for others. 1 where it is not known.
     """
 
     steps: Count
@@ -70,18 +66,12 @@ class Stretch:
 class Job:
     """What runs on what.
 
-    Attributes
-    ----------
-    system : System
-        The machine.
-    num_procs, replicas : array
-        Processors, and replicas of the model.
-    parameters, active : array
-        Parameters of the model, and those that a token passes.
-    checkpoint_size : array
-        Bytes of a checkpoint.
-    peak : array
-        FLOP/s of a processor in the type of products; not-a-number where it is not known.
+    Attributes:
+        system: The machine.
+        num_procs, replicas: Processors, and replicas of the model.
+        parameters, active: Parameters of the model, and those that a token passes.
+        checkpoint_size: Bytes of a checkpoint.
+        peak: FLOP/s of a processor in the type of products; not-a-number where it is not known.
     """
 
     system: System
@@ -107,19 +97,13 @@ class Job:
 class WholeRun:
     """A whole run: its figures by the names of :class:`CampaignFigures`, each computed when it is asked for.
 
-    Attributes
-    ----------
-    campaign : Campaign
-        What was asked.
-    job : Job
-        What runs on what.
-    stretches : tuple of Stretch
-        The steps, in their order.
-    pauses : int
-        Changes of the execution, each of which is a restart from a checkpoint.
-    rounded : bool
-        Whether intervals between checkpoints are as stated, and whole steps. Else they are those with which the run is
-        the shortest: no run with steps of at least this time is shorter (of one level of checkpoints).
+    Attributes:
+        campaign: What was asked.
+        job: What runs on what.
+        stretches: The steps, in their order.
+        pauses: Changes of the execution, each of which is a restart from a checkpoint.
+        rounded: Whether intervals between checkpoints are as stated, and whole steps. Else they are those with which
+            the run is the shortest: no run with steps of at least this time is shorter (of one level of checkpoints).
     """
 
     campaign: Campaign

@@ -55,10 +55,8 @@ OPTIONS = (
 def add_campaign(parser: Parser, *, without: Collection[str] = ()) -> None:
     """Declare ``--campaign`` and the :data:`OPTIONS`.
 
-    Parameters
-    ----------
-    without : collection of str
-        Options, by name, that the command declares itself or does not take.
+    Args:
+        without: Options, by name, that the command declares itself or does not take.
     """
     parser.add_argument(
         "--campaign",
@@ -90,17 +88,12 @@ def asks_for_a_run(arguments: argparse.Namespace, source: Any) -> bool:
 def campaign_of(arguments: argparse.Namespace, source: Any = None) -> "Campaign":
     """Return the campaign that a command is asked for.
 
-    Parameters
-    ----------
-    arguments : Namespace
-        What :func:`add_campaign` declared.
-    source : source of a campaign, optional
-        :func:`campaign_source` with what ``--set`` changes in it; by default that as it is.
+    Args:
+        arguments: What :func:`add_campaign` declared.
+        source: :func:`campaign_source` with what ``--set`` changes in it; by default that as it is.
 
-    Raises
-    ------
-    SpecError
-        When there is no such campaign, and for everything wrong with it, by the option where one states it.
+    Raises:
+        SpecError: When there is no such campaign, and for everything wrong with it, by the option where one states it.
     """
     from calculon.campaign.read import read_campaign
 

@@ -39,18 +39,13 @@ def add_changes(parser: argparse.ArgumentParser, *kinds: str) -> None:
 def with_changes(texts: Sequence[str], **sources: Any) -> dict[str, Any]:
     """Return specs with what ``--set`` changes in them, by kind.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        ``PATH=VALUE``, the path with the kind of its spec before it or without.
-    **sources
-        Source of each kind of spec that the command takes, in any form; None where it is known later.
+    Args:
+        texts: ``PATH=VALUE``, the path with the kind of its spec before it or without.
+        **sources: Source of each kind of spec that the command takes, in any form; None where it is known later.
 
-    Raises
-    ------
-    SpecError
-        For a path that no spec of the command has, or that several have. Whether it leads to a value is checked
-        where the spec is read.
+    Raises:
+        SpecError: For a path that no spec of the command has, or that several have. Whether it leads to a value is
+            checked where the spec is read.
     """
     from calculon.inputs import Changed
 

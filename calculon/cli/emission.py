@@ -30,10 +30,9 @@ def add_emission(parser: Parser) -> None:
 def check_launch_file(path: str, dialect: "Dialect") -> None:
     """Check that a launch file of this name could be written, and that its suffix is none of another language.
 
-    Raises
-    ------
-    SpecError
-        For a place that cannot be written, for a folder, and for TOML where the launcher is configured in Python.
+    Raises:
+        SpecError: For a place that cannot be written, for a folder, and for TOML where the launcher is configured in
+            Python.
     """
     check_writable(path)
     if Path(path).is_dir():
@@ -47,14 +46,10 @@ def check_launch_file(path: str, dialect: "Dialect") -> None:
 class Emission:
     """What to write of the best plan.
 
-    Attributes
-    ----------
-    dialect : str
-        The launcher.
-    file : str
-        Where to; empty for standard output.
-    preset : str
-        The framework that it starts.
+    Attributes:
+        dialect: The launcher.
+        file: Where to; empty for standard output.
+        preset: The framework that it starts.
     """
 
     dialect: str

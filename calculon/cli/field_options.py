@@ -62,10 +62,8 @@ def stated_by(options: Iterable[Option], arguments: argparse.Namespace) -> dict[
 def processors_in_place(text: str) -> int | None:
     """Return the number of processors that a text states in place of a name or a file; None for any other.
 
-    Raises
-    ------
-    SpecError
-        For numbers that are no count of processors.
+    Raises:
+        SpecError: For numbers that are no count of processors.
     """
     counted = re.fullmatch(COUNT, text)
     if not (counted or re.fullmatch(_NUMBER, text)) or Path(text).exists():

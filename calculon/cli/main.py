@@ -81,10 +81,8 @@ PACKAGES = ("numpy", "pandas", "psutil", "rich", "shtab", "yaml")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments after the program's name. By default those of the process, which then ends here.
+    Args:
+        argv: The arguments after the program's name. By default those of the process, which then ends here.
     """
     if argv is not None:
         return _guarded(list(argv))

@@ -136,12 +136,9 @@ class Suggested(tuple[str, ...]):
 class Log:
     """Where a command prints its result: standard output, or the file of ``--log``.
 
-    Attributes
-    ----------
-    stream : text file
-        What is written to.
-    quiet : bool
-        ``--verbosity`` asks for less than results.
+    Attributes:
+        stream: What is written to.
+        quiet: ``--verbosity`` asks for less than results.
     """
 
     stream: IO[str]
@@ -212,15 +209,11 @@ class Log:
     ) -> None:
         """Show an answer, as the options of :func:`add_answer` say: print it in a format, or write a file.
 
-        Parameters
-        ----------
-        arguments : argparse.Namespace
-            With ``format`` and ``file``.
-        page, data, table : callable
-            Return its document, its plain data, and what CSV has instead of the tables of the document; only the one
-            that is needed is made.
-        spec : Model or System, optional
-            Spec whose note (:func:`log_note`) is printed above the page.
+        Args:
+            arguments: With ``format`` and ``file``.
+            page, data, table: Return its document, its plain data, and what CSV has instead of the tables of the
+                document; only the one that is needed is made.
+            spec: Spec whose note (:func:`log_note`) is printed above the page.
         """
         form, file = arguments.format, arguments.file
         if file is not None:
@@ -443,10 +436,8 @@ def check_outputs(
 ) -> None:
     """Check before any work that every output can be written, and that none is another output or an input.
 
-    Raises
-    ------
-    SpecError
-        For the first output that cannot.
+    Raises:
+        SpecError: For the first output that cannot.
     """
     taken = {Path(source).resolve(): "an input" for source in inputs if Path(source).is_file()}
     for output in outputs:

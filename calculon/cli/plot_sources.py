@@ -109,10 +109,8 @@ def frames(
 
     Returns nothing when a space was named; its arguments are then set as those of a search.
 
-    Raises
-    ------
-    SpecError
-        When neither tables nor a space were named, for a table that cannot be read, or without rows.
+    Raises:
+        SpecError: When neither tables nor a space were named, for a table that cannot be read, or without rows.
     """
     source = arguments.source
     if all(document_suffix(text) in (*TABLES, *DOCUMENTS) for text in source):

@@ -94,20 +94,14 @@ def file_document(role: str, path: str, name: str) -> Document:
 def results_in(path: str, selector: str = "", *, every: bool = False) -> Iterator[Result]:
     """Read results from a file.
 
-    Parameters
-    ----------
-    path : str
-        The JSON of ``llm``, ``loe`` or ``study``, or a table.
-    selector : str
-        A rank, processors or both of ``loe``; a row of ``study`` and of tables. By default the best of each search,
-        and the first row.
-    every : bool
-        All results of a JSON file in place of those selected.
+    Args:
+        path: The JSON of ``llm``, ``loe`` or ``study``, or a table.
+        selector: A rank, processors or both of ``loe``; a row of ``study`` and of tables. By default the best of each
+            search, and the first row.
+        every: All results of a JSON file in place of those selected.
 
-    Raises
-    ------
-    SpecError
-        For a file with no such results, or with values that no result has.
+    Raises:
+        SpecError: For a file with no such results, or with values that no result has.
     """
     if document_suffix(path) in TABLES:
         table = read_table(path)
@@ -313,17 +307,12 @@ def plain_cell(value: Any) -> Any:
 def read_rows(path: str, wanted: Callable[[str], bool]) -> Any:
     """Read a table of executions as a data frame: a CSV or Parquet file, or the JSON of ``loe`` or ``study``.
 
-    Parameters
-    ----------
-    path : str
-        Its name tells the format.
-    wanted : callable
-        Tells by its name whether a column is needed; others may be left out.
+    Args:
+        path: Its name tells the format.
+        wanted: Tells by its name whether a column is needed; others may be left out.
 
-    Raises
-    ------
-    SpecError
-        When it cannot be read, or when a cell should be a number and is not.
+    Raises:
+        SpecError: When it cannot be read, or when a cell should be a number and is not.
     """
     if document_suffix(path) in TABLES:
         return read_table(path, wanted)

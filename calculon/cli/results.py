@@ -84,23 +84,17 @@ def read_results(
 ) -> list[Result]:
     """Return the results of `RESULT` arguments, each with a name of its own.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        The arguments: see :data:`RESULT_HELP`. A search over several processor counts gives the best of each.
-    model, system : str, optional
-        Specs that files do not name, or in place of those; with both, executions are estimated again, with all layers.
-    editions : sequence of str
-        Editions in which every execution is estimated, in place of its own; files of statistics stay as they are.
-    preset : str, optional
-        Framework that fills in what executions leave out, in place of their own; results are complete.
-    changes : sequence of str
-        ``PATH=VALUE`` of ``--set``: values of the specs of every execution that is estimated.
+    Args:
+        texts: The arguments: see :data:`RESULT_HELP`. A search over several processor counts gives the best of each.
+        model, system: Specs that files do not name, or in place of those; with both, executions are estimated again,
+            with all layers.
+        editions: Editions in which every execution is estimated, in place of its own; files of statistics stay as they
+            are.
+        preset: Framework that fills in what executions leave out, in place of their own; results are complete.
+        changes: ``PATH=VALUE`` of ``--set``: values of the specs of every execution that is estimated.
 
-    Raises
-    ------
-    SpecError
-        For a search that was about another model or system.
+    Raises:
+        SpecError: For a search that was about another model or system.
     """
     options = _Options({"model": model, "system": system}, editions, preset, changes)
     launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
@@ -299,10 +293,8 @@ def _completed(one: Result, path: str, options: _Options) -> Iterator[Result]:
 def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options) -> Estimate | None:
     """Estimate an execution for the specs that it was computed for; nothing where they have changed since.
 
-    Raises
-    ------
-    SpecError, Infeasible
-        When specs that were given are others.
+    Raises:
+        SpecError, Infeasible: When specs that were given are others.
     """
     try:
         made = estimate(specs["model"], one.execution or {}, specs["system"], layers=True)

@@ -219,10 +219,8 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
 def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":
     """Return model, system and, with options of it, the campaign whose figures are asked about.
 
-    Raises
-    ------
-    SpecError
-        For everything wrong with them, and for a campaign of several batches or lengths.
+    Raises:
+        SpecError: For everything wrong with them, and for a campaign of several batches or lengths.
     """
     from calculon import inputs
     from calculon.search.request import one_stretch
@@ -264,11 +262,9 @@ def front_names(
 ) -> tuple[str, ...]:
     """Return the names in the value of ``--pareto``.
 
-    Raises
-    ------
-    SpecError
-        For one of the `others` (options with their values, which a front contradicts; `why` says the reason), and
-        unless two to `most` different names are given; `wanted` describes them.
+    Raises:
+        SpecError: For one of the `others` (options with their values, which a front contradicts; `why` says the
+            reason), and unless two to `most` different names are given; `wanted` describes them.
     """
     for option, value in others.items():
         if value is not None:

@@ -23,10 +23,8 @@ def size(text: str) -> int:
     >>> size("4096"), size("64MB"), size("1.5 GiB")
     (4096, 64000000, 1610612736)
 
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        For anything else.
+    Raises:
+        argparse.ArgumentTypeError: For anything else.
     """
     found = _SIZE.fullmatch(text.strip())
     if not found:

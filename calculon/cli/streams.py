@@ -35,10 +35,8 @@ class Nowhere(io.TextIOBase):
 class LogFile(io.TextIOBase):
     """A log that empties its file at the first text, when the inputs have been read.
 
-    Raises
-    ------
-    SpecError
-        At once when the file cannot be written; while writing, with the name of the file.
+    Raises:
+        SpecError: At once when the file cannot be written; while writing, with the name of the file.
     """
 
     def __init__(self, path: str):

@@ -67,12 +67,9 @@ def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> s
 def missed(space: "Space", good: int) -> Iterator[str]:
     """Say by how much the best run of a space misses each limit of its campaign.
 
-    Parameters
-    ----------
-    space : Space
-        A space of whole runs, none of which meets all limits.
-    good : int
-        Feasible executions in it.
+    Args:
+        space: A space of whole runs, none of which meets all limits.
+        good: Feasible executions in it.
     """
     from calculon.campaign.limits import LIMITED, limits
     from calculon.search.driver import run as search

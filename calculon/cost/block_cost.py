@@ -59,16 +59,12 @@ class Collectives:
 class WeightForms:
     """Bytes of the weights of a block as replicas have them, those of routed experts among them and apart.
 
-    Attributes
-    ----------
-    kept : array
-        What stays, the copies of a recipe apart: nothing of a product whose copies are all there is of its weights.
-    sent : array
-        What is gathered.
-    conversion : array
-        What making the copies of a recipe moves, once for all microbatches; 0 where each makes them.
-    copies, beside : array
-        These copies, and those of them beside what is gathered, which may be one of them.
+    Attributes:
+        kept: What stays, the copies of a recipe apart: nothing of a product whose copies are all there is of its
+            weights.
+        sent: What is gathered.
+        conversion: What making the copies of a recipe moves, once for all microbatches; 0 where each makes them.
+        copies, beside: These copies, and those of them beside what is gathered, which may be one of them.
     """
 
     kept: Bytes
@@ -84,36 +80,25 @@ class WeightForms:
 class BlockCost:
     """One transformer block, one microbatch; all arrays have *blocks* as the last axis.
 
-    Attributes
-    ----------
-    axis_time : array, shape (further axes, passes, blocks)
-        Time of the collectives of further axes, by pass of :data:`~calculon.cost.tensor.PASSES`, on the link.
-    axis_exposed : array, shape (further axes, passes, kinds, blocks)
-        What of it is exposed by kind of block, where each pass runs by itself.
-    paired : array
-        What of it a forward and a backward pass hide that run beside each other, of two microbatches.
-    expert_bytes : array, shape (2, blocks)
-        Bytes through the ports of a rank inside its node, and to others, for collectives over groups of experts.
-    expert_rows : array
-        Rows of the experts of the busiest rank.
-    dispatch_space : array
-        Bytes of rows or tokens as they are sent to experts, and as they have come.
-    tp_bandwidth_needed : array, shape (kinds, blocks)
-        Network bandwidth that overlapped tiles would need to hide, by kind of block.
-    expert_weight : array
-        Bytes of the weights of routed experts, which are part of ``weight``.
-    forms : WeightForms
-        Weights as replicas have them.
-    weight_copies : array
-        Bytes of copies of the weights in 8 or 4 bits, which serve all microbatches.
-    gradient_message : array
-        Bytes of the gradients that data parallelism reduces.
-    pipeline_message : array
-        Bytes that a block would hand to the next stage.
-    matrix_peak : array
-        Peak rate of the matrix engine in this block's datatype.
-    matrix_flops : array
-        FLOP that the matrix engine executes in all passes, recomputation included.
+    Attributes:
+        axis_time (shape (further axes, passes, blocks)): Time of the collectives of further axes, by pass of
+            :data:`~calculon.cost.tensor.PASSES`, on the link.
+        axis_exposed (shape (further axes, passes, kinds, blocks)): What of it is exposed by kind of block, where each
+            pass runs by itself.
+        paired: What of it a forward and a backward pass hide that run beside each other, of two microbatches.
+        expert_bytes (shape (2, blocks)): Bytes through the ports of a rank inside its node, and to others, for
+            collectives over groups of experts.
+        expert_rows: Rows of the experts of the busiest rank.
+        dispatch_space: Bytes of rows or tokens as they are sent to experts, and as they have come.
+        tp_bandwidth_needed (shape (kinds, blocks)): Network bandwidth that overlapped tiles would need to hide, by kind
+            of block.
+        expert_weight: Bytes of the weights of routed experts, which are part of ``weight``.
+        forms: Weights as replicas have them.
+        weight_copies: Bytes of copies of the weights in 8 or 4 bits, which serve all microbatches.
+        gradient_message: Bytes of the gradients that data parallelism reduces.
+        pipeline_message: Bytes that a block would hand to the next stage.
+        matrix_peak: Peak rate of the matrix engine in this block's datatype.
+        matrix_flops: FLOP that the matrix engine executes in all passes, recomputation included.
     """
 
     fw: Work

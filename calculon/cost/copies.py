@@ -45,10 +45,8 @@ class CopiedEnds(NamedTuple):
 class Copies:
     """Copies of executions that shard weights and gather them in buffers.
 
-    Parameters
-    ----------
-    sharding : Sharding
-        How weights are shared.
+    Args:
+        sharding: How weights are shared.
     """
 
     def __init__(self, sharding: Sharding, schedule: Schedule, system: System):

@@ -29,20 +29,16 @@ class ExpertTimes:
     forward pass is computed again. Work is counted without that beside which tensor-parallel traffic runs on a network
     that the exchange uses, too.
 
-    Attributes
-    ----------
-    dispatch, combine : array
-        Exchange before and after the experts, on the link; in the backward pass those of their gradients.
-    experts : array
-        Work between dispatch and combine.
-    attention : array
-        All other work of a block: attention, norms, router, shared experts.
-    shared : tuple of two arrays
-        Of shared experts, which are part of the latter, the first product with the activation, and the second one.
-    weights : array, shape (blocks,)
-        Work of the gradients of the weights of experts, which is part of their backward pass.
-    usage : array
-        Share of the engines that the exchange takes while it runs.
+    Attributes:
+        dispatch, combine: Exchange before and after the experts, on the link; in the backward pass those of their
+            gradients.
+        experts: Work between dispatch and combine.
+        attention: All other work of a block: attention, norms, router, shared experts.
+        shared: Of shared experts, which are part of the latter, the first product with the activation, and the second
+            one.
+        weights (shape (blocks,)): Work of the gradients of the weights of experts, which is part of their backward
+            pass.
+        usage: Share of the engines that the exchange takes while it runs.
     """
 
     dispatch: Seconds
@@ -101,9 +97,8 @@ class ExpertTimes:
     def hidden(self, choice: BlockChoice) -> Seconds:
         """Return what passes of a microbatch hide by themselves, of dispatch and of combine.
 
-        Returns
-        -------
-        array, shape (2, passes, kinds of block, blocks)
+        Returns:
+            Array of shape (2, passes, kinds of block, blocks).
         """
         if choice.in_halves:
             return self._of_halves()

@@ -37,28 +37,18 @@ from calculon.hardware.system import System
 class LayerTable:
     """Layers laid out as arrays, so that one expression costs them all.
 
-    Attributes
-    ----------
-    layers : tuple of Layer
-        In order of execution.
-    kinds : dict
-        The numbers of the layers by kind of kernel.
-    collectives : dict
-        The numbers of the layers that have a collective, by axis.
-    flops, accessed : array, shape (phases, layers, blocks)
-        FLOP and bytes moved in tier-1 memory, by phase of :data:`~calculon.architecture.layer.PHASES`.
-    inputs, outputs, weights : array, shape (layers, blocks)
-        Elements.
-    weight_bytes, output_bytes, activation, activation_grad : array, shape (layers, blocks)
-        Bytes.
-    shard : array, shape (layers, blocks), or None
-        Bytes that stay of an activation that is dropped; None where nothing does.
-    tiled : list of int
-        The numbers of the layers that are cut into tiles.
-    tiles : array, shape (phases, tiled layers, blocks)
-        In how many products each of their passes is cut.
-    rings : list of int
-        The numbers of the layers of attention whose keys and values go round a ring.
+    Attributes:
+        layers: In order of execution.
+        kinds: The numbers of the layers by kind of kernel.
+        collectives: The numbers of the layers that have a collective, by axis.
+        flops, accessed (shape (phases, layers, blocks)): FLOP and bytes moved in tier-1 memory, by phase of
+            :data:`~calculon.architecture.layer.PHASES`.
+        inputs, outputs, weights (shape (layers, blocks)): Elements.
+        weight_bytes, output_bytes, activation, activation_grad (shape (layers, blocks)): Bytes.
+        shard (shape (layers, blocks)): Bytes that stay of an activation that is dropped; None where nothing does.
+        tiled: The numbers of the layers that are cut into tiles.
+        tiles (shape (phases, tiled layers, blocks)): In how many products each of their passes is cut.
+        rings: The numbers of the layers of attention whose keys and values go round a ring.
     """
 
     layers: tuple[Layer, ...]

@@ -55,10 +55,8 @@ def mixed_step(kinds: Sequence[OptimizerCost], counts: Sequence[Weight]) -> Opti
 class Kinds(NamedTuple):
     """Costs of the kinds of block of some executions, and of their optimizer steps.
 
-    Attributes
-    ----------
-    counts : tuple of int
-        Blocks of each kind in the model.
+    Attributes:
+        counts: Blocks of each kind in the model.
     """
 
     blocks: tuple[BlockCost, ...]

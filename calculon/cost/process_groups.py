@@ -24,24 +24,16 @@ from calculon.plan.schedule import Schedule
 class ProcessGroup:
     """Process groups of equal size that run collectives.
 
-    Attributes
-    ----------
-    ranks : array
-        Members of a group.
-    network : array
-        The network between them, the outermost of several.
-    stride : array, optional
-        Distance of their numbers in a mesh; None where all of them are endpoints of the network.
-    rooms : tuple of arrays, optional
-        What an instance of each network joins in a mesh; as much as it can by default.
-    copies : bool
-        They hold the same parts of what others share.
-    experts : bool
-        They are replicas of routed experts.
-    near : int array, optional
-        In a mesh they are in clusters of so many, with a distance of their own; the stride is that of the clusters.
-    near_stride : int array, optional
-        That distance.
+    Attributes:
+        ranks: Members of a group.
+        network: The network between them, the outermost of several.
+        stride: Distance of their numbers in a mesh; None where all of them are endpoints of the network.
+        rooms: What an instance of each network joins in a mesh; as much as it can by default.
+        copies: They hold the same parts of what others share.
+        experts: They are replicas of routed experts.
+        near: In a mesh they are in clusters of so many, with a distance of their own; the stride is that of the
+            clusters.
+        near_stride: That distance.
     """
 
     ranks: Count
@@ -228,14 +220,10 @@ def _in_clusters(
 ) -> ProcessGroup:
     """Return process groups of a mesh, of clusters whose distance is a stride.
 
-    Parameters
-    ----------
-    ranks : array
-        Members of a group.
-    apart : array, optional
-        Distance of two of them, in ranks of which they are one: whole clusters; neighbours by default.
-    near : pair of int arrays
-        Distance of the members of a cluster, and how many there are.
+    Args:
+        ranks: Members of a group.
+        apart: Distance of two of them, in ranks of which they are one: whole clusters; neighbours by default.
+        near: Distance of the members of a cluster, and how many there are.
     """
     count, rooms = np.asarray(ranks, np.int64), schedule.rooms
     distance, most = near
@@ -299,20 +287,13 @@ class CollectiveCost:
 
     Formulas of traffic are sums over collectives, whatever is counted: they are called with this cost function.
 
-    Attributes
-    ----------
-    system, schedule
-        Where, and how: by the algorithm that the executions share.
-    bytes : bool
-        Count bytes that pass a port, an array of shape (networks, ...), rather than seconds.
-    copies : bool, optional
-        Count only collectives among copies, or only the others.
-    experts : bool, optional
-        Count only collectives among replicas of routed experts, or only the others.
-    network : int, optional
-        Count only the bytes on this network, an array without the axis of networks.
-    known : dict, optional
-        What has been counted, where equal collectives are asked for more than once.
+    Attributes:
+        system, schedule: Where, and how: by the algorithm that the executions share.
+        bytes: Count bytes that pass a port, an array of shape (networks, ...), rather than seconds.
+        copies: Count only collectives among copies, or only the others.
+        experts: Count only collectives among replicas of routed experts, or only the others.
+        network: Count only the bytes on this network, an array without the axis of networks.
+        known: What has been counted, where equal collectives are asked for more than once.
     """
 
     system: System

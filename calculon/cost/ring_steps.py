@@ -14,14 +14,10 @@ from calculon.hardware.system import System
 class RingSteps:
     """Times of the steps of attention in a ring; all but the number of steps of shape (phases, blocks).
 
-    Attributes
-    ----------
-    steps : array
-        How many there are.
-    first, later : array
-        Time of the first step, of the rank's own keys, and of each other one.
-    arithmetic, memory : array
-        Times of all steps.
+    Attributes:
+        steps: How many there are.
+        first, later: Time of the first step, of the rank's own keys, and of each other one.
+        arithmetic, memory: Times of all steps.
     """
 
     steps: Array

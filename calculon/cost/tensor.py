@@ -115,18 +115,15 @@ def tensor_traffic(
 ) -> Traffic:
     """Traffic of the collective layers of a block.
 
-    Parameters
-    ----------
-    layers : sequence of Layer
-        Those with a collective; either all of them are overlapped or none.
-    arithmetic, memory : array, shape (phases, layers, blocks)
-        Arithmetic and tier-1 memory time of these layers, by phase of :data:`~calculon.architecture.layer.PHASES`.
-    network : NetworkTimes
-        Network times that the choices of a layout share.
-    recomputed : array of bool, shape (layers, 1), or None
-        Which of them are computed again in the backward pass; None where none is overlapped.
-    launching : array, shape (phases, layers, blocks), or None
-        Least time of the kernels of these layers; None where none is overlapped, or kernels have no least time.
+    Args:
+        layers: Those with a collective; either all of them are overlapped or none.
+        arithmetic, memory (shape (phases, layers, blocks)): Arithmetic and tier-1 memory time of these layers, by phase
+            of :data:`~calculon.architecture.layer.PHASES`.
+        network: Network times that the choices of a layout share.
+        recomputed (shape (layers, 1)): Which of them are computed again in the backward pass; None where none is
+            overlapped.
+        launching (shape (phases, layers, blocks)): Least time of the kernels of these layers; None where none is
+            overlapped, or kernels have no least time.
     """
     system, sizes = network.system, network.sizes
     size, link = _messages(layers, arithmetic, memory, network, choice, edition)
@@ -339,10 +336,8 @@ def tensor_volumes(
 ) -> Bytes:
     """Bytes that the collectives of a block along the axis of `network` pass through a port of each network.
 
-    Returns
-    -------
-    array, shape (passes, kinds, networks, blocks)
-        With :data:`PASSES` and :data:`KINDS`.
+    Returns:
+        Array of shape (passes, kinds, networks, blocks): with :data:`PASSES` and :data:`KINDS`.
     """
     networks, several = len(network.system.networks), network.sizes.degree(network.axis) > 1
     moved = np.zeros((len(PASSES), len(KINDS), networks, several.size))

@@ -25,14 +25,11 @@ _ROUNDING = 1e-12
 class StageBlock(NamedTuple):
     """A block of the stages of one kind.
 
-    Attributes
-    ----------
-    times, waits : BlockTimes
-        Times of a block with its transfers and the offload traffic that it waits for, and of that traffic alone.
-    added : tuple of arrays, optional
-        Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
-    stalled : array
-        Time for which the stage waits for data-parallel traffic of each microbatch.
+    Attributes:
+        times, waits: Times of a block with its transfers and the offload traffic that it waits for, and of that traffic
+            alone.
+        added: Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
+        stalled: Time for which the stage waits for data-parallel traffic of each microbatch.
     """
 
     cost: BlockCost
@@ -45,10 +42,8 @@ class StageBlock(NamedTuple):
 class UnevenStages:
     """The stages of executions that state a schedule or a layout, or whose blocks are of several kinds.
 
-    Parameters
-    ----------
-    stages : sequence of StageBlock
-        A block of each kind of stage.
+    Args:
+        stages: A block of each kind of stage.
     """
 
     def __init__(

@@ -12,20 +12,13 @@ from calculon.base.frozen import dataclass
 class Axis:
     """One axis of parallelism.
 
-    Attributes
-    ----------
-    name : str
-        As in ``mesh_order``, and in names of statistics.
-    degree, network : str
-        Fields of an execution: ranks of a group, and its network.
-    kind : str
-        What its groups are called.
-    divides : str
-        Size of the model that a degree has to divide, where a rule of its own does not say so.
-    folded : bool
-        Its groups are made of ranks of the other axes: the degree is no factor of the number of processors.
-    inner : str
-        Field of a degree that these groups have inside of them, if any.
+    Attributes:
+        name: As in ``mesh_order``, and in names of statistics.
+        degree, network: Fields of an execution: ranks of a group, and its network.
+        kind: What its groups are called.
+        divides: Size of the model that a degree has to divide, where a rule of its own does not say so.
+        folded: Its groups are made of ranks of the other axes: the degree is no factor of the number of processors.
+        inner: Field of a degree that these groups have inside of them, if any.
     """
 
     name: str

@@ -79,18 +79,14 @@ def names(kind: str) -> dict[str, Path]:
 def find(kind: str, source: str) -> str:
     """Return the path of a document that is given by catalog name, by path, or as ``-``.
 
-    Parameters
-    ----------
-    kind : str
-        ``model``, ``system``, ``execution``, ``preset`` or ``study``.
-    source : str
-        A name of the catalog; or a path, of a model also that of the folder with its ``config.json``; or a name as
-        people write it (:mod:`calculon.declarations.spellings.catalog_words`). The first of these that fits counts.
+    Args:
+        kind: ``model``, ``system``, ``execution``, ``preset`` or ``study``.
+        source: A name of the catalog; or a path, of a model also that of the folder with its ``config.json``; or a name
+            as people write it (:mod:`calculon.declarations.spellings.catalog_words`). The first of these that fits
+            counts.
 
-    Raises
-    ------
-    SpecError
-        When there is no such name or file, or when a word may mean several.
+    Raises:
+        SpecError: When there is no such name or file, or when a word may mean several.
     """
     known = names(kind)
     if source in known:
@@ -157,20 +153,14 @@ def note(kind: str, source: str) -> str:
 def load(kind: str, source: str) -> tuple[str, object]:
     """Read a spec by catalog name, by path, or from standard input (``-``).
 
-    Parameters
-    ----------
-    kind, source : str
-        As in :func:`find`.
+    Args:
+        kind, source: As in :func:`find`.
 
-    Returns
-    -------
-    tuple of str and object
+    Returns:
         The short name of the spec, and the document.
 
-    Raises
-    ------
-    SpecError
-        When there is no such name or file, when it cannot be read, or when it is a spec of another kind.
+    Raises:
+        SpecError: When there is no such name or file, when it cannot be read, or when it is a spec of another kind.
     """
     name, raw, _ = read(kind, source)
     return name, raw

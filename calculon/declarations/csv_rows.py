@@ -59,10 +59,8 @@ class Line:
 def read_text(file: str) -> str:
     """Return a text file in UTF-8 of at most :data:`MOST_BYTES`.
 
-    Raises
-    ------
-    SpecError
-        When it cannot be read, is longer, or is no text.
+    Raises:
+        SpecError: When it cannot be read, is longer, or is no text.
     """
     try:
         with Path(file).open("rb") as stream:
@@ -86,19 +84,14 @@ def parse_csv(file: str, text: str, needed: Sequence[str]) -> list[Line]:
 
     Empty lines and lines that begin with ``#`` are skipped; blanks around a cell are dropped.
 
-    Parameters
-    ----------
-    file : str
-        Its name, for messages.
-    text : str
-        Its content.
-    needed : sequence of str
-        Columns that the header must have; one may be either of two, as in ``seconds or busbw``. Others may be there.
+    Args:
+        file: Its name, for messages.
+        text: Its content.
+        needed: Columns that the header must have; one may be either of two, as in ``seconds or busbw``. Others may be
+            there.
 
-    Raises
-    ------
-    SpecError
-        For a missing or repeated column, a line that is cut short or too long, too many lines or none.
+    Raises:
+        SpecError: For a missing or repeated column, a line that is cut short or too long, too many lines or none.
     """
     lines: list[Line] = []
     header: list[str] = []

@@ -41,25 +41,17 @@ class Decodable(Protocol):
 def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: Any) -> R:
     """Decode one document into a record.
 
-    Parameters
-    ----------
-    cls : type
-        A record class with declared fields. Its attribute ``unknown_keys`` says what an undeclared key is: an
-        ``"error"`` or worth a ``"warning"``; keys in ``silent_keys`` are skipped. Its class method
-        ``from_silent_keys``, if there is one, returns further fields from the document.
-    raw : object
-        The document as the parser gave it.
-    file : str
-        Where it came from, for messages.
-    place : str
-        Path of the record in a larger document, such as ``[3].execution``; before the names of its fields.
-    **extra
-        Fields of the record that are not in the file (its name, say).
+    Args:
+        cls: A record class with declared fields. Its attribute ``unknown_keys`` says what an undeclared key is: an
+            ``"error"`` or worth a ``"warning"``; keys in ``silent_keys`` are skipped. Its class method
+            ``from_silent_keys``, if there is one, returns further fields from the document.
+        raw: The document as the parser gave it.
+        file: Where it came from, for messages.
+        place: Path of the record in a larger document, such as ``[3].execution``; before the names of its fields.
+        **extra: Fields of the record that are not in the file (its name, say).
 
-    Raises
-    ------
-    SpecError
-        With every problem of the document.
+    Raises:
+        SpecError: With every problem of the document.
     """
     problems: list[Problem] = []
     derive = getattr(cls, "from_silent_keys", None)

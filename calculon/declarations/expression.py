@@ -67,21 +67,17 @@ class ExpressionError(ValueError):
 class Expression:
     """A parsed expression.
 
-    Attributes
-    ----------
-    text : str
-        As it was written.
-    names : tuple of str
-        The names that it reads, in order of appearance; a name may be a path such as ``networks[0].size``.
+    Attributes:
+        text: As it was written.
+        names: The names that it reads, in order of appearance; a name may be a path such as ``networks[0].size``.
 
-    Examples
-    --------
-    >>> Expression.parse("num_gpus / (tp * pp)").value({"num_gpus": 64, "tp": 8, "pp": 4}.__getitem__)
-    2.0
-    >>> Expression.parse("heads or 96").value({"heads": None}.__getitem__)
-    96
-    >>> Expression.parse("time < 60 and tp <= 8").value({"time": np.array([50, 70]), "tp": 4}.__getitem__)
-    array([ True, False])
+    Examples:
+        >>> Expression.parse("num_gpus / (tp * pp)").value({"num_gpus": 64, "tp": 8, "pp": 4}.__getitem__)
+        2.0
+        >>> Expression.parse("heads or 96").value({"heads": None}.__getitem__)
+        96
+        >>> Expression.parse("time < 60 and tp <= 8").value({"time": np.array([50, 70]), "tp": 4}.__getitem__)
+        array([ True, False])
     """
 
     text: str
@@ -92,10 +88,8 @@ class Expression:
     def parse(cls, text: str) -> Self:
         """Parse an expression.
 
-        Raises
-        ------
-        ExpressionError
-            When it is not one, or asks for more.
+        Raises:
+            ExpressionError: When it is not one, or asks for more.
         """
         try:
             tree = ast.parse(text.strip(), mode="eval").body
@@ -131,10 +125,8 @@ class Expression:
     def of(self, values: Mapping[str, Any]) -> Any:
         """Compute the expression from values or columns by name.
 
-        Raises
-        ------
-        ValueError
-            When they do not go together: a division by zero, arithmetic with a blank cell or a text.
+        Raises:
+            ValueError: When they do not go together: a division by zero, arithmetic with a blank cell or a text.
         """
         try:
             return self.value(values.__getitem__)
@@ -146,10 +138,8 @@ class Expression:
     def value(self, lookup: Lookup) -> Any:
         """Compute the expression.
 
-        Raises
-        ------
-        ArithmeticError, TypeError
-            For a division of plain numbers by zero, or values that do not go together.
+        Raises:
+            ArithmeticError, TypeError: For a division of plain numbers by zero, or values that do not go together.
         """
         with np.errstate(all="ignore"):  # what is not finite is for the caller to judge
             return _value(self._tree, lookup)

@@ -37,16 +37,11 @@ class Scope(Flag):
 
     Named values and switches are part of a key by which rows share costs, numbers are columns.
 
-    Attributes
-    ----------
-    LAYOUT
-        Which layers there are.
-    BLOCK
-        What the layers of a block cost.
-    STEP
-        What the optimizer step of a block costs.
-    BATCH
-        What a batch makes of blocks and steps: schedule, data parallelism, memory.
+    Attributes:
+        LAYOUT: Which layers there are.
+        BLOCK: What the layers of a block cost.
+        STEP: What the optimizer step of a block costs.
+        BATCH: What a batch makes of blocks and steps: schedule, data parallelism, memory.
     """
 
     LAYOUT = 1
@@ -111,24 +106,16 @@ class Declaration:
 
     Of an execution also:
 
-    Attributes
-    ----------
-    scope : Scope
-        Where the field has an effect.
-    label : str
-        Text on a report, where the field does not have its default; ``{}`` is its value.
-    mark : str or mapping
-        The same in a few letters, for a column of a table; by value, or with ``{}``.
-    needs : mapping
-        Other fields, and the values of them with which a value other than the default means something.
-    why : str
-        The property that these values have in common, for a message.
-    searched : str
-        Its role in a search: one of :data:`Searched`; by default ``loop``, or of an optional field ``option``.
-    adds : str
-        The candidates that adding its values brings to a search; empty where none can be added.
-    samples : tuple
-        Numbers other than the default that tests draw; named values and switches are all drawn.
+    Attributes:
+        scope: Where the field has an effect.
+        label: Text on a report, where the field does not have its default; ``{}`` is its value.
+        mark: The same in a few letters, for a column of a table; by value, or with ``{}``.
+        needs: Other fields, and the values of them with which a value other than the default means something.
+        why: The property that these values have in common, for a message.
+        searched: Its role in a search: one of :data:`Searched`; by default ``loop``, or of an optional field
+            ``option``.
+        adds: The candidates that adding its values brings to a search; empty where none can be added.
+        samples: Numbers other than the default that tests draw; named values and switches are all drawn.
     """
 
     help: str
@@ -189,14 +176,10 @@ class Declaration:
     def problem(self, kind: type, value: object, path: str) -> Problem | None:
         """Return the problem with a value in file units, or None.
 
-        Parameters
-        ----------
-        kind : type
-            One of int, float, bool and str.
-        value : object
-            What the file or the caller gave.
-        path : str
-            Path of the field, for the message.
+        Args:
+            kind: One of int, float, bool and str.
+            value: What the file or the caller gave.
+            path: Path of the field, for the message.
         """
         value = self.plain(value)
         hint = _type_hint(kind, value)
@@ -404,10 +387,8 @@ def optional_defaults(cls: Hashable) -> dict[str, Any]:
 def check_record(record: object) -> None:
     """Check the plain fields of a record that was built by hand (values in SI units).
 
-    Raises
-    ------
-    SpecError
-        With every field that holds what its declaration does not allow.
+    Raises:
+        SpecError: With every field that holds what its declaration does not allow.
     """
     if problems := list(_record_problems(record)):
         raise SpecError(type(record).__name__, problems)

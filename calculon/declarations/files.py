@@ -47,10 +47,8 @@ def read_document(path: str) -> object:
 
     A name that ends otherwise (``/dev/stdin``, ``<(...)`` of a shell) is read too, and its text tells the format.
 
-    Raises
-    ------
-    SpecError
-        When the file cannot be read or is not a document of its format; the message says where.
+    Raises:
+        SpecError: When the file cannot be read or is not a document of its format; the message says where.
     """
     suffix, file = document_suffix(path), "<stdin>" if path == STDIN else path
     named = suffix in SUFFIXES
@@ -68,10 +66,8 @@ def read_bytes(path: str) -> bytes:
 
     A named pipe is read as ``cat`` reads it: after waiting for somebody who writes.
 
-    Raises
-    ------
-    SpecError
-        When it cannot be read, is too large, or is a device.
+    Raises:
+        SpecError: When it cannot be read, is too large, or is a device.
     """
     file = "<stdin>" if path == STDIN else path
     try:
@@ -136,10 +132,8 @@ def check_output(path: str, suffixes: tuple[str, ...]) -> None:
 
     What is no file (``/dev/stdout``, a pipe) needs no suffix where there is only one format.
 
-    Raises
-    ------
-    SpecError
-        For a suffix that names no known format, a missing folder, or a place without write permission.
+    Raises:
+        SpecError: For a suffix that names no known format, a missing folder, or a place without write permission.
     """
     target = Path(path)
     suffix = document_suffix(path)
@@ -323,10 +317,8 @@ _NUMBER = r"(?i)[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)"
 def write_json(path: str, document: object, *, for_people: bool = False) -> None:
     """Write a JSON document as the published tool does: indented, or compact when compressed.
 
-    Raises
-    ------
-    SpecError
-        When the file cannot be written.
+    Raises:
+        SpecError: When the file cannot be written.
     """
     indent = None if path.endswith(".gz") else 2
     try:

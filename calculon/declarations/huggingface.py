@@ -29,21 +29,15 @@ def from_huggingface(
 ) -> Model:
     """Turn a configuration of Hugging Face Transformers into a model.
 
-    Parameters
-    ----------
-    raw : object
-        The document, as the parser gave it.
-    file : str
-        Where it came from, for messages.
-    name : str
-        What to call the model.
-    seq_size : int, optional
-        Sequence length; the longest that the configuration states by default.
+    Args:
+        raw: The document, as the parser gave it.
+        file: Where it came from, for messages.
+        name: What to call the model.
+        seq_size: Sequence length; the longest that the configuration states by default.
 
-    Raises
-    ------
-    SpecError
-        For an unknown family, a feature that a model cannot express, or a missing or wrong value; it names the key.
+    Raises:
+        SpecError: For an unknown family, a feature that a model cannot express, or a missing or wrong value; it names
+            the key.
     """
     config, family = _open(raw, file)
     fields = _fields(config, family, {} if seq_size is None else {"seq_size": seq_size})
@@ -61,10 +55,8 @@ def from_huggingface(
 def document_of(raw: Mapping[Any, Any], file: str) -> dict[str, Any]:
     """Return a configuration as the document of a model: its sequences are the longest that it states, with a warning.
 
-    Raises
-    ------
-    SpecError
-        As :func:`from_huggingface`.
+    Raises:
+        SpecError: As :func:`from_huggingface`.
     """
     model = from_huggingface(dict(raw), file)
     if model.seq_size > USUAL_LENGTH:

@@ -22,16 +22,11 @@ class Provenance:
     An overlay inherits it from its base: a cloud instance has the processor of the server that it is based on. A file
     of another processor states its own.
 
-    Attributes
-    ----------
-    processor : str
-        Processor as measurements name it (``H100-SXM5-80GB``); empty if the file does not say.
-    family : str
-        Generation of processors (``NVIDIA Hopper``); empty if the file does not say.
-    borrowed : mapping of str to str
-        Name of the system whose efficiencies and latencies are assumed, by part (:data:`PARTS`).
-    unmeasured : bool
-        Whether no validated run and no measured kernel of the processor exists.
+    Attributes:
+        processor: Processor as measurements name it (``H100-SXM5-80GB``); empty if the file does not say.
+        family: Generation of processors (``NVIDIA Hopper``); empty if the file does not say.
+        borrowed: Name of the system whose efficiencies and latencies are assumed, by part (:data:`PARTS`).
+        unmeasured: Whether no validated run and no measured kernel of the processor exists.
     """
 
     processor: str = ""

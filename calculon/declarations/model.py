@@ -553,10 +553,9 @@ class Model(Displayed):
     def only(self, part: str) -> "Model":
         """Return a chain of one part of this model's blocks, without embedding and LM head.
 
-        Raises
-        ------
-        SpecError
-            Where the part does not exist: a linear layer needs ``feedforward`` equal to ``hidden``, and no gate.
+        Raises:
+            SpecError: Where the part does not exist: a linear layer needs ``feedforward`` equal to ``hidden``, and no
+                gate.
         """
         if part == "block":
             return replace(self, part=part)

@@ -13,18 +13,12 @@ from calculon.base.frozen import dataclass
 class Origin:
     """Where a model, execution or system came from.
 
-    Attributes
-    ----------
-    name : str
-        Its short name, without what was changed.
-    source : str
-        The catalog name or path that was given; empty for a mapping.
-    changes : mapping of str to object
-        New value by path of what was changed after reading.
-    digest : str
-        SHA-256 of the content, what it is based on and what was changed in it; see :func:`digest_of`.
-    note : str
-        What a word was taken for that may mean several systems, and words for the others.
+    Attributes:
+        name: Its short name, without what was changed.
+        source: The catalog name or path that was given; empty for a mapping.
+        changes: New value by path of what was changed after reading.
+        digest: SHA-256 of the content, what it is based on and what was changed in it; see :func:`digest_of`.
+        note: What a word was taken for that may mean several systems, and words for the others.
     """
 
     name: str

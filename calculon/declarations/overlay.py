@@ -38,10 +38,8 @@ def merged(target: object, patch: object) -> Any:
     >>> merged({"networks": [{"size": 8, "latency": 1e-6}]}, {"networks[0].size": 72})
     {'networks': [{'size': 72, 'latency': 1e-06}]}
 
-    Raises
-    ------
-    SpecError
-        For a path that leads nowhere.
+    Raises:
+        SpecError: For a path that leads nowhere.
     """
     problems: list[Problem] = []
     result = _merged(target, patch, "", problems)
@@ -123,21 +121,14 @@ def resolved(
 ) -> Any:
     """Return a document with its bases merged in; one without a base as it is.
 
-    Parameters
-    ----------
-    raw, file : object, str
-        The document, and where it came from: paths are relative to its folder.
-    known : mapping of str to Path
-        The specs of the same kind in the catalog.
-    chain : sequence of Path
-        The files that led here.
-    presets : collection of str
-        Names of presets, which as a base become the field ``preset`` of the document.
+    Args:
+        raw, file: The document, and where it came from: paths are relative to its folder.
+        known: The specs of the same kind in the catalog.
+        chain: The files that led here.
+        presets: Names of presets, which as a base become the field ``preset`` of the document.
 
-    Raises
-    ------
-    SpecError
-        For a base that is none, that cannot be found or read, or that leads back to its own file.
+    Raises:
+        SpecError: For a base that is none, that cannot be found or read, or that leads back to its own file.
     """
     if not isinstance(raw, Mapping) or BASE not in raw:
         return raw

@@ -18,26 +18,18 @@ def override(
     Only what is there can be replaced, so that a misspelled path is an error rather than a new field; the decoder
     then checks the new value like any other.
 
-    Parameters
-    ----------
-    raw : object
-        The document as the parser gave it; left as it is.
-    changes : mapping of str to object
-        New value by path: field names joined by dots, positions in a list as ``[i]``, counted from 0.
-    file : str
-        Where the document came from, for messages.
-    record : type, optional
-        The record class that the document decodes into: fields that it declares need not be there.
+    Args:
+        raw: The document as the parser gave it; left as it is.
+        changes: New value by path: field names joined by dots, positions in a list as ``[i]``, counted from 0.
+        file: Where the document came from, for messages.
+        record: The record class that the document decodes into: fields that it declares need not be there.
 
-    Raises
-    ------
-    SpecError
-        With every path that does not exist in the document.
+    Raises:
+        SpecError: With every path that does not exist in the document.
 
-    Examples
-    --------
-    >>> override({"mem1": {"GiB": 80}, "networks": [{"size": 8}]}, {"networks[0].size": 4}, "x.json")
-    {'mem1': {'GiB': 80}, 'networks': [{'size': 4}]}
+    Examples:
+        >>> override({"mem1": {"GiB": 80}, "networks": [{"size": 8}]}, {"networks[0].size": 4}, "x.json")
+        {'mem1': {'GiB': 80}, 'networks': [{'size': 4}]}
     """
     changed = copy.deepcopy(raw)
     found = (_replace(changed, path, value, record) for path, value in changes.items())

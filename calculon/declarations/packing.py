@@ -26,34 +26,25 @@ def packing(
     tokens beyond the last full group of sequences are left out. Source: Llama Team, *The Llama 3 Herd of Models*, arXiv
     2407.21783, section 3.2; Megatron-LM, ``GPTDataset`` with ``--reset-attention-mask``.
 
-    Parameters
-    ----------
-    lengths : array of int, shape (documents,)
-        Tokens of the documents, 1 at least.
-    seq_length : int
-        Tokens of a sequence.
-    sequences : int
-        Sequences that a rank passes before it waits for others: those of a microbatch in a pipeline, or beside ranks
-        that exchange something in every block; all of a step of a replica whose gradients alone are exchanged.
-    ranks : int
-        Groups of so many sequences that wait for each other at a time: replicas, or microbatches in a pipeline; 0: all
-        that there are. The imbalance is the mean over times.
+    Args:
+        lengths (shape (documents,)): Tokens of the documents, 1 at least.
+        seq_length: Tokens of a sequence.
+        sequences: Sequences that a rank passes before it waits for others: those of a microbatch in a pipeline, or
+            beside ranks that exchange something in every block; all of a step of a replica whose gradients alone are
+            exchanged.
+        ranks: Groups of so many sequences that wait for each other at a time: replicas, or microbatches in a pipeline;
+            0: all that there are. The imbalance is the mean over times.
 
-    Returns
-    -------
-    Packing
+    Returns:
         A mapping with the two fields, in whole percents, of which the first is 1 at least.
 
-    Raises
-    ------
-    SpecError
-        For lengths that do not fill as many sequences, and for sizes below 1.
+    Raises:
+        SpecError: For lengths that do not fill as many sequences, and for sizes below 1.
 
-    Examples
-    --------
-    >>> import calculon
-    >>> calculon.packing([4096, 2048, 2048], seq_length=4096)
-    {'packed_percent': 75, 'pack_imbalance_percent': 133}
+    Examples:
+        >>> import calculon
+        >>> calculon.packing([4096, 2048, 2048], seq_length=4096)
+        {'packed_percent': 75, 'pack_imbalance_percent': 133}
     """
     counts = _whole_numbers(lengths, seq_length, sequences, ranks)
     work = _squares(counts, seq_length)
@@ -81,17 +72,13 @@ def packed_percent_of(document_mean: float, seq_length: int) -> int:
     have the mean ``2 ∫ (s - u) e^(-u/D) du`` from 0 to s, which is ``2 s D - 2 D² (1 - e^(-s/D))``. Documents much
     shorter than a sequence have ``2 D / s``: D keys for a token on average instead of s/2.
 
-    Parameters
-    ----------
-    document_mean : float
-        Mean tokens of a document, D.
-    seq_length : int
-        Tokens of a sequence, s.
+    Args:
+        document_mean: Mean tokens of a document, D.
+        seq_length: Tokens of a sequence, s.
 
-    Examples
-    --------
-    >>> packed_percent_of(1024, 131072), packed_percent_of(1e9, 8192)
-    (2, 100)
+    Examples:
+        >>> packed_percent_of(1024, 131072), packed_percent_of(1e9, 8192)
+        (2, 100)
     """
     share = document_mean / seq_length
     if share > _ONE_DOCUMENT:

@@ -36,19 +36,13 @@ class _DuplicateKeyError(Exception):
 def parse(data: bytes, file: str, suffix: str = "") -> object:
     """Parse a document.
 
-    Parameters
-    ----------
-    data : bytes
-        The text in UTF-8.
-    file : str
-        Where it came from, for messages.
-    suffix : str
-        ``.json`` for JSON only; otherwise a text that begins with a brace is JSON, and any other YAML.
+    Args:
+        data: The text in UTF-8.
+        file: Where it came from, for messages.
+        suffix: ``.json`` for JSON only; otherwise a text that begins with a brace is JSON, and any other YAML.
 
-    Raises
-    ------
-    SpecError
-        When the text is no document; the message names the place.
+    Raises:
+        SpecError: When the text is no document; the message names the place.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -87,10 +81,8 @@ def parse_value(text: str) -> object:
     >>> parse_value("3e-6"), parse_value("true"), parse_value("16-16"), parse_value("[1, 2]")
     (3e-06, True, '16-16', [1, 2])
 
-    Raises
-    ------
-    SpecError
-        For a text that means none.
+    Raises:
+        SpecError: For a text that means none.
     """
     try:
         value = _parse_yaml(text)

@@ -106,17 +106,12 @@ def replica_words(pool: Mapping[str, Any]) -> str:
 def plan_words(execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING) -> str:
     """Write a plan in the words of the field, as far as it matters.
 
-    Parameters
-    ----------
-    execution : mapping
-        Fields of a whole execution.
-    usual : mapping
-        Values that need no word: those of its preset (:meth:`calculon.declarations.presets.Preset.usual`); a field that
-        is not there is compared with its default.
+    Args:
+        execution: Fields of a whole execution.
+        usual: Values that need no word: those of its preset (:meth:`calculon.declarations.presets.Preset.usual`); a
+            field that is not there is compared with its default.
 
-    Returns
-    -------
-    str
+    Returns:
         Such as ``TP 4, PP 4 x 5 chunks, DP 64, microbatch 1, ZeRO-1, sequence parallel, recompute norms``. Where
         experts are spread otherwise than other layers, ``EP 8, ETP 1, EDP 16`` are among the degrees.
     """

@@ -48,16 +48,11 @@ _LAST = ("data_par_overlap", "tensor_par_net", "pipeline_par_net", "data_par_net
 class Entry:
     """A field of a preset.
 
-    Attributes
-    ----------
-    value : object
-        What it is where an execution leaves it out: a constant, or an expression over other fields.
-    runs : tuple
-        The values that the framework has; empty where it has all.
-    tries : tuple
-        The values that a search tries without being asked; empty for degrees, which it tries as they divide.
-    why : str
-        The reason, with its source.
+    Attributes:
+        value: What it is where an execution leaves it out: a constant, or an expression over other fields.
+        runs: The values that the framework has; empty where it has all.
+        tries: The values that a search tries without being asked; empty for degrees, which it tries as they divide.
+        why: The reason, with its source.
     """
 
     value: Any
@@ -226,26 +221,16 @@ class _File:
 class Preset:
     """What a framework runs.
 
-    Attributes
-    ----------
-    name : str
-        How it was asked for.
-    family : str
-        One of :data:`~calculon.declarations.named_values.PRESETS`: itself, or the one that it changes.
-    title, framework, version : str
-        What it describes.
-    source : str
-        Where the entries were found, beside what each says.
-    entries : mapping of str to Entry
-        Fields in the order in which they are filled in.
-    limits : tuple of Limit
-        What the framework cannot combine.
-    practice : tuple of Practice
-        What people who run it keep to.
-    uneven : tuple of Uneven
-        How a search lays out stages where degrees do not divide the blocks; it tries no such degree without.
-    digest : str
-        SHA-256 of its files.
+    Attributes:
+        name: How it was asked for.
+        family: One of :data:`~calculon.declarations.named_values.PRESETS`: itself, or the one that it changes.
+        title, framework, version: What it describes.
+        source: Where the entries were found, beside what each says.
+        entries: Fields in the order in which they are filled in.
+        limits: What the framework cannot combine.
+        practice: What people who run it keep to.
+        uneven: How a search lays out stages where degrees do not divide the blocks; it tries no such degree without.
+        digest: SHA-256 of its files.
     """
 
     name: str
@@ -284,12 +269,9 @@ class Preset:
     def practised(self, degrees: Mapping[str, int], asked: Collection[str]) -> bool:
         """Return whether degrees are as people choose them, in all that does not concern what is asked for.
 
-        Parameters
-        ----------
-        degrees : mapping
-            Values of :data:`PRACTISED` or of :data:`OF_SEQUENCES`; conditions that read others are left out.
-        asked : collection of str
-            Fields that are fixed: practice says nothing of them.
+        Args:
+            degrees: Values of :data:`PRACTISED` or of :data:`OF_SEQUENCES`; conditions that read others are left out.
+            asked: Fields that are fixed: practice says nothing of them.
         """
         return all(
             any(name in asked or name not in degrees for name in one.that.names)
@@ -353,10 +335,8 @@ def _held(name: str, value: Any) -> Any:
 def find_preset(source: str) -> Preset:
     """Return a preset by name, or of a file that changes one.
 
-    Raises
-    ------
-    SpecError
-        When there is none of that name, or for anything wrong with a file.
+    Raises:
+        SpecError: When there is none of that name, or for anything wrong with a file.
     """
     given: object = source
     if not isinstance(given, str) or not given:
@@ -412,10 +392,8 @@ def agreed(
     Without an edition it is the one that the preset needs: the published one, unless a framework is named. Without a
     preset it is that of the edition: the published forms, or the `usual` one. `file` is named in messages.
 
-    Raises
-    ------
-    SpecError
-        When there is no preset of that name, and for a framework in the published edition.
+    Raises:
+        SpecError: When there is no preset of that name, and for a framework in the published edition.
     """
     if stated is None:
         edition = edition or PUBLISHED
@@ -442,10 +420,8 @@ def usual_preset(family: str) -> str:
     Every command takes it for a plan, a search, and an execution that leaves out fields of the published tool. An
     execution that states all of those names no framework: ``common`` fills in the others and refuses nothing.
 
-    Parameters
-    ----------
-    family : str
-        Maker and generation of the processors, as the file of a system states them.
+    Args:
+        family: Maker and generation of the processors, as the file of a system states them.
 
     >>> usual_preset("NVIDIA Hopper"), usual_preset("Google TPU")
     ('megatron-lm', 'common')
@@ -469,21 +445,14 @@ def filled(
 
     What is malformed stays, without a preset: the decoder tells of it.
 
-    Parameters
-    ----------
-    stated : mapping of str to object
-        The fields that there are.
-    edition, preset : str, optional
-        Asked for in place of those that are stated.
-    file : str
-        Where the fields came from, for messages.
-    usual : str
-        Preset of edition ``corrected`` if none is named.
+    Args:
+        stated: The fields that there are.
+        edition, preset: Asked for in place of those that are stated.
+        file: Where the fields came from, for messages.
+        usual: Preset of edition ``corrected`` if none is named.
 
-    Raises
-    ------
-    SpecError
-        As :func:`agreed`.
+    Raises:
+        SpecError: As :func:`agreed`.
     """
     named = stated.get("edition") if edition is None else edition
     framework = stated.get("preset") if preset is None else preset
@@ -508,14 +477,10 @@ def causes(
 ) -> list[Problem]:
     """Return the problems of an execution without those that only follow from others.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-        What the decoder says.
-    stated, whole : mapping of str to object
-        The fields that were stated, and with what the preset filled in.
-    entries : mapping
-        The fields that the preset fills in where it can.
+    Args:
+        problems: What the decoder says.
+        stated, whole: The fields that were stated, and with what the preset filled in.
+        entries: The fields that the preset fills in where it can.
     """
     found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
     if entries and not {"num_procs", "data_par"} & stated.keys():
@@ -539,10 +504,8 @@ def causes(
 def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
     """Yield the values of one execution that a framework does not have.
 
-    Parameters
-    ----------
-    value_of : callable
-        Returns the value of a field of the execution, or of the model.
+    Args:
+        value_of: Returns the value of a field of the execution, or of the model.
     """
     for name in preset.entries:
         if problem := preset.problem(name, value_of(name)):

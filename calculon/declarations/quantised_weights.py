@@ -20,12 +20,9 @@ _ATTENTION = ("self_attn", "attention")
 class Quantised:
     """Narrow weights of a checkpoint.
 
-    Attributes
-    ----------
-    words : str
-        What they are, in the words of the configuration.
-    fields : mapping of str to str
-        Fields of a deployment that say it; empty where none has these bytes.
+    Attributes:
+        words: What they are, in the words of the configuration.
+        fields: Fields of a deployment that say it; empty where none has these bytes.
     """
 
     words: str

@@ -21,31 +21,20 @@ FLOAT4_BYTES: Final = 0.5
 class Recipe(NamedTuple):
     """A recipe of narrow products.
 
-    Attributes
-    ----------
-    product : str
-        Type of the arithmetic.
-    operand, weight : float
-        Bytes per element of an activation or gradient, and of a weight, with their scales.
-    layouts : int
-        Copies of an operand: products of gradients read it along its other side.
-    separate : bool
-        The second copy is made of 16 bits, since scales are of blocks along one side; not of the first one.
-    measured : bool
-        Tensors are read once more before, for their largest value.
-    rotated : bool
-        Second copies of inputs and of gradients, the operands of gradients of weights, are rotated (random Hadamard
-        transform of 16 points), by a kernel that reads the tensor again.
-    squares : bool
-        Scales of weights are of squares, so that the second copy of a weight is the first one transposed.
-    promoted : bool
-        Sums of so many terms as share a scale are added up in 32 bits in every pass, not in those of gradients alone.
-    joined : tuple of str
-        Policies of fusion under which norms write operands.
-    weight_layouts : int
-        Copies of a weight.
-    cached : bool
-        Copies of weights are made once for all microbatches; not in each.
+    Attributes:
+        product: Type of the arithmetic.
+        operand, weight: Bytes per element of an activation or gradient, and of a weight, with their scales.
+        layouts: Copies of an operand: products of gradients read it along its other side.
+        separate: The second copy is made of 16 bits, since scales are of blocks along one side; not of the first one.
+        measured: Tensors are read once more before, for their largest value.
+        rotated: Second copies of inputs and of gradients, the operands of gradients of weights, are rotated (random
+            Hadamard transform of 16 points), by a kernel that reads the tensor again.
+        squares: Scales of weights are of squares, so that the second copy of a weight is the first one transposed.
+        promoted: Sums of so many terms as share a scale are added up in 32 bits in every pass, not in those of
+            gradients alone.
+        joined: Policies of fusion under which norms write operands.
+        weight_layouts: Copies of a weight.
+        cached: Copies of weights are made once for all microbatches; not in each.
     """
 
     product: str

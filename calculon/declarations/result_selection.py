@@ -28,10 +28,8 @@ _SEPARATOR = re.compile("[:/]")
 def split(source: str) -> tuple[str, str]:
     """Return the file, and what is selected of it, of a text such as ``best.json#2`` or ``best.json#1024:2``.
 
-    Raises
-    ------
-    SpecError
-        For a file with a ``#`` and nothing behind it.
+    Raises:
+        SpecError: For a file with a ``#`` and nothing behind it.
     """
     path, mark, selector = source.partition("#")
     if mark and not selector and Path(path).is_file() and not Path(source).exists():
@@ -75,10 +73,8 @@ def is_served(raw: Mapping[str, Any]) -> bool:
 def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
     """Return the deployment of a document for which :func:`is_served` holds, by default the best.
 
-    Raises
-    ------
-    SpecError
-        When nothing is selected, or what is selected is no deployment.
+    Raises:
+        SpecError: When nothing is selected, or what is selected is no deployment.
     """
     one: object = raw
     if isinstance(winners := raw.get(WINNERS), list):
@@ -94,10 +90,8 @@ def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[s
 def workload_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
     """Return the workload of a document for which :func:`is_served` holds: one for all deployments of a search.
 
-    Raises
-    ------
-    SpecError
-        When nothing is selected, or the document does not say its workload.
+    Raises:
+        SpecError: When nothing is selected, or the document does not say its workload.
     """
     deployment_in(raw, selector, path)
     found = raw.get(WORKLOAD)
@@ -111,19 +105,13 @@ def execution_in(
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the execution of a result, and its question, which is empty where the file does not say.
 
-    Parameters
-    ----------
-    raw : object
-        A document for which :func:`is_result` holds.
-    selector : str
-        The rank in a search, by default the best; of several counts processors and rank; of a list the row.
-    path : str
-        Where the document came from, for messages.
+    Args:
+        raw: A document for which :func:`is_result` holds.
+        selector: The rank in a search, by default the best; of several counts processors and rank; of a list the row.
+        path: Where the document came from, for messages.
 
-    Raises
-    ------
-    SpecError
-        When nothing is selected, or more than one, or an estimate that does not say its execution.
+    Raises:
+        SpecError: When nothing is selected, or more than one, or an estimate that does not say its execution.
     """
     if isinstance(raw, list):
         return _row(raw[number_in(selector, len(raw), path, "row")], path)
@@ -207,10 +195,8 @@ def searches_in(
 ) -> Iterator[tuple[str, int, list[Any]]]:
     """Yield place, rank and all entries of the selected searches in a document of ``loe``.
 
-    Raises
-    ------
-    SpecError
-        For a document of something else, and when nothing is selected.
+    Raises:
+        SpecError: For a document of something else, and when nothing is selected.
     """
     raw = searched(raw)
     if not all(isinstance(one, Mapping) for one in raw.values()):

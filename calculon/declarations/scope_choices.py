@@ -23,12 +23,10 @@ from calculon.declarations.recipes import FLOAT8, NO_RECIPE, PRODUCTS_IN_FLOAT8,
 class LayoutChoice:
     """The choices that decide which layers there are; a generator of layers reads nothing else of an execution.
 
-    Attributes
-    ----------
-    sequence_parallel : bool
-        The residual region is split along the sequence (Korthikanti 2022, section 4.2.2): ``tensor_par_comm_type``.
-    overlapped : bool
-        Tensor-parallel collectives run beside their products: ``tensor_par_overlap``.
+    Attributes:
+        sequence_parallel: The residual region is split along the sequence (Korthikanti 2022, section 4.2.2):
+            ``tensor_par_comm_type``.
+        overlapped: Tensor-parallel collectives run beside their products: ``tensor_par_overlap``.
     """
 
     datatype: str
@@ -403,10 +401,8 @@ class StepChoice:
 class BatchChoice:
     """The choices of strategies for a batch: plain code for all executions that share them.
 
-    Attributes
-    ----------
-    own_stages : bool
-        Stages have a schedule or a layout of their own, not the published ones.
+    Attributes:
+        own_stages: Stages have a schedule or a layout of their own, not the published ones.
     """
 
     edition: str

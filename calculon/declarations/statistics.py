@@ -427,12 +427,9 @@ def memory_by_kind(
 
     What blocks offload lives in tier 2; tier 1 keeps room for the blocks at work, and all of embedding and LM head.
 
-    Parameters
-    ----------
-    stats, execution : mapping
-        The statistics, and the fields of the execution.
-    blocks : float
-        Blocks of the most loaded pipeline stage.
+    Args:
+        stats, execution: The statistics, and the fields of the execution.
+        blocks: Blocks of the most loaded pipeline stage.
     """
     full = execution["activation_recompute"] == "full"
     weights, activations, optimizer = (execution[name] for name in OFFLOADS)

@@ -27,14 +27,10 @@ def published_section(
 ) -> Section:
     """Return a table of published figures, each with ours, then how both differ, and the sources.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Result of :func:`calculon.advise.runs.published_beside.published_beside`.
-    parts : sequence of mapping
-        Parts of the predicted run as plain data.
-    digits : Digits
-        Those of the predicted run.
+    Args:
+        rows: Result of :func:`calculon.advise.runs.published_beside.published_beside`.
+        parts: Parts of the predicted run as plain data.
+        digits: Those of the predicted run.
     """
     columns = (
         Column("run", "run"),

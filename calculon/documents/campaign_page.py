@@ -85,14 +85,10 @@ def campaign_page(
 ) -> Document:
     """Return the page of a whole training run.
 
-    Parameters
-    ----------
-    run : TrainingRun
-        The run.
-    elasticities : bool
-        Whether the page has the largest elasticities of the run.
-    every : bool
-        Whether defaults without effect are listed, too.
+    Args:
+        run: The run.
+        elasticities: Whether the page has the largest elasticities of the run.
+        every: Whether defaults without effect are listed, too.
     """
     return _CampaignPage(run).document(elasticities=elasticities, every=every)
 

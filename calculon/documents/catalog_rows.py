@@ -26,10 +26,8 @@ def filtered(
 
     `option` is what messages have before the names of arguments.
 
-    Raises
-    ------
-    SpecError
-        For a family that is none, a text that is no condition, and names that no table has.
+    Raises:
+        SpecError: For a family that is none, a text that is no condition, and names that no table has.
     """
     chosen = dict(tables)
     if family:

@@ -25,35 +25,27 @@ def compare(*results: Given, **named: Given) -> Comparison: ...
 def compare(*results: Given | Served, **named: Given | Served) -> Comparison | ServedComparison:
     """Set results side by side, as ``calculon compare`` does; the others are compared with the first.
 
-    Parameters
-    ----------
-    results, named
-        Estimates, searches (the best of each) and answers (one's own plan and the best), with names or without:
-        ``compare(today=estimate(...), best=search(...))``; or deployments that serve a model.
+    Args:
+        results, named: Estimates, searches (the best of each) and answers (one's own plan and the best), with names or
+            without: ``compare(today=estimate(...), best=search(...))``; or deployments that serve a model.
 
-    Returns
-    -------
-    Comparison or ServedComparison
+    Returns:
         The inputs that differ, the parts of time and memory, the largest difference first, and all statistics; whether
         measured runs confirm the order of times. Of deployments their figures, passes and memory.
 
-    Raises
-    ------
-    SpecError
-        For fewer than two results, and for anything else.
-    Infeasible
-        For a search and an answer that found nothing.
+    Raises:
+        SpecError: For fewer than two results, and for anything else.
+        Infeasible: For a search and an answer that found nothing.
 
-    Examples
-    --------
-    >>> from calculon import compare, estimate
-    >>> system = "a100_80g_sxm"
-    >>> one, four = (estimate("llama3-8B", f"llama3-8B_h100x64{end}", system) for end in ("", "_p4"))
-    >>> both = compare(one, four)
-    >>> both
-    <Comparison of llama3-8B_h100x64 (edition corrected), llama3-8B_h100x64_p4 (edition corrected)>
-    >>> both.time[0].name, both.time[0].ratios[0] > 1  # the largest difference
-    ('backward computation', True)
+    Examples:
+        >>> from calculon import compare, estimate
+        >>> system = "a100_80g_sxm"
+        >>> one, four = (estimate("llama3-8B", f"llama3-8B_h100x64{end}", system) for end in ("", "_p4"))
+        >>> both = compare(one, four)
+        >>> both
+        <Comparison of llama3-8B_h100x64 (edition corrected), llama3-8B_h100x64_p4 (edition corrected)>
+        >>> both.time[0].name, both.time[0].ratios[0] > 1  # the largest difference
+        ('backward computation', True)
     """
     if any(isinstance(one, Served) for one in (*results, *named.values())):
         return compared_served(_deployments("compare", results, named))
@@ -78,22 +70,15 @@ def report(
 ) -> None:
     """Write results as one HTML page to send to a colleague, as ``calculon report`` does.
 
-    Parameters
-    ----------
-    results : Estimate, SearchResult, Answer or Served, or a list or a mapping of them
-        What to report, a mapping with names; the page of a search lists its executions. Deployments (Served) have a
-        page of their own.
-    path : str or path
-        Where: ``NAME.html``.
-    campaign : str, path, mapping or Campaign, optional
-        Adds the whole training run of each result: ``{"tokens": "15T"}``.
+    Args:
+        results: What to report, a mapping with names; the page of a search lists its executions. Deployments (Served)
+            have a page of their own.
+        path: Where: ``NAME.html``.
+        campaign: Adds the whole training run of each result: ``{"tokens": "15T"}``.
 
-    Raises
-    ------
-    SpecError
-        For another kind of file, for one that cannot be written, and without results.
-    Infeasible
-        For a search and an answer that found nothing.
+    Raises:
+        SpecError: For another kind of file, for one that cannot be written, and without results.
+        Infeasible: For a search and an answer that found nothing.
     """
     place = os.fspath(path)
     check_output(place, PAGES)

@@ -18,17 +18,12 @@ if TYPE_CHECKING:
 def compared(results: Sequence[Result], dialect: str = "") -> "Comparison":
     """Set results side by side; the others are compared with the first.
 
-    Parameters
-    ----------
-    results : sequence of Result
-        The results.
-    dialect : str
-        Launcher in whose settings the differences are told; by default that of the first launch file.
+    Args:
+        results: The results.
+        dialect: Launcher in whose settings the differences are told; by default that of the first launch file.
 
-    Raises
-    ------
-    SpecError
-        For fewer than two of them, for more than there are letters, and as :func:`settings_changes`.
+    Raises:
+        SpecError: For fewer than two of them, for more than there are letters, and as :func:`settings_changes`.
     """
     from calculon.documents.comparison import MOST, Comparison
 
@@ -72,12 +67,9 @@ def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:
 def labelled(found: Sequence[Result], *, several_editions: bool = False) -> list[Result]:
     """Give each result a name: its own, else those of its parts that tell it from the others without one.
 
-    Parameters
-    ----------
-    found : sequence of Result
-        The results.
-    several_editions : bool
-        Whether the last part of each is its edition, because each was asked for in several.
+    Args:
+        found: The results.
+        several_editions: Whether the last part of each is its edition, because each was asked for in several.
     """
     unnamed = [one.parts for one in found if not one.label]
     mixed = len(unnamed) < len(found)  # where some have a name, an edition alone tells too little

@@ -35,14 +35,10 @@ SECONDS, _BYTES = Unit("s"), Unit("B", binary=True)
 class Line:
     """One quantity of every result; differences and ratios are against the first.
 
-    Attributes
-    ----------
-    name, help : str
-        The statistic or the part, and its meaning.
-    unit : Unit
-        Of the values.
-    values : tuple of float or None
-        One per result; None is a value that a result does not have.
+    Attributes:
+        name, help: The statistic or the part, and its meaning.
+        unit: Of the values.
+        values: One per result; None is a value that a result does not have.
     """
 
     name: str
@@ -112,21 +108,15 @@ class SideBySide(Displayed):
 class Comparison(SideBySide):
     """Two or more results; the others are compared with the first.
 
-    Attributes
-    ----------
-    results : sequence of Result
-        The results.
-    orders : mapping of int to mapping, optional
-        By the number of a result, how sure it is that the first is faster, as plain data
-        (:class:`~calculon.estimate.told_apart.Order`): of results whose times err alike.
-    waterfalls : mapping of int to mapping, optional
-        By the number of a result, the changes from the first to it as plain data (:class:`calculon.Waterfall`), where
-        both are plans of one model on one system.
-    launched : int
-        The number of the result whose settings `settings` changes: of a launch file, or the first.
-    settings : mapping of int to mapping, optional
-        By the number of a result, what to change in these settings to run it, as plain data
-        (:meth:`calculon.launch.difference.Difference.to_dict`).
+    Attributes:
+        results: The results.
+        orders: By the number of a result, how sure it is that the first is faster, as plain data
+            (:class:`~calculon.estimate.told_apart.Order`): of results whose times err alike.
+        waterfalls: By the number of a result, the changes from the first to it as plain data
+            (:class:`calculon.Waterfall`), where both are plans of one model on one system.
+        launched: The number of the result whose settings `settings` changes: of a launch file, or the first.
+        settings: By the number of a result, what to change in these settings to run it, as plain data
+            (:meth:`calculon.launch.difference.Difference.to_dict`).
     """
 
     results: Sequence[Result]
@@ -277,10 +267,8 @@ class Comparison(SideBySide):
     def plot(self) -> "Figure":
         """Draw where the time and the memory of each result go, as ``calculon plot breakdown`` does.
 
-        Raises
-        ------
-        SpecError
-            Where matplotlib is missing.
+        Raises:
+            SpecError: Where matplotlib is missing.
         """
         return drawn(self, "breakdown")
 

@@ -29,14 +29,10 @@ def comparison_page(
 ) -> Document:
     """Return the page of a comparison.
 
-    Parameters
-    ----------
-    comparison : Comparison or ServedComparison
-        Results of training or inference, or deployments.
-    statistics : bool
-        Whether statistics of training are listed after the sums and their parts.
-    everything : bool
-        Whether equal statistics, or equal figures of serving, are listed too.
+    Args:
+        comparison: Results of training or inference, or deployments.
+        statistics: Whether statistics of training are listed after the sums and their parts.
+        everything: Whether equal statistics, or equal figures of serving, are listed too.
     """
     if isinstance(comparison, ServedComparison):
         parts = [*_inputs(comparison), *_served(comparison, everything=everything)]

@@ -45,12 +45,10 @@ OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own;
 def deployments_page(found: Plain, objectives: Sequence[Figure]) -> Document:
     """Return the page of a search for deployments.
 
-    Parameters
-    ----------
-    found : mapping
-        The result as plain data (:meth:`calculon.search.deployments.deployments_found.DeploymentSearch.to_dict`).
-    objectives : sequence of Column
-        Figures of the ranking.
+    Args:
+        found: The result as plain data
+            (:meth:`calculon.search.deployments.deployments_found.DeploymentSearch.to_dict`).
+        objectives: Figures of the ranking.
     """
     return _DeploymentsPage(found, objectives).document()
 

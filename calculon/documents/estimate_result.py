@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
     """Return an estimate as the plain data that its page is made of.
 
-    Parameters
-    ----------
-    details : bool
-        With stages, groups of ranks, and the parts of experts and sequences, which take longer than all else.
+    Args:
+        details: With stages, groups of ranks, and the parts of experts and sequences, which take longer than all else.
     """
     from calculon.architecture.parameters import active_count, module_count, parameter_count
     from calculon.declarations.axes import AXES

@@ -26,12 +26,9 @@ Parts = Sequence[Mapping[str, Any]]
 def rows_text(model: Mapping[str, Any], execution: Mapping[str, Any], tokens: int) -> str:
     """Say how many rows the experts of a processor have of a microbatch; nothing of a model without a choice.
 
-    Parameters
-    ----------
-    model, execution : mapping
-        The fields of a model and of an execution.
-    tokens : int
-        Tokens of a microbatch, of all ranks of tensor and context parallelism.
+    Args:
+        model, execution: The fields of a model and of an execution.
+        tokens: Tokens of a microbatch, of all ranks of tensor and context parallelism.
     """
     experts = model.get("num_experts", 0)
     if experts < 2 or model.get("part", "block") not in ("block", "mlp"):

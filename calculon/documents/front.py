@@ -34,18 +34,12 @@ def front(
 ) -> Pareto:
     """Return one statistic against another.
 
-    Parameters
-    ----------
-    title : str
-        What the executions are.
-    y, x : Axis
-        The vertical and the horizontal axis (:func:`axis`).
-    parts : sequence of callable
-        Return a column of a table of executions by name; rows without both values are left out.
-    editions : sequence of str
-        Editions of the cost model.
-    complete : bool
-        The rows are all executions, not only the front.
+    Args:
+        title: What the executions are.
+        y, x: The vertical and the horizontal axis (:func:`axis`).
+        parts: Return a column of a table of executions by name; rows without both values are left out.
+        editions: Editions of the cost model.
+        complete: The rows are all executions, not only the front.
     """
 
     def column(name: str) -> Array:
@@ -65,10 +59,8 @@ def front(
 def axis(text: str, where: str) -> Axis:
     """Read ``STATISTIC[:max|min]``, or a number of the execution; errors name the argument `where`.
 
-    Raises
-    ------
-    SpecError
-        For an unknown statistic or sense.
+    Raises:
+        SpecError: For an unknown statistic or sense.
     """
     name, colon, sense = text.partition(":")
     if name not in COUNTED:
@@ -82,12 +74,9 @@ def axis(text: str, where: str) -> Axis:
 def front_of(one: SearchResult, x: str, y: str) -> Pareto:
     """Return the executions of a search; of a frontier by its own objectives where none are asked for.
 
-    Raises
-    ------
-    SpecError
-        For an unknown statistic.
-    Infeasible
-        When nothing was found.
+    Raises:
+        SpecError: For an unknown statistic.
+        Infeasible: When nothing was found.
     """
     asked = [f"{o.statistic.name}:{o.sense}" for o in one.objectives]
     several = len(asked) > 1

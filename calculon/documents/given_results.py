@@ -23,19 +23,13 @@ Given = Estimate | SearchResult | Answer
 def results_of(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> list[Result]:
     """Return results with all layers, each with a name.
 
-    Parameters
-    ----------
-    call : str
-        The function, for messages.
-    given, named : sequence, mapping
-        Results, and some with names.
+    Args:
+        call: The function, for messages.
+        given, named: Results, and some with names.
 
-    Raises
-    ------
-    SpecError
-        For anything else.
-    Infeasible
-        For a search and an answer that found nothing.
+    Raises:
+        SpecError: For anything else.
+        Infeasible: For a search and an answer that found nothing.
     """
     pairs = [*(("", one) for one in given), *named.items()]
     found = [result for label, one in pairs for result in _results(call, label, one)]

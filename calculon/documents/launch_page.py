@@ -77,10 +77,8 @@ def _section(title: str, shown: Block, count: int, *, opened: bool = False) -> S
 def _summary(launch: Launch, file: str) -> dict[str, str]:
     """Return what a file says in words, by label.
 
-    Raises
-    ------
-    SpecError
-        For an execution or a model that no record can hold.
+    Raises:
+        SpecError: For an execution or a model that no record can hold.
     """
     asked = inputs.asked_execution(launch.execution)
     whole = asked.execution

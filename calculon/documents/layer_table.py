@@ -67,12 +67,9 @@ QUANTITIES = (
 def layers_section(layers: Sequence[Layer], *, training: bool) -> Section:
     """Return the layers of a block of one kind; a wide page also has their arithmetic, their traffic and bars.
 
-    Parameters
-    ----------
-    layers : sequence of mapping
-        The published members of every layer.
-    training : bool
-        There is a backward pass.
+    Args:
+        layers: The published members of every layer.
+        training: There is a backward pass.
     """
     timed = timed_quantities(layers, training=training)
 
@@ -95,18 +92,12 @@ def operator_grid(
 ) -> Grid:
     """Return operators by half of the block, with sums.
 
-    Parameters
-    ----------
-    operators : sequence of mapping
-        The published members of every operator.
-    groups : sequence of sequence of Quantity
-        Columns; the columns of a group have one unit.
-    titles : sequence of str
-        The titles of the groups.
-    total : str
-        Label of the sum over all operators.
-    shares, bars : bool
-        Show the share of each operator in the first group, of times; and a bar of it.
+    Args:
+        operators: The published members of every operator.
+        groups: Columns; the columns of a group have one unit.
+        titles: The titles of the groups.
+        total: Label of the sum over all operators.
+        shares, bars: Show the share of each operator in the first group, of times; and a bar of it.
     """
     shown = [quantity for group in groups for quantity in group]
     units = group_units(groups, operators)

@@ -22,33 +22,23 @@ def catalog(
 ) -> "pd.DataFrame":
     """List what comes with calculon, as ``calculon catalog KIND --format csv`` does.
 
-    Parameters
-    ----------
-    kind : str
-        ``models``, ``systems``, ``executions``, ``presets`` or ``studies``.
-    words : str
-        Only names that have one of these in them.
-    family : str, optional
-        Only models or systems with this text in their family: ``"llama"``, ``"hopper"``.
-    where : str, optional
-        Only rows that meet a condition on columns: ``"memory >= 100 and domain == 72"``.
+    Args:
+        kind: ``models``, ``systems``, ``executions``, ``presets`` or ``studies``.
+        words: Only names that have one of these in them.
+        family: Only models or systems with this text in their family: ``"llama"``, ``"hopper"``.
+        where: Only rows that meet a condition on columns: ``"memory >= 100 and domain == 72"``.
 
-    Returns
-    -------
-    DataFrame
+    Returns:
         A row for each, with its ``name``, which all functions take; memory is in GiB, rates in the units of their
         columns' names.
 
-    Raises
-    ------
-    SpecError
-        For another kind, for a family that is none, and for a text that is no condition.
+    Raises:
+        SpecError: For another kind, for a family that is none, and for a text that is no condition.
 
-    Examples
-    --------
-    >>> from calculon import catalog
-    >>> catalog("systems", "h100", where="memory == 80")["name"].tolist()
-    ['azure_nd_h100_v5', 'h100_80g_nvl8', 'h100_80g_pcie', 'h100_80g_sxm', 'h100_80g_sxm_24k']
+    Examples:
+        >>> from calculon import catalog
+        >>> catalog("systems", "h100", where="memory == 80")["name"].tolist()
+        ['azure_nd_h100_v5', 'h100_80g_nvl8', 'h100_80g_pcie', 'h100_80g_sxm', 'h100_80g_sxm_24k']
     """
     if kind not in TABLES:
         hint = nearest(str(kind), [*TABLES])
@@ -60,30 +50,22 @@ def catalog(
 def validate(study: str = "", *, edition: str = CORRECTED) -> "pd.DataFrame":
     """Compare the model with published measurements, as ``calculon validation --format csv`` does.
 
-    Parameters
-    ----------
-    study : str
-        A study, or a folder of some; by default all, which takes a while; ``validation/README.md`` lists them.
-    edition : str
-        Edition of the cost model.
+    Args:
+        study: A study, or a folder of some; by default all, which takes a while; ``validation/README.md`` lists them.
+        edition: Edition of the cost model.
 
-    Returns
-    -------
-    DataFrame
+    Returns:
         A row for each measured value: what was measured and estimated in its unit, the error in percent, the source,
         and whether a whole step is ``inside`` of its interval.
 
-    Raises
-    ------
-    SpecError
-        For a study or an edition that there is not.
+    Raises:
+        SpecError: For a study or an edition that there is not.
 
-    Examples
-    --------
-    >>> from calculon import validate
-    >>> errors = validate("sc21/table1")["error"].abs()
-    >>> bool(errors.mean() < 15)
-    True
+    Examples:
+        >>> from calculon import validate
+        >>> errors = validate("sc21/table1")["error"].abs()
+        >>> bool(errors.mean() < 15)
+        True
     """
     library, known = Library.at(), find_edition(edition).name
     results = [compare(one, library, known) for one in library.studies(study)]

@@ -110,10 +110,8 @@ _WORDS: dict[str, Callable[[Any], str]] = {
 def details(model: Mapping[str, Any]) -> Iterator[str]:
     """Name the optional fields that a model states.
 
-    Parameters
-    ----------
-    model : mapping
-        The fields of a model file; optional ones only where they differ from their default.
+    Args:
+        model: The fields of a model file; optional ones only where they differ from their default.
     """
     yield from (words(model[field]) for field, words in _WORDS.items() if field in model)
     if biases := [words for field, words in _BIASES.items() if field in model]:

@@ -19,15 +19,11 @@ def titled(
 ) -> Document:
     """Return a document whose title says what a reader must know about its machines.
 
-    Parameters
-    ----------
-    title, terms
-        What it is about; edition and preset, as in ``edition corrected, megatron-lm``; may be empty.
-    *machines
-        The system of the question, for each machine: its provenance (:meth:`Provenance.to_dict`), and the note on a
-        word for several systems, if there is one.
-    lead, parts
-        As of a :class:`~calculon.render.document.Document`.
+    Args:
+        title, terms: What it is about; edition and preset, as in ``edition corrected, megatron-lm``; may be empty.
+        *machines: The system of the question, for each machine: its provenance (:meth:`Provenance.to_dict`), and the
+            note on a word for several systems, if there is one.
+        lead, parts: As of a :class:`~calculon.render.document.Document`.
     """
     notes = ", ".join(filter(None, (terms, _unmeasured(machines))))
     known: list[Block] = []

@@ -108,20 +108,13 @@ def plans_table(
 ) -> Plans:
     """List plans, best first, one line each: 80 columns are enough.
 
-    Parameters
-    ----------
-    executions, stats : sequence of mapping
-        Execution fields and statistics of each plan.
-    asked : sequence of Column
-        Statistics that are shown in any case: the objectives.
-    usual : sequence of mapping
-        Values that need no word, for each plan; by default those of the record.
-    numbers : sequence of int
-        What each is called; by default its rank.
-    ties : sequence of bool
-        Which of them are not distinguishable from the fastest: a mark says so.
-    whole : bool
-        Words that are too long take several lines, rather than being cut.
+    Args:
+        executions, stats: Execution fields and statistics of each plan.
+        asked: Statistics that are shown in any case: the objectives.
+        usual: Values that need no word, for each plan; by default those of the record.
+        numbers: What each is called; by default its rank.
+        ties: Which of them are not distinguishable from the fastest: a mark says so.
+        whole: Words that are too long take several lines, rather than being cut.
     """
     words = [_words(e, u) for e, u in zip_longest(executions, usual, fillvalue=_NOTHING)]
     pairs = list(zip(words, executions, strict=True))
@@ -178,14 +171,10 @@ def _cells(
 def figure(one: Statistic, value: float, stats: Mapping[str, Any]) -> str:
     """Write a statistic of a plan as the table does, with its unit.
 
-    Parameters
-    ----------
-    one : Column
-        The statistic.
-    value : float
-        What the plan has.
-    stats : mapping
-        All statistics of the plan, whose time says how many digits are known.
+    Args:
+        one: The statistic.
+        value: What the plan has.
+        stats: All statistics of the plan, whose time says how many digits are known.
     """
     digits = digits_of(stats).closer
     if one.unit.symbol == "s":

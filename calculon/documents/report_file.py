@@ -30,9 +30,7 @@ def write_report(
 ) -> list[str]:
     """Run the studies of the systems of some results, and write their page; with a campaign the whole run of each.
 
-    Returns
-    -------
-    list of str
+    Returns:
         The whole runs that miss limits, and by how much, in words.
     """
     text, missed = report_text(results, campaign)
@@ -67,9 +65,7 @@ def report_text(
 def write_served_report(results: "Sequence[ServedResult]", path: str) -> list[str]:
     """Write the page of deployments, with their pictures and the errors of serving studies of their systems.
 
-    Returns
-    -------
-    list of str
+    Returns:
         The deployments that miss limits, and by how much, in words.
     """
     from calculon.documents.served_documents import pictured

@@ -29,14 +29,10 @@ _NAMED = 3  # results that the title names
 class RunShown:
     """A whole run on a page.
 
-    Attributes
-    ----------
-    label : str
-        The result that it is a run of.
-    blocks : tuple of Block
-        Its page, and pictures where the library that draws them is installed.
-    missed : tuple of str
-        The limits that it misses, each in words with by how much.
+    Attributes:
+        label: The result that it is a run of.
+        blocks: Its page, and pictures where the library that draws them is installed.
+        missed: The limits that it misses, each in words with by how much.
     """
 
     label: str
@@ -54,20 +50,13 @@ def report_page(
 ) -> str:
     """Return the report of some results.
 
-    Parameters
-    ----------
-    results : sequence of Result
-        At least one, each with a section of its own.
-    versions : mapping
-        Names and versions of the programs that made it.
-    validation : mapping of str to Table
-        For each system (and edition) its measured studies; a table may have no rows.
-    orders : mapping, optional
-        As of a :class:`~calculon.documents.comparison.Comparison`.
-    waterfalls : sequence of Section
-        The changes from the first result to others.
-    runs : sequence of RunShown
-        Whole runs of results.
+    Args:
+        results: At least one, each with a section of its own.
+        versions: Names and versions of the programs that made it.
+        validation: For each system (and edition) its measured studies; a table may have no rows.
+        orders: As of a :class:`~calculon.documents.comparison.Comparison`.
+        waterfalls: The changes from the first result to others.
+        runs: Whole runs of results.
     """
     several = len(results) > 1
     parts: list[Part] = [

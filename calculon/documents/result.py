@@ -53,22 +53,14 @@ class Machine:
 class Inputs:
     """The model and the system of a result.
 
-    Attributes
-    ----------
-    name : str
-        Name of the model.
-    parameters : int
-        How many it has.
-    model : mapping
-        Its fields, as in files: optional ones only where they differ from their default.
-    machine : Machine
-        The system.
-    networks : mapping
-        Number of the network of each degree of parallelism; the outermost, where groups span several.
-    active : int
-        Parameters that one token passes, of a model with experts; 0 of others, where it passes all.
-    modules : int
-        Parameters of modules that predict further tokens, which are not among the others.
+    Attributes:
+        name: Name of the model.
+        parameters: How many it has.
+        model: Its fields, as in files: optional ones only where they differ from their default.
+        machine: The system.
+        networks: Number of the network of each degree of parallelism; the outermost, where groups span several.
+        active: Parameters that one token passes, of a model with experts; 0 of others, where it passes all.
+        modules: Parameters of modules that predict further tokens, which are not among the others.
     """
 
     name: str
@@ -84,48 +76,29 @@ class Inputs:
 class Result:
     """A result of one execution; a file of statistics alone leaves most of it unknown.
 
-    Attributes
-    ----------
-    stats : mapping
-        The statistics: the published ones, and those that only its edition has.
-    edition : str
-        Edition of the cost model.
-    label : str
-        Its name beside others.
-    parts : tuple of str
-        The parts of which such a name can be made.
-    execution : mapping or None
-        The fields of the execution.
-    inputs : Inputs or None
-        Model and system.
-    layers : sequence of mapping, or None
-        The layers of a block.
-    stages : sequence of mapping, or None
-        Time and memory of each of several pipeline stages.
-    interval : mapping, or None
-        Where the iteration time is expected: ``level``, and ``low`` and ``high`` in seconds.
-    belief : mapping, or None
-        What that rests on: :class:`~calculon.estimate.validated_runs.Belief` as plain data.
-    residuals : mapping, or None
-        The interval that the residuals of a calibrated system alone tell.
-    expert_parts : mapping, or None
-        Time of the parts of a block with experts (:func:`calculon.estimate.expert_parts.expert_parts`).
-    context_exchange : mapping, or None
-        What processors with parts of the same sequences send (:attr:`calculon.Estimate.context_exchange`).
-    imbalance_headroom : float, or None
-        Up to which imbalance of experts the memory suffices (:attr:`calculon.Estimate.imbalance_headroom`).
-    groups : sequence of mapping
-        The process groups, as in the results of an estimate.
-    domains : sequence of mapping
-        Networks of which processors stay idle, likewise.
-    documents : tuple of Document
-        The files that it was made from.
-    winners : tuple of Result
-        The executions of the search that it is from, best first.
-    question : mapping, or None
-        What it answers, as its file says.
-    usual : mapping
-        What the preset of the execution has in its fields; empty where nobody asked.
+    Attributes:
+        stats: The statistics: the published ones, and those that only its edition has.
+        edition: Edition of the cost model.
+        label: Its name beside others.
+        parts: The parts of which such a name can be made.
+        execution: The fields of the execution.
+        inputs: Model and system.
+        layers: The layers of a block.
+        stages: Time and memory of each of several pipeline stages.
+        interval: Where the iteration time is expected: ``level``, and ``low`` and ``high`` in seconds.
+        belief: What that rests on: :class:`~calculon.estimate.validated_runs.Belief` as plain data.
+        residuals: The interval that the residuals of a calibrated system alone tell.
+        expert_parts: Time of the parts of a block with experts (:func:`calculon.estimate.expert_parts.expert_parts`).
+        context_exchange: What processors with parts of the same sequences send
+            (:attr:`calculon.Estimate.context_exchange`).
+        imbalance_headroom: Up to which imbalance of experts the memory suffices
+            (:attr:`calculon.Estimate.imbalance_headroom`).
+        groups: The process groups, as in the results of an estimate.
+        domains: Networks of which processors stay idle, likewise.
+        documents: The files that it was made from.
+        winners: The executions of the search that it is from, best first.
+        question: What it answers, as its file says.
+        usual: What the preset of the execution has in its fields; empty where nobody asked.
     """
 
     stats: Stats

@@ -52,16 +52,11 @@ def roofline_chart(
 ) -> Chart:
     """Return the chart; circles are products, diamonds attention, and squares the vector engine.
 
-    Parameters
-    ----------
-    result : Result
-        The plan.
-    passes : sequence of OperatorPass
-        Passes over the operators of a block of one kind.
-    names, links : mapping
-        For each operator its name, and the address to which a click leads.
-    selected : str
-        The operator whose points have a ring.
+    Args:
+        result: The plan.
+        passes: Passes over the operators of a block of one kind.
+        names, links: For each operator its name, and the address to which a click leads.
+        selected: The operator whose points have a ring.
     """
     shown, total = drawn(passes), sum(one.time for one in passes)
     tops, points = _roofs(shown), []

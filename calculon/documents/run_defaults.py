@@ -24,10 +24,8 @@ def run_rows(
 def defaults_section(rows: Iterable[Mapping[str, Any]]) -> Section | None:
     """Return the defaults with an effect as a table; None if there are none.
 
-    Parameters
-    ----------
-    rows : iterable of mapping
-        Defaults with ``field``, ``value``, ``unit``, ``source`` and whether they count (``counts``).
+    Args:
+        rows: Defaults with ``field``, ``value``, ``unit``, ``source`` and whether they count (``counts``).
     """
     counting = [one for one in rows if one["counts"]]
     if not counting:

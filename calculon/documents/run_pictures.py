@@ -32,12 +32,9 @@ def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[Run
 
     Without a campaign those of the results that were searched for one, as far as they can be estimated.
 
-    Raises
-    ------
-    SpecError
-        For a result that is not known well enough to be estimated, and for one of another edition.
-    Infeasible
-        When a part of a run does not fit.
+    Raises:
+        SpecError: For a result that is not known well enough to be estimated, and for one of another edition.
+        Infeasible: When a part of a run does not fit.
     """
     from calculon.advise.runs.training_run import training_run
     from calculon.campaign.read import read_campaign

@@ -23,19 +23,13 @@ def passes(
 ) -> Gantt:
     """Return the passes of each stage, as the estimate of an execution has them.
 
-    Parameters
-    ----------
-    found : Estimate
-        The execution.
-    microbatches : int, optional
-        How many are shown; by default twice as many as stages.
-    argument : str
-        What that is called where there are not as many.
+    Args:
+        found: The execution.
+        microbatches: How many are shown; by default twice as many as stages.
+        argument: What that is called where there are not as many.
 
-    Raises
-    ------
-    SpecError
-        When a pipeline's batch has fewer microbatches.
+    Raises:
+        SpecError: When a pipeline's batch has fewer microbatches.
     """
     execution = found.execution
     stages, chunks = execution.pipeline_par, execution.pipeline_interleaving

@@ -330,18 +330,12 @@ def memory_section(
 ) -> Section:
     """Return how much more memory gains, and how much less memory costs.
 
-    Parameters
-    ----------
-    stairs : mapping
-        The best plan of each capacity (:meth:`calculon.advise.replanned.Staircase.to_dict`).
-    value : float
-        What changes are relative to: the statistic now.
-    words : callable
-        Returns an execution in words.
-    link : callable
-        Returns the address of a page with a capacity in bytes.
-    most : int
-        Steps up that are listed.
+    Args:
+        stairs: The best plan of each capacity (:meth:`calculon.advise.replanned.Staircase.to_dict`).
+        value: What changes are relative to: the statistic now.
+        words: Returns an execution in words.
+        link: Returns the address of a page with a capacity in bytes.
+        most: Steps up that are listed.
     """
     now, steps, here = stairs["now"], stairs["steps"], stairs["capacity"]
 
@@ -377,14 +371,10 @@ def break_even_section(
 ) -> Section:
     """Return the figures that alone make two plans, or two machines, equal.
 
-    Parameters
-    ----------
-    even : mapping
-        The values of figures, as a part of a sensitivity.
-    names : mapping of str to str
-        Names of figures by their paths.
-    link : callable
-        Returns the address of a page with a figure at a value.
+    Args:
+        even: The values of figures, as a part of a sensitivity.
+        names: Names of figures by their paths.
+        link: Returns the address of a page with a figure at a value.
     """
     blocks: list[Block] = [dim(f"Compared: {even['compared']}.")]
     rows = tuple(

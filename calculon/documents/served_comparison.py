@@ -22,16 +22,11 @@ _MEMORY = ("weights", "cache", "activation", "reserve")
 class ServedResult:
     """A deployment with its figures as plain data, and its name.
 
-    Attributes
-    ----------
-    label : str
-        What it is called.
-    document : mapping
-        :meth:`calculon.serving.serve.Served.to_dict`.
-    sources : tuple of Document
-        The files that it was made from.
-    pictures : tuple of Picture
-        Its pictures.
+    Attributes:
+        label: What it is called.
+        document: :meth:`calculon.serving.serve.Served.to_dict`.
+        sources: The files that it was made from.
+        pictures: Its pictures.
     """
 
     label: str
@@ -49,10 +44,8 @@ class ServedResult:
 class ServedComparison(SideBySide):
     """Two or more deployments; the others are compared with the first.
 
-    Attributes
-    ----------
-    results : sequence of ServedResult
-        The deployments.
+    Attributes:
+        results: The deployments.
     """
 
     results: Sequence[ServedResult]

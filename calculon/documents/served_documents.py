@@ -45,10 +45,8 @@ def served_result(label: str, found: Served, sources: tuple[Document, ...] = ())
 def compared_served(results: Sequence[ServedResult]) -> ServedComparison:
     """Compare deployments; a deployment without a name is named by model, processors and system.
 
-    Raises
-    ------
-    SpecError
-        For fewer than two of them, and for more than there are letters.
+    Raises:
+        SpecError: For fewer than two of them, and for more than there are letters.
     """
     if not 2 <= len(results) <= MOST:
         wanted = f"2 to {MOST} deployments to compare"
@@ -106,10 +104,8 @@ def _without_replicas(fields: Mapping[str, Any]) -> dict[str, Any]:
 def read_document_of(raw: Any, path: str) -> dict[str, Any]:
     """Return the document of a deployment with every value checked; a figure without end is infinite again.
 
-    Raises
-    ------
-    SpecError
-        For anything that ``serve`` does not write.
+    Raises:
+        SpecError: For anything that ``serve`` does not write.
     """
     reader = _Reader(path)
     found: dict[str, Any] = reader.read(_LATER | dict(raw), _SERVED, "")

@@ -36,19 +36,14 @@ def frontier_of(
 ) -> dict[str, Any]:
     """Return the frontiers of machines as plain data: deployments that no other beats in both rates.
 
-    Parameters
-    ----------
-    model, num_procs, workload, options, fix, add, apart
-        As of :func:`~calculon.search.deployments.serving_search.search_deployments`.
-    systems : sequence of source
-        The machines, of which each counts once.
+    Args:
+        model, num_procs, workload, options, fix, add, apart: As of
+            :func:`~calculon.search.deployments.serving_search.search_deployments`.
+        systems: The machines, of which each counts once.
 
-    Raises
-    ------
-    SpecError
-        For everything wrong with the inputs, and for a load that states how many requests come.
-    Infeasible
-        Where the model fits on none, and where no batch of any deployment keeps the limits.
+    Raises:
+        SpecError: For everything wrong with the inputs, and for a load that states how many requests come.
+        Infeasible: Where the model fits on none, and where no batch of any deployment keeps the limits.
     """
     shape, load = inputs.model(model), read_workload(workload, options)
     _check_saturated(load)

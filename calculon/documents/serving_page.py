@@ -76,10 +76,8 @@ _BETTER = {
 def serving_page(served: Plain) -> Document:
     """Return the page of a deployment.
 
-    Parameters
-    ----------
-    served : mapping
-        The result as plain data (:meth:`calculon.serving.serve.Served.to_dict`).
+    Args:
+        served: The result as plain data (:meth:`calculon.serving.serve.Served.to_dict`).
     """
     return _ServingPage(served).document()
 

@@ -19,17 +19,13 @@ def settings_changes(
     It is the first that a launch file says, else the first of all where a launcher is asked for. Results of other
     models are left out.
 
-    Parameters
-    ----------
-    results : sequence of Result
-        The results.
-    dialect : str
-        The launcher; by default that of the launch file.
+    Args:
+        results: The results.
+        dialect: The launcher; by default that of the launch file.
 
-    Raises
-    ------
-    SpecError
-        For a launcher that is not known or that cannot express the first, and for results without known models.
+    Raises:
+        SpecError: For a launcher that is not known or that cannot express the first, and for results without known
+            models.
     """
     known = [one for one in results if isinstance(one, Estimated)]
     pairs = [(one, launch) for one in known if (launch := _launch(one)) is not None]

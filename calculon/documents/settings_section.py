@@ -14,16 +14,11 @@ def settings_section(
 ) -> Section:
     """Return the changes of settings as a table, with what cannot be said in sentences.
 
-    Parameters
-    ----------
-    difference : mapping
-        The difference as plain data.
-    names : tuple of str
-        What to call the two plans.
-    longer : float, optional
-        By what share of the time of the first the second takes longer.
-    margin : float, optional
-        By what share the longer time has to exceed the other for their order to be sure.
+    Args:
+        difference: The difference as plain data.
+        names: What to call the two plans.
+        longer: By what share of the time of the first the second takes longer.
+        margin: By what share the longer time has to exceed the other for their order to be sure.
     """
     rows = [_row(change) for change in difference["changes"]]
     columns = (

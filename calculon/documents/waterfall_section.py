@@ -33,14 +33,10 @@ _THE = {"best": "the best"}
 def waterfall_section(waterfall: Plain, digits: Digits, names: tuple[str, str] = NAMES) -> Section:
     """Return a waterfall as a table for users, with what is remarkable in sentences.
 
-    Parameters
-    ----------
-    waterfall : mapping
-        The waterfall as plain data.
-    digits : Digits
-        Those of its times.
-    names : tuple of str
-        What to call the plans at both ends.
+    Args:
+        waterfall: The waterfall as plain data.
+        digits: Those of its times.
+        names: What to call the plans at both ends.
     """
     return Section(
         f"From {names[0]} to {_THE.get(names[1], names[1])}, one change at a time",

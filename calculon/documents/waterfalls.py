@@ -48,11 +48,9 @@ def waterfall_of(mine: Result, best: Result) -> dict[str, Any] | None:
 def falls(results: Sequence[Result]) -> "list[WaterfallData]":
     """Return what ``calculon plot waterfall`` draws: a waterfall from the first result to each of the others.
 
-    Raises
-    ------
-    SpecError
-        For fewer than two results, for results that cannot be estimated again, for other models or systems, and for
-        the same plan.
+    Raises:
+        SpecError: For fewer than two results, for results that cannot be estimated again, for other models or systems,
+            and for the same plan.
     """
     from calculon.advise.waterfall import waterfall
 

@@ -19,14 +19,10 @@ def document(
 
     In other editions each says too what its interval rests on, and the question of the search.
 
-    Parameters
-    ----------
-    result : SearchResult
-        The winners.
-    question : mapping
-        What the search was asked.
-    layers : bool
-        With the cost of every layer.
+    Args:
+        result: The winners.
+        question: What the search was asked.
+        layers: With the cost of every layer.
     """
     found = _entries(result, layers=layers)
     if result.edition == PUBLISHED:

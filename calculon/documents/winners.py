@@ -28,12 +28,9 @@ def winners_table(
 
     Ranks count from 0 for each processor count. `extra` statistics follow in raw units.
 
-    Parameters
-    ----------
-    executions, stats : sequence of mapping
-        Execution fields and statistics of each winner, best first.
-    extra : sequence of str
-        Statistics in addition to those shown always: the objectives.
+    Args:
+        executions, stats: Execution fields and statistics of each winner, best first.
+        extra: Statistics in addition to those shown always: the objectives.
     """
     sweep = len({e["num_procs"] for e in executions}) > 1
     columns, digits = _columns(extra, sweep=sweep), Digits()

@@ -18,10 +18,8 @@ EDITIONS: dict[str, Edition] = {edition.name: edition for edition in (SC23, CORR
 def find_edition(edition: Edition | str) -> Edition:
     """Return an edition from its name, or as it is given.
 
-    Raises
-    ------
-    SpecError
-        When there is no such edition.
+    Raises:
+        SpecError: When there is no such edition.
     """
     given: object = edition
     if isinstance(given, Edition):

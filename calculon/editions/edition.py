@@ -83,16 +83,11 @@ REGATHERED = {
 class OverlappedSpace(NamedTuple):
     """Elements that an overlapped linear ``(m, n) x (n, k)`` stores and moves.
 
-    Attributes
-    ----------
-    saved : array
-        Saved input, while the block is computed and, unless ``shard`` takes its place, until the backward pass.
-    grad : array
-        Gradient of the output.
-    backward : array
-        Activations that each gradient pass moves in tier-1 memory, weights apart.
-    shard : array or float
-        What stays of an input that is gathered again in the backward pass.
+    Attributes:
+        saved: Saved input, while the block is computed and, unless ``shard`` takes its place, until the backward pass.
+        grad: Gradient of the output.
+        backward: Activations that each gradient pass moves in tier-1 memory, weights apart.
+        shard: What stays of an input that is gathered again in the backward pass.
     """
 
     saved: Elements
@@ -105,36 +100,23 @@ class OverlappedSpace(NamedTuple):
 class DataParallelWindow:
     """What data-parallel traffic can hide behind, per execution.
 
-    Attributes
-    ----------
-    collective : array
-        Time of the collectives of one block.
-    backward_base, backward_edge : array
-        Whole backward time of the two kinds of block.
-    backward_chunk : array
-        Whole backward time of a chunk.
-    memory : array
-        Time on tier-1 memory in the backward time of a block.
-    tensor_base, tensor_edge : array
-        Time that tensor-parallel collectives of the backward pass take on the same network; 0 on another one.
-    compute, step_compute : array
-        Arithmetic time of the backward pass of a block, and of an optimizer step that traffic may slow.
-    slack : array
-        Time of the optimizer step of a block without its memory time, where the optimizer is not sharded.
-    p2p : array
-        Time of one backward pipeline transfer.
-    shares_pipeline_network : array of bool
-        Data and pipeline parallelism use the same network.
-    usage : array
-        Share of the engines lost while communicating.
-    microbatches, pipeline_par, interleaving, chunk_blocks : array
-        Counts of the schedule.
-    message, traffic_factor : array
-        Bytes of a block's message, and the scalars of its operations.
-    volume : array
-        Bytes that the collectives of a block move per endpoint.
-    head : array or float
-        Time of the collectives of the output head, whose gradients are there first.
+    Attributes:
+        collective: Time of the collectives of one block.
+        backward_base, backward_edge: Whole backward time of the two kinds of block.
+        backward_chunk: Whole backward time of a chunk.
+        memory: Time on tier-1 memory in the backward time of a block.
+        tensor_base, tensor_edge: Time that tensor-parallel collectives of the backward pass take on the same network; 0
+            on another one.
+        compute, step_compute: Arithmetic time of the backward pass of a block, and of an optimizer step that traffic
+            may slow.
+        slack: Time of the optimizer step of a block without its memory time, where the optimizer is not sharded.
+        p2p: Time of one backward pipeline transfer.
+        shares_pipeline_network: Data and pipeline parallelism use the same network.
+        usage: Share of the engines lost while communicating.
+        microbatches, pipeline_par, interleaving, chunk_blocks: Counts of the schedule.
+        message, traffic_factor: Bytes of a block's message, and the scalars of its operations.
+        volume: Bytes that the collectives of a block move per endpoint.
+        head: Time of the collectives of the output head, whose gradients are there first.
     """
 
     collective: Seconds
@@ -170,26 +152,18 @@ ROUNDING = 1e-12
 class Edition:
     """One edition of the cost model; what it does not override has the defects of the published model corrected.
 
-    Attributes
-    ----------
-    name : str
-        As in the field ``edition`` of an execution.
-    stats : type
-        Record of the statistics that it computes.
-    writes_input_gradients : bool
-        Whether the backward pass of norms, activations, softmax and attention products counts the gradients of their
-        inputs, which it writes.
-    counts_flops : bool
-        Whether its statistics need the FLOP that the matrix engine executes.
-    computes_fused_activations_again : bool
-        Whether what a fused activation does not keep costs a pass of the backward pass.
-    fuses_activations : bool
-        Whether a search fuses activations unless it is told otherwise.
-    times_tiles : bool
-        Whether the tiles of a product that overlaps its collective are products of their own.
-    prefers_few_switches : bool
-        Whether of equally good executions a search returns those that offload, recompute and overlap least, before the
-        order of its loops decides.
+    Attributes:
+        name: As in the field ``edition`` of an execution.
+        stats: Record of the statistics that it computes.
+        writes_input_gradients: Whether the backward pass of norms, activations, softmax and attention products counts
+            the gradients of their inputs, which it writes.
+        counts_flops: Whether its statistics need the FLOP that the matrix engine executes.
+        computes_fused_activations_again: Whether what a fused activation does not keep costs a pass of the backward
+            pass.
+        fuses_activations: Whether a search fuses activations unless it is told otherwise.
+        times_tiles: Whether the tiles of a product that overlaps its collective are products of their own.
+        prefers_few_switches: Whether of equally good executions a search returns those that offload, recompute and
+            overlap least, before the order of its loops decides.
     """
 
     name: str

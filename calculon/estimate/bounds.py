@@ -16,25 +16,20 @@ from calculon.plan.plan import PUBLISHED_NAMES
 def bounds(model: Source | Model, system: Source | System, found: Evaluation) -> dict[str, Array]:
     """Return the ends of the interval that the measured time of each row is in with 90 %.
 
-    Parameters
-    ----------
-    model, system : str, path, mapping or record
-        Those that the table was evaluated for.
-    found : Evaluation, with n rows
-        What :func:`calculon.evaluate` returned, or a search has as ``evaluation``.
+    Args:
+        model, system: Those that the table was evaluated for.
+        found (with n rows): What :func:`calculon.evaluate` returned, or a search has as ``evaluation``.
 
-    Returns
-    -------
-    dict of array, shape (n,)
-        Seconds, under the names of :data:`~calculon.declarations.statistics.BOUNDS`; not-a-number in rows that are
-        infeasible or of edition ``sc23``. Empty where all rows are of that edition, which has no intervals.
+    Returns:
+        Array of shape (n,): seconds, under the names of :data:`~calculon.declarations.statistics.BOUNDS`; not-a-number
+        in rows that are infeasible or of edition ``sc23``. Empty where all rows are of that edition, which has no
+        intervals.
 
-    Examples
-    --------
-    >>> import calculon
-    >>> found = calculon.search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", fix={"tensor_par": 2})
-    >>> sorted(calculon.bounds("llama3-8B", "h100_80g_sxm", found.evaluation))
-    ['total_time_high', 'total_time_low']
+    Examples:
+        >>> import calculon
+        >>> found = calculon.search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", fix={"tensor_par": 2})
+        >>> sorted(calculon.bounds("llama3-8B", "h100_80g_sxm", found.evaluation))
+        ['total_time_high', 'total_time_low']
     """
     if found.fields == PUBLISHED_NAMES:
         return {}

@@ -27,14 +27,12 @@ def context_exchange(
 ) -> dict[str, Any]:
     """Return what a rank sends to ranks with other parts of its sequences, for a microbatch.
 
-    Returns
-    -------
-    dict
+    Returns:
         ``imbalance``: attention of the busiest rank over the mean. ``sent``: a row for each collective and pass, with
         its ``name`` (of the layer), ``pass``, ``operation``, how many ``blocks`` have it, and of the mean of these
         ``message`` and ``moved`` (bytes of the array, and through the port), ``time`` and ``exposed`` (s). ``ring``,
-        where keys and values go round one: its ``steps``, and of the forward pass the time of a ``transfer`` and of
-        the ``attention`` beside it (s), of the first kind of block that has one. Empty without context parallelism.
+        where keys and values go round one: its ``steps``, and of the forward pass the time of a ``transfer`` and of the
+        ``attention`` beside it (s), of the first kind of block that has one. Empty without context parallelism.
     """
     if execution.context_par == 1:
         return {}

@@ -22,16 +22,11 @@ class Domain:
 
     Idle processors are not among ``num_procs``: nothing is counted of them, neither time nor rates.
 
-    Attributes
-    ----------
-    network, size : int
-        Its number, and the processors that an instance has.
-    used : int
-        How many of them the groups use.
-    instances : int
-        How many instances the execution takes.
-    idle : int
-        Processors of these that it does not use, in total.
+    Attributes:
+        network, size: Its number, and the processors that an instance has.
+        used: How many of them the groups use.
+        instances: How many instances the execution takes.
+        idle: Processors of these that it does not use, in total.
     """
 
     network: int

@@ -51,21 +51,14 @@ if TYPE_CHECKING:
 class Estimate(Displayed):
     """One execution of a model on a system, and what it costs.
 
-    Attributes
-    ----------
-    model, execution, system
-        What was asked.
-    edition : str
-        Edition of the cost model.
-    stats : dict
-        The 96 published statistics by name, in published order, then those that only the edition has;
-        ``describe stats`` explains them.
-    layers : list of dict, or None
-        One entry per layer of a block, when asked for.
-    preset : Preset, or None
-        What filled in the execution; that of the execution's field where nothing is said.
-    origin : Origin, or None
-        Where the execution came from.
+    Attributes:
+        model, execution, system: What was asked.
+        edition: Edition of the cost model.
+        stats: The 96 published statistics by name, in published order, then those that only the edition has; ``describe
+            stats`` explains them.
+        layers: One entry per layer of a block, when asked for.
+        preset: What filled in the execution; that of the execution's field where nothing is said.
+        origin: Where the execution came from.
     """
 
     model: Model
@@ -220,26 +213,19 @@ class Estimate(Displayed):
 
         A notebook shows the picture where it is the last value of a cell; ``savefig`` writes it.
 
-        Parameters
-        ----------
-        kind : str
-            ``breakdown`` (default): where time and memory go, against the capacity; ``schedule``: the passes of each
-            pipeline stage over time.
-        interactive : bool
-            As the page in a browser draws it (extra ``web``): a plotly Figure. Its kinds are ``breakdown`` of time,
-            ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``.
-        options
-            Of ``schedule``: ``microbatches``, how many are drawn (default: twice as many as stages).
+        Args:
+            kind: ``breakdown`` (default): where time and memory go, against the capacity; ``schedule``: the passes of
+                each pipeline stage over time.
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure. Its kinds are ``breakdown``
+                of time, ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``.
+            options: Of ``schedule``: ``microbatches``, how many are drawn (default: twice as many as stages).
 
-        Raises
-        ------
-        SpecError
-            For another kind, and where the library is missing.
+        Raises:
+            SpecError: For another kind, and where the library is missing.
 
-        Examples
-        --------
-        >>> figure = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g").plot()
-        >>> figure.savefig("breakdown.png")  # doctest: +SKIP
+        Examples:
+            >>> figure = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g").plot()
+            >>> figure.savefig("breakdown.png")  # doctest: +SKIP
         """
         return drawn(self, kind, interactive=interactive, **options)
 
@@ -284,31 +270,23 @@ def estimate(
 ) -> Estimate:
     """Estimate one execution.
 
-    Parameters
-    ----------
-    model, execution, system : str, path, mapping or record
-        A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row of a frame), or a record.
-    layers : bool
-        Also list the cost of every layer.
-    edition : Edition or str, optional
-        Edition of the cost model, or its name; by default that of the execution.
-    preset : str, optional
-        Framework that fills in what is left out, by name or file; by default the execution's.
+    Args:
+        model, execution, system: A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row
+            of a frame), or a record.
+        layers: Also list the cost of every layer.
+        edition: Edition of the cost model, or its name; by default that of the execution.
+        preset: Framework that fills in what is left out, by name or file; by default the execution's.
 
-    Raises
-    ------
-    SpecError
-        For a malformed request; the message says where, what was expected and what was found.
-    Infeasible
-        When it cannot run on this system; ``reason`` is a short identifier, the message has the numbers. Where
-        memory is too small, ``needed``, ``available`` and ``tier`` have them too.
+    Raises:
+        SpecError: For a malformed request; the message says where, what was expected and what was found.
+        Infeasible: When it cannot run on this system; ``reason`` is a short identifier, the message has the numbers.
+            Where memory is too small, ``needed``, ``available`` and ``tier`` have them too.
 
-    Examples
-    --------
-    >>> result = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
-    >>> result
-    <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
-    30.46% efficiency>
+    Examples:
+        >>> result = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+        >>> result
+        <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
+        30.46% efficiency>
     """
     shape, machine = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name

@@ -47,12 +47,10 @@ CHUNK_ROWS = 16_384
 class Evaluation(Displayed):
     """The statistics of a table of executions.
 
-    Attributes
-    ----------
-    plan : Plan
-        The executions.
-    codes : array of int16, shape (rows,)
-        Why a row is infeasible, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0 is feasible.
+    Attributes:
+        plan: The executions.
+        codes (shape (rows,)): Why a row is infeasible, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0 is
+            feasible.
     """
 
     plan: Plan
@@ -65,10 +63,8 @@ class Evaluation(Displayed):
     def __getitem__(self, name: str) -> Array:
         """Return a statistic by name: float64, one entry per row, not-a-number in rows that are infeasible.
 
-        Raises
-        ------
-        KeyError
-            When there is no statistic of this name; the message names the nearest.
+        Raises:
+            KeyError: When there is no statistic of this name; the message names the nearest.
         """
         if name in self._values:
             return self._values[name]
@@ -116,10 +112,8 @@ class Evaluation(Displayed):
     def column(self, name: str) -> Array:
         """Return a statistic, an execution field (named values as text) or ``reason`` by name.
 
-        Raises
-        ------
-        KeyError
-            When there is none of this name; the message names the nearest.
+        Raises:
+            KeyError: When there is none of this name; the message names the nearest.
         """
         if name in self._values:
             return self._values[name]
@@ -164,19 +158,14 @@ class Evaluation(Displayed):
     ) -> "Figure | InteractiveFigure":
         """Draw one statistic against another, and the executions that no other one beats in both.
 
-        Parameters
-        ----------
-        x, y : str
-            ``STATISTIC[:max|min]`` or ``num_procs``; without a sense, what is better for the statistic.
-        interactive : bool
-            As the page in a browser draws plans (extra ``web``), with the best of each split: a plotly Figure.
+        Args:
+            x, y: ``STATISTIC[:max|min]`` or ``num_procs``; without a sense, what is better for the statistic.
+            interactive: As the page in a browser draws plans (extra ``web``), with the best of each split: a plotly
+                Figure.
 
-        Raises
-        ------
-        SpecError
-            For an unknown statistic, and where the library is missing.
-        Infeasible
-            When no execution can run.
+        Raises:
+            SpecError: For an unknown statistic, and where the library is missing.
+            Infeasible: When no execution can run.
         """
         return drawn(self, "scatter", interactive=interactive, x=x, y=y)
 
@@ -193,21 +182,16 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate every row of a table of executions.
 
-    Parameters
-    ----------
-    model, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; of a column of machines each row has its own.
-    plan : Plan, DataFrame, mapping of columns, or iterable of records or mappings
-        The executions. Rows that alone would be an error are marked with their reason and hold not-a-number. Of a
-        DataFrame what tables of results have beside execution fields (statistics, say) is left out. In edition
-        ``corrected`` degrees and batch are enough: a preset fills in the rest, as in a file.
-    edition : Edition or str, optional
-        Edition of the cost model, or its name, for all rows; by default each row has its own.
+    Args:
+        model, system: As in :func:`calculon.estimate`; of a column of machines each row has its own.
+        plan: The executions. Rows that alone would be an error are marked with their reason and hold not-a-number. Of a
+            DataFrame what tables of results have beside execution fields (statistics, say) is left out. In edition
+            ``corrected`` degrees and batch are enough: a preset fills in the rest, as in a file.
+        edition: Edition of the cost model, or its name, for all rows; by default each row has its own.
 
-    Raises
-    ------
-    SpecError
-        For a malformed model or system, and for a missing or unknown field or column; never for a value of a row.
+    Raises:
+        SpecError: For a malformed model or system, and for a missing or unknown field or column; never for a value of a
+            row.
     """
     model, system = inputs.model(model), inputs.system(system)
     plan = as_plan(plan, None if edition is None else find_edition(edition).name)

@@ -64,9 +64,7 @@ def expert_parts(
 ) -> dict[str, Any]:
     """Return the time of the parts of a block with experts, for a microbatch on one processor.
 
-    Returns
-    -------
-    dict
+    Returns:
         ``blocks``: how many have experts; ``parts``: for each of :data:`EXPERT_PARTS` that takes time its name, and
         seconds ``computing`` and ``sending`` (on the link, hidden or not) in all passes. The mean of several kinds of
         block with experts. Empty of a model without them.

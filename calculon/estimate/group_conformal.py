@@ -44,20 +44,14 @@ _EXACT, _DIGITS = 1e-9, 9
 class Groups:
     """Rows of several groups.
 
-    Attributes
-    ----------
-    ratios : array, shape (rows,)
-        Logarithms of measured over predicted values.
-    group : array of int, shape (rows,)
-        Number of the group of each row, from 0 without gaps.
-    weight : array, shape (rows,)
-        Weight of each row in its group; those of a group add up to 1.
-    context : array of int, shape (features, rows)
-        What is known of a row before it is measured, each feature as a code.
-    gains : tuple of float
-        For each feature, how much more a row counts that has it in common, in multiples of one that has none.
-    evidence : array of bool, shape (rows,)
-        Rows that intervals rest on. Others are covered or not, and nothing follows from it: a fit has seen them.
+    Attributes:
+        ratios (shape (rows,)): Logarithms of measured over predicted values.
+        group (shape (rows,)): Number of the group of each row, from 0 without gaps.
+        weight (shape (rows,)): Weight of each row in its group; those of a group add up to 1.
+        context (shape (features, rows)): What is known of a row before it is measured, each feature as a code.
+        gains: For each feature, how much more a row counts that has it in common, in multiples of one that has none.
+        evidence (shape (rows,)): Rows that intervals rest on. Others are covered or not, and nothing follows from it: a
+            fit has seen them.
     """
 
     ratios: Array
@@ -100,12 +94,9 @@ class Groups:
     def quantiles(self, context: Array, present: Array) -> tuple[float, float, float]:
         """Return lower end, median and upper end of the rows of some groups, as they count for a context.
 
-        Parameters
-        ----------
-        context : array of int, shape (features,)
-            The context; a code that no row has is one of a kind.
-        present : array of bool, shape (groups,)
-            The groups.
+        Args:
+            context (shape (features,)): The context; a code that no row has is one of a kind.
+            present (shape (groups,)): The groups.
         """
         alike = 1.0 + np.array(self.gains) @ (self.context == context[:, None])
         weights = alike * self._evident * present[self.group]

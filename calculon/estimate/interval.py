@@ -46,18 +46,12 @@ class Influence:
 class Interval:
     """Where the measured time of an iteration is expected.
 
-    Attributes
-    ----------
-    level : float
-        With which probability: the least level of the parts that count.
-    low, high : float
-        Its bounds in seconds.
-    parts : list of Influence
-        The influence of each part with residuals alone, most first; those without influence are left out.
-    unknown : list of str
-        Parts that the time depends on and that have no residuals: the interval takes them as exact.
-    method : str
-        How it was found, in one line.
+    Attributes:
+        level: With which probability: the least level of the parts that count.
+        low, high: Its bounds in seconds.
+        parts: The influence of each part with residuals alone, most first; those without influence are left out.
+        unknown: Parts that the time depends on and that have no residuals: the interval takes them as exact.
+        method: How it was found, in one line.
     """
 
     level: float

@@ -59,16 +59,11 @@ class Sides:
 def kernel_sides(system: System, datatype: str) -> Sides | None:
     """Return the residuals of kernels of a system: of its calibration, or held out when its file was fitted.
 
-    Parameters
-    ----------
-    system : System
-        The system.
-    datatype : str
-        The type of its products.
+    Args:
+        system: The system.
+        datatype: The type of its products.
 
-    Returns
-    -------
-    Sides or None
+    Returns:
         None where neither is known.
     """
     found: dict[str, list[Spread]] = {}

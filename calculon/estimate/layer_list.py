@@ -108,18 +108,13 @@ class OperatorStats(CorrectedLayerStats):
 class OperatorTable:
     """The operators of one kind of block of an execution, for one microbatch on one processor.
 
-    Attributes
-    ----------
-    labels : mapping
-        Of several kinds of block, the ``kind`` and of how many ``blocks`` it is.
-    layout, cost, choice
-        Layers, their costs, and how the execution runs them; arrays have one block.
-    experts_hidden : array, shape (2, passes, kinds of block, 1)
-        What passes by themselves hide of dispatch and combine of experts.
-    ring_hidden : array, shape (passes, 1)
-        What attention hides of a ring of keys and values.
-    stats : OperatorStats
-        The columns.
+    Attributes:
+        labels: Of several kinds of block, the ``kind`` and of how many ``blocks`` it is.
+        layout, cost, choice: Layers, their costs, and how the execution runs them; arrays have one block.
+        experts_hidden (shape (2, passes, kinds of block, 1)): What passes by themselves hide of dispatch and combine of
+            experts.
+        ring_hidden (shape (passes, 1)): What attention hides of a ring of keys and values.
+        stats: The columns.
     """
 
     labels: Mapping[str, Any]

@@ -16,18 +16,12 @@ from calculon.estimate.run_table import Runs
 class MeasuredMemory:
     """What measured rows say about predicted tier-1 memory.
 
-    Attributes
-    ----------
-    level : float
-        Share of the measured rows, each source of the same weight, whose memory is within `error`.
-    error : float
-        Measured over predicted memory - 1, as an absolute value.
-    runs, sources : int
-        Measured rows, and the sources that they are of.
-    headroom : float
-        Usable over needed memory - 1 of the execution.
-    remark : str
-        That the headroom is below the error; else empty.
+    Attributes:
+        level: Share of the measured rows, each source of the same weight, whose memory is within `error`.
+        error: Measured over predicted memory - 1, as an absolute value.
+        runs, sources: Measured rows, and the sources that they are of.
+        headroom: Usable over needed memory - 1 of the execution.
+        remark: That the headroom is below the error; else empty.
     """
 
     level: float
@@ -41,12 +35,9 @@ class MeasuredMemory:
 def memory_error(some: Runs, needed: float, usable: float) -> MeasuredMemory | None:
     """Return what measured rows say about an execution that needs so many bytes; nothing without such rows.
 
-    Parameters
-    ----------
-    some : Runs
-        The measured runs; those whose memory was measured count.
-    needed, usable : float
-        Bytes of tier 1 that the execution needs, and that there are for it.
+    Args:
+        some: The measured runs; those whose memory was measured count.
+        needed, usable: Bytes of tier 1 that the execution needs, and that there are for it.
     """
     errors, weights, sources = some.memory_errors
     if not sources:

@@ -31,12 +31,9 @@ def distance(some: Runs, facts: Mapping[str, Any]) -> Array:
     tensor-parallel degree, 1/4 in stages; 4 in the peak rate of 16-bit arithmetic, 1 in the bandwidth of memory; 2
     are added for arithmetic of another width, 1 for another preset, 4 where only one of both models has experts.
 
-    Parameters
-    ----------
-    some : Runs
-        The runs.
-    facts : mapping
-        What :func:`about` says of the execution.
+    Args:
+        some: The runs.
+        facts: What :func:`about` says of the execution.
     """
     tokens = facts["batch_size"] * facts["seq_size"] / facts["num_procs"]
     here = np.log2([*(float(facts[name]) for name in COMPARED), tokens])
@@ -101,16 +98,11 @@ def outside(
 ) -> Iterator[str]:
     """Yield what of an execution no measured run has, each in a sentence.
 
-    Parameters
-    ----------
-    some : Runs
-        The runs.
-    facts : mapping
-        What :func:`about` says of the execution.
-    execution : Execution
-        The execution.
-    here : array of bool
-        The runs of its processor (:func:`same_processor`).
+    Args:
+        some: The runs.
+        facts: What :func:`about` says of the execution.
+        execution: The execution.
+        here: The runs of its processor (:func:`same_processor`).
     """
     if not execution.training:
         yield "inference (validated runs are training steps)"
@@ -170,14 +162,10 @@ def remark(some: Runs, facts: Mapping[str, Any], here: Array, related: Array, mf
     Comparable runs are of the processor and the width of arithmetic, and dense as the model is, or with experts as it
     is. If there are none, those of a relative of the processor count.
 
-    Parameters
-    ----------
-    some, facts, here
-        As in :func:`outside`.
-    related : array of bool
-        The runs of the relative (:func:`relatives`).
-    mfu : float
-        The utilization of the prediction, with causal attention.
+    Args:
+        some, facts, here: As in :func:`outside`.
+        related: The runs of the relative (:func:`relatives`).
+        mfu: The utilization of the prediction, with causal attention.
     """
     dense = facts["experts"] == 0
     alike = (some.kinds == kind(facts["type"])) & ((some.numbers("experts") == 0) == dense)

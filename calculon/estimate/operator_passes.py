@@ -37,28 +37,17 @@ _SAME = 1e-9  # relative: times that differ by rounding only
 class OperatorPass:
     """One pass over one operator for one microbatch on one processor.
 
-    Attributes
-    ----------
-    operator, kind : str
-        Its name, and the kind of block that it is in; empty where there is one kind.
-    work : str
-        The pass: one of :data:`~calculon.estimate.operators.WORK_PASSES`.
-    kernel, engine, datatype : str
-        The kind of kernel, the engine that runs it, and the type of its arithmetic.
-    rate : Rate
-        How fast the system says such kernels are.
-    peak, bandwidth : float
-        Of the engine in FLOP/s, of tier-1 memory in B/s.
-    flops, moved, time : float
-        FLOP, bytes moved in tier-1 memory, and seconds.
-    arithmetic, memory : float
-        Seconds of the arithmetic and of the traffic, before they are combined as the system says.
-    product : tuple of float, or None
-        Of a matrix product: how many, rows and columns of the result, and the terms of each sum.
-    keys : float
-        Mean keys per query of fused attention; 0 of others.
-    bound : str
-        One of :data:`BOUNDS_OF_TIME`.
+    Attributes:
+        operator, kind: Its name, and the kind of block that it is in; empty where there is one kind.
+        work: The pass: one of :data:`~calculon.estimate.operators.WORK_PASSES`.
+        kernel, engine, datatype: The kind of kernel, the engine that runs it, and the type of its arithmetic.
+        rate: How fast the system says such kernels are.
+        peak, bandwidth: Of the engine in FLOP/s, of tier-1 memory in B/s.
+        flops, moved, time: FLOP, bytes moved in tier-1 memory, and seconds.
+        arithmetic, memory: Seconds of the arithmetic and of the traffic, before they are combined as the system says.
+        product: Of a matrix product: how many, rows and columns of the result, and the terms of each sum.
+        keys: Mean keys per query of fused attention; 0 of others.
+        bound: One of :data:`BOUNDS_OF_TIME`.
     """
 
     operator: str
@@ -114,10 +103,8 @@ def operator_passes(found: Block) -> list[OperatorPass]:
 
     Collectives have a time of their own and are not among them.
 
-    Parameters
-    ----------
-    found : Block
-        The block; FLOP, bytes and times are those that it tells.
+    Args:
+        found: The block; FLOP, bytes and times are those that it tells.
     """
     plan, edition = Plan.of(found.execution), EDITIONS[found.edition]
     rows = iter(found.operators)

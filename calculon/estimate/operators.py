@@ -50,26 +50,20 @@ _QUANTITIES = {"flops": "flops", "bytes": "mem_accessed", "time": "processing_ti
 class Block:
     """The operators of one block for one microbatch, on one processor.
 
-    Attributes
-    ----------
-    model, execution, system
-        The three specs.
-    edition : str
-        Edition of the cost model.
-    operators : list of dict
-        In order of execution: ``name``, ``engine``, then ``flops``, ``bytes`` (moved in tier-1 memory) and ``time`` (s)
-        by pass of :data:`WORK_PASSES`, ``weights`` and ``saved`` (bytes), and ``collectives``: for each its ``pass``,
-        ``operation``, ``message`` and ``moved`` (bytes of the full array, and through each port: those of the network's
-        ``ops``, or with another ``coll_algo`` of a ring, as nccl-tests counts), ``time`` and
-        ``exposed`` (s), and of those that are not tensor-parallel their ``axis``. Where blocks next to pipeline
-        transfers have others, they are in ``edge_collectives``. In blocks with experts, each operator says
-        its ``part`` (:data:`~calculon.estimate.expert_parts.EXPERT_PARTS`). Of several kinds of block, each also says
-        its ``kind``, and of how many ``blocks`` it is.
-    stats : dict
-        The statistics of a block that :func:`calculon.estimate` reports, by name.
-    rows : list of dict
-        The operators as a flat table: ``describe layers``, then recomputation, and activation memory as ``saved``.
-        Backward passes are there without training, too; collectives are sums.
+    Attributes:
+        model, execution, system: The three specs.
+        edition: Edition of the cost model.
+        operators: In order of execution: ``name``, ``engine``, then ``flops``, ``bytes`` (moved in tier-1 memory) and
+            ``time`` (s) by pass of :data:`WORK_PASSES`, ``weights`` and ``saved`` (bytes), and ``collectives``: for
+            each its ``pass``, ``operation``, ``message`` and ``moved`` (bytes of the full array, and through each port:
+            those of the network's ``ops``, or with another ``coll_algo`` of a ring, as nccl-tests counts), ``time`` and
+            ``exposed`` (s), and of those that are not tensor-parallel their ``axis``. Where blocks next to pipeline
+            transfers have others, they are in ``edge_collectives``. In blocks with experts, each operator says its
+            ``part`` (:data:`~calculon.estimate.expert_parts.EXPERT_PARTS`). Of several kinds of block, each also says
+            its ``kind``, and of how many ``blocks`` it is.
+        stats: The statistics of a block that :func:`calculon.estimate` reports, by name.
+        rows: The operators as a flat table: ``describe layers``, then recomputation, and activation memory as
+            ``saved``. Backward passes are there without training, too; collectives are sums.
     """
 
     model: Model
@@ -107,21 +101,14 @@ def block(
 
     The whole model need not fit into memory.
 
-    Parameters
-    ----------
-    model, execution, system, edition, preset
-        As in :func:`calculon.estimate`.
-    part : str, optional
-        ``attention``, ``mlp`` or ``linear``: that part alone, as a model says it with the field ``part``.
-    changes : mapping, optional
-        Fields of the execution to change first.
+    Args:
+        model, execution, system, edition, preset: As in :func:`calculon.estimate`.
+        part: ``attention``, ``mlp`` or ``linear``: that part alone, as a model says it with the field ``part``.
+        changes: Fields of the execution to change first.
 
-    Raises
-    ------
-    SpecError
-        For a malformed request.
-    Infeasible
-        When it cannot run on this system.
+    Raises:
+        SpecError: For a malformed request.
+        Infeasible: When it cannot run on this system.
     """
     named = None if edition is None else find_edition(edition).name
     whole, machine = inputs.model(model), inputs.system(system)

@@ -24,16 +24,11 @@ _STORED = {"tfloat32": "float32"}
 class MatrixProduct:
     """A product ``(m, k) x (k, n)`` on a processor.
 
-    Attributes
-    ----------
-    m, n, k : int
-        The result has m rows and n columns, each element of which is a sum over k.
-    datatype : str
-        Type of the arithmetic.
-    flops, accessed : float
-        FLOP, and bytes moved in tier-1 memory: both operands and the result once.
-    arithmetic, memory, time : float
-        Seconds of the arithmetic, of the traffic, and of both as the system combines them.
+    Attributes:
+        m, n, k: The result has m rows and n columns, each element of which is a sum over k.
+        datatype: Type of the arithmetic.
+        flops, accessed: FLOP, and bytes moved in tier-1 memory: both operands and the result once.
+        arithmetic, memory, time: Seconds of the arithmetic, of the traffic, and of both as the system combines them.
     """
 
     system: System
@@ -57,20 +52,13 @@ class MatrixProduct:
 class BesideCopy:
     """A product and a copy that begin together on two streams; times in seconds.
 
-    Attributes
-    ----------
-    size : float
-        Bytes of the copy between tier 2 (host) and tier 1.
-    copy : float
-        Time of the copy.
-    share : float
-        Share of the bandwidth of tier-1 memory that the copy takes while it runs.
-    product : float
-        Time until the product ends.
-    together : float
-        Time until both have ended.
-    hidden : float
-        What running beside each other saves: the sum of both times alone, less `together`.
+    Attributes:
+        size: Bytes of the copy between tier 2 (host) and tier 1.
+        copy: Time of the copy.
+        share: Share of the bandwidth of tier-1 memory that the copy takes while it runs.
+        product: Time until the product ends.
+        together: Time until both have ended.
+        hidden: What running beside each other saves: the sum of both times alone, less `together`.
     """
 
     size: float
@@ -84,10 +72,8 @@ class BesideCopy:
 def datatype_of(system: System, asked: str | None = None) -> str:
     """Return the type of arithmetic that is asked for, or a system's usual one.
 
-    Raises
-    ------
-    SpecError
-        For a type that the matrix engine does not have.
+    Raises:
+        SpecError: For a type that the matrix engine does not have.
     """
     known = system.matmul_types
     if asked is None:

@@ -17,16 +17,11 @@ def question(
 ) -> dict[str, Any]:
     """Return the question of a result as plain data.
 
-    Parameters
-    ----------
-    model, system : Model, System
-        What was asked.
-    edition : str
-        Edition of the cost model.
-    preset : Preset
-        What filled in the execution, or what a search tried.
-    **asked
-        Further members: the execution, or the options of a search.
+    Args:
+        model, system: What was asked.
+        edition: Edition of the cost model.
+        preset: What filled in the execution, or what a search tried.
+        **asked: Further members: the execution, or the options of a search.
     """
     return {
         "calculon": __version__,
@@ -49,14 +44,10 @@ def warn_of_differences(
 
     A spec of another name, or with values set now, was chosen on purpose.
 
-    Parameters
-    ----------
-    place : str
-        The result, for the message.
-    known : mapping
-        Its question.
-    model, system : Model, System
-        What is used now.
+    Args:
+        place: The result, for the message.
+        known: Its question.
+        model, system: What is used now.
     """
     texts = []
     for kind, record in (("model", model), ("system", system)):

@@ -50,26 +50,20 @@ from calculon.plan.plan import Plan
 class RankGroup:
     """The process groups of one kind of parallelism.
 
-    Attributes
-    ----------
-    kind : str
-        That of an axis: ``tensor``, ``pipeline``, ``data``; with hybrid sharding (HSDP) ``shards``, the
-        replicas that share one state, and ``copies``, those that hold the same share, in place of ``data``. Where
-        routed experts have replicas of their own, these are ``expert data``, ``expert shards``, ``expert copies``.
-    ranks, groups : int
-        Ranks of a group, and how many groups there are.
-    stride : int
-        Distance of the numbers of the ranks of a group; of its clusters, where it has any.
-    members : tuple of int
-        Members of a group that one instance of each network joins: ranks, nodes, or groups of nodes; 1 where it is not
-        used.
-    bytes : tuple of float
-        Bytes through the port of one rank to each network in a step.
-    link_time, exposed_time : float
-        Seconds of a step on the link, and of them not hidden. Exposed time of data parallelism is divided between
-        its kinds of groups as their time on the link, which passes at the same time on networks that differ.
-    near, near_stride : int
-        Ranks of a cluster, and the distance of their numbers: parts of sequences, of which replicas are further away.
+    Attributes:
+        kind: That of an axis: ``tensor``, ``pipeline``, ``data``; with hybrid sharding (HSDP) ``shards``, the replicas
+            that share one state, and ``copies``, those that hold the same share, in place of ``data``. Where routed
+            experts have replicas of their own, these are ``expert data``, ``expert shards``, ``expert copies``.
+        ranks, groups: Ranks of a group, and how many groups there are.
+        stride: Distance of the numbers of the ranks of a group; of its clusters, where it has any.
+        members: Members of a group that one instance of each network joins: ranks, nodes, or groups of nodes; 1 where
+            it is not used.
+        bytes: Bytes through the port of one rank to each network in a step.
+        link_time, exposed_time: Seconds of a step on the link, and of them not hidden. Exposed time of data parallelism
+            is divided between its kinds of groups as their time on the link, which passes at the same time on networks
+            that differ.
+        near, near_stride: Ranks of a cluster, and the distance of their numbers: parts of sequences, of which replicas
+            are further away.
     """
 
     kind: str

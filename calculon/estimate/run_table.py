@@ -59,38 +59,25 @@ BITS_16 = ("bfloat16", "float16")
 class Run:
     """A measured training step, and what the model says about it.
 
-    Attributes
-    ----------
-    source, study, label : str
-        Where it was published: the source, its study under ``validation/``, and the row.
-    preset, system, type : str
-        The preset and the system of the study, and the type of matrix arithmetic.
-    accelerator, family : str
-        The processor and its generation, as the system file states them (:class:`Provenance`); empty if it does not.
-    peak, bandwidth : float
-        Rate of matrix arithmetic in 16 bits in FLOP/s, and bandwidth of tier-1 memory in B/s.
-    domain : int
-        Processors of the fastest network.
-    num_procs, tensor_par, pipeline_par, data_par, microbatch_size, batch_size, seq_size, hidden : int
-        Of the execution and the model; the sequence in tokens.
-    parameters, experts : int
-        Of the model; 0 experts is one without.
-    schedule, zero_stage, recompute, overlap : str
-        Named choices of the execution: ``pp_schedule``, ``zero_stage``, ``activation_recompute``,
-        ``tensor_par_overlap``.
-    measured, predicted : float
-        Seconds of a step.
-    mfu, mfu_causal : float
-        Model FLOP utilisation as measured, with full and with causal attention.
-    measured_memory, predicted_memory : float or None
-        Bytes of a processor, where measured.
-    parts : str
-        Shares of the parts of the predicted time in percent, in the order of
-        :data:`~calculon.declarations.statistics.ALL_PARTS_OF_TIME`, separated by spaces.
-    fitted : str
-        Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
-    citation : str
-        Author, year, title, table.
+    Attributes:
+        source, study, label: Where it was published: the source, its study under ``validation/``, and the row.
+        preset, system, type: The preset and the system of the study, and the type of matrix arithmetic.
+        accelerator, family: The processor and its generation, as the system file states them (:class:`Provenance`);
+            empty if it does not.
+        peak, bandwidth: Rate of matrix arithmetic in 16 bits in FLOP/s, and bandwidth of tier-1 memory in B/s.
+        domain: Processors of the fastest network.
+        num_procs, tensor_par, pipeline_par, data_par, microbatch_size, batch_size, seq_size, hidden: Of the execution
+            and the model; the sequence in tokens.
+        parameters, experts: Of the model; 0 experts is one without.
+        schedule, zero_stage, recompute, overlap: Named choices of the execution: ``pp_schedule``, ``zero_stage``,
+            ``activation_recompute``, ``tensor_par_overlap``.
+        measured, predicted: Seconds of a step.
+        mfu, mfu_causal: Model FLOP utilisation as measured, with full and with causal attention.
+        measured_memory, predicted_memory: Bytes of a processor, where measured.
+        parts: Shares of the parts of the predicted time in percent, in the order of
+            :data:`~calculon.declarations.statistics.ALL_PARTS_OF_TIME`, separated by spaces.
+        fitted: Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
+        citation: Author, year, title, table.
     """
 
     source: str

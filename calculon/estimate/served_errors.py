@@ -22,14 +22,11 @@ FIGURES = ("tpot", "output_rate", "ttft")
 class ServedError:
     """Measured values over predicted ones of a figure, of an engine.
 
-    Attributes
-    ----------
-    engine, figure : str
-        The engine, or :data:`~calculon.declarations.serving_figures.ALL_ENGINES`; one of :data:`FIGURES`.
-    rows, studies : int
-        Published rows, and the studies that they are of.
-    low, median, high : float
-        Quantiles of 5, 50 and 95 %.
+    Attributes:
+        engine, figure: The engine, or :data:`~calculon.declarations.serving_figures.ALL_ENGINES`; one of
+            :data:`FIGURES`.
+        rows, studies: Published rows, and the studies that they are of.
+        low, median, high: Quantiles of 5, 50 and 95 %.
     """
 
     engine: str

@@ -61,14 +61,10 @@ _ALIKE = 1e-6
 class Order:
     """How sure it is that one plan is faster than another.
 
-    Attributes
-    ----------
-    longer : float
-        By how much the other one takes longer for a sample, as a share: negative where it is faster.
-    margin : float
-        What `longer` has to exceed to be sure with 90 %, to either side.
-    probability : float
-        That the first plan is the faster one: 0.5 for equal ones.
+    Attributes:
+        longer: By how much the other one takes longer for a sample, as a share: negative where it is faster.
+        margin: What `longer` has to exceed to be sure with 90 %, to either side.
+        probability: That the first plan is the faster one: 0.5 for equal ones.
     """
 
     longer: float
@@ -91,16 +87,11 @@ def orders(
 ) -> list[Order]:
     """Return how sure it is that one plan of several is faster than each of them.
 
-    Parameters
-    ----------
-    model, system : Model, System
-        Of all plans.
-    plan : Plan, with n rows
-        The plans; they fit, and are of edition ``corrected``.
-    stats : mapping of str to array, shape (n,)
-        Their statistics by name.
-    first : int
-        The row that the others are compared with.
+    Args:
+        model, system: Of all plans.
+        plan (with n rows): The plans; they fit, and are of edition ``corrected``.
+        stats (shape (n,)): Their statistics by name.
+        first: The row that the others are compared with.
     """
     margins = calibrated_margins(model, system, plan, first)
     if margins is None:
@@ -145,14 +136,11 @@ def shares_of(stats: Mapping[str, Array]) -> Array:
 def margins_of_shares(shares: Array, first: int = 0, errors: Array | float | None = None) -> Array:
     """Return the 90 % margins of the logarithms of ratios of times, by the shares of their parts.
 
-    Parameters
-    ----------
-    shares : array, shape (parts, n)
-        Shares of the parts in the times of n plans.
-    first : int
-        The plan that the others are compared with.
-    errors : array, shape (parts,), or float, optional
-        How far the logarithms of parts err at most with 90 %; by default as far as pairs of measured runs say.
+    Args:
+        shares (shape (parts, n)): Shares of the parts in the times of n plans.
+        first: The plan that the others are compared with.
+        errors (shape (parts,)): How far the logarithms of parts err at most with 90 %; by default as far as pairs of
+            measured runs say.
     """
     within = errors_of_parts() if errors is None else errors
     with np.errstate(invalid="ignore"):  # no evidence at all: equal shares times infinity
@@ -167,10 +155,8 @@ def calibrated_margins(model: Model, system: System, plan: Plan, first: int = 0)
     Each part is made as slow and as fast as its residuals say, for all plans together; the changes of the ratios add
     in quadrature. Arguments as in :func:`orders`.
 
-    Returns
-    -------
-    array, shape (n,), or None
-        None for a system without residuals of parts.
+    Returns:
+        Array of shape (n,): none for a system without residuals of parts.
     """
     machine = find_edition(CORRECTED).machine(system)
     spreads = [
@@ -199,15 +185,11 @@ def calibrated_margins(model: Model, system: System, plan: Plan, first: int = 0)
 class Pairs:
     """Pairs of measured runs of one source, model, processor, type of arithmetic and preset.
 
-    Attributes
-    ----------
-    errors : array, shape (pairs,)
-        Absolute logarithms of predicted over measured ratio.
-    distances : array, shape (pairs,)
-        Distances of the shares of their parts: the root of the sum of squares, those of all but exposed traffic less
-        by :data:`REST`.
-    sources : array of int, shape (pairs,)
-        The source of each, by number.
+    Attributes:
+        errors (shape (pairs,)): Absolute logarithms of predicted over measured ratio.
+        distances (shape (pairs,)): Distances of the shares of their parts: the root of the sum of squares, those of all
+            but exposed traffic less by :data:`REST`.
+        sources (shape (pairs,)): The source of each, by number.
     """
 
     errors: Array

@@ -53,24 +53,15 @@ __all__ = ["Belief", "Run", "Runs", "about", "belief", "factors", "runs"]
 class Belief:
     """What measured runs say about a prediction.
 
-    Attributes
-    ----------
-    level : float
-        Probability with which the measured time is between `low` and `high`.
-    low, high : float
-        Seconds of a step.
-    nearest : tuple of Run
-        The nearest measured runs (:func:`distance`), nearest first.
-    outside : tuple of str
-        What lies outside of the measured runs.
-    remark : str
-        That a utilisation is above those measured; else empty.
-    fitted : tuple of str
-        Values of the execution that were fitted to runs of models of another size only.
-    memory : MeasuredMemory or None
-        How far predicted memory is from measured memory; None where none was measured.
-    basis : str
-        What the interval rests on, in one line.
+    Attributes:
+        level: Probability with which the measured time is between `low` and `high`.
+        low, high: Seconds of a step.
+        nearest: The nearest measured runs (:func:`distance`), nearest first.
+        outside: What lies outside of the measured runs.
+        remark: That a utilisation is above those measured; else empty.
+        fitted: Values of the execution that were fitted to runs of models of another size only.
+        memory: How far predicted memory is from measured memory; None where none was measured.
+        basis: What the interval rests on, in one line.
     """
 
     level: float
@@ -103,19 +94,14 @@ def factors(
     processor without a validated run the residuals of its kernels join in quadrature
     (:mod:`calculon.estimate.kernel_residuals`).
 
-    Parameters
-    ----------
-    model, system : Model, System
-        Of all executions.
-    plan : Plan, with n rows
-        The executions.
-    stats : mapping of str to array, shape (n,)
-        Their statistics by name; those of time are needed on a processor without a validated run only.
+    Args:
+        model, system: Of all executions.
+        plan (with n rows): The executions.
+        stats (shape (n,)): Their statistics by name; those of time are needed on a processor without a validated run
+            only.
 
-    Returns
-    -------
-    low, high : array, shape (n,)
-        Not-a-number in rows of edition ``sc23``, and everywhere without enough runs.
+    Returns:
+        low, high (shape (n,)): Not-a-number in rows of edition ``sc23``, and everywhere without enough runs.
     """
     some = runs()
     columns = [getattr(plan, name) for name in _DECISIVE]
@@ -186,12 +172,9 @@ def belief(
 ) -> Belief | None:
     """Return what measured runs say about a predicted training step; nothing in edition ``sc23``.
 
-    Parameters
-    ----------
-    model, system, execution
-        What was asked.
-    stats : mapping of str to float
-        The statistics of the prediction.
+    Args:
+        model, system, execution: What was asked.
+        stats: The statistics of the prediction.
     """
     some = runs()
     if execution.edition == PUBLISHED or some.groups.speaking < FEWEST:

@@ -29,11 +29,10 @@ def figures(system: Source | System) -> dict[str, Figure]:
     Each has its value and unit in the file, its short name, and its limits: see
     :class:`~calculon.hardware.figures.Figure`. Points of curves and rows of tables are lists, and not among them.
 
-    Examples
-    --------
-    >>> bandwidth = figures("h100_80g_sxm")["mem1.GBps"]
-    >>> bandwidth.value, bandwidth.unit, bandwidth.name
-    (3350.0, 'GB/s', 'bandwidth')
+    Examples:
+        >>> bandwidth = figures("h100_80g_sxm")["mem1.GBps"]
+        >>> bandwidth.value, bandwidth.unit, bandwidth.name
+        (3350.0, 'GB/s', 'bandwidth')
     """
     return figures_of(inputs.system(system))
 
@@ -50,25 +49,17 @@ def what_if(
 
     Row *i* equals the evaluation of the changed system alone.
 
-    Parameters
-    ----------
-    model : str, path, mapping or record
-        As in :func:`calculon.estimate`.
-    execution : str, path, mapping, record or table
-        One execution for all rows, or a table with as many as there are changes.
-    system : str, path, mapping or record
-        The system; one that was made by hand can have other values of its :func:`figures` only.
-    changes : sequence of mapping
-        For each row the new values by path, such as ``{"mem1.GBps": 4000}``, in the units of the file, as ``--set``
-        takes them. A row without any is the system as it is.
-    edition : Edition or str, optional
-        As in :func:`~calculon.estimate.evaluate.evaluate`.
+    Args:
+        model: As in :func:`calculon.estimate`.
+        execution: One execution for all rows, or a table with as many as there are changes.
+        system: The system; one that was made by hand can have other values of its :func:`figures` only.
+        changes: For each row the new values by path, such as ``{"mem1.GBps": 4000}``, in the units of the file, as
+            ``--set`` takes them. A row without any is the system as it is.
+        edition: As in :func:`~calculon.estimate.evaluate.evaluate`.
 
-    Raises
-    ------
-    SpecError
-        For a malformed model or system, for a path or a value that the file of the system cannot have, and for a table
-        of another length.
+    Raises:
+        SpecError: For a malformed model or system, for a path or a value that the file of the system cannot have, and
+            for a table of another length.
     """
     model, base, rows_of = inputs.model(model), inputs.system(system), _changes(changes)
     known = None if edition is None else find_edition(edition).name

@@ -55,16 +55,11 @@ _FOLLOW = ("num_procs", "data_par", "batch_size", "edition", "preset", "seq_leng
 class Shown:
     """The plan of a page.
 
-    Attributes
-    ----------
-    estimate : Estimate or None
-        What it costs; None where it cannot run.
-    fields : mapping
-        The fields of its execution, as far as they can be read.
-    problem : str
-        Why it cannot run.
-    best : bool
-        It is the best plan, and not one's own.
+    Attributes:
+        estimate: What it costs; None where it cannot run.
+        fields: The fields of its execution, as far as they can be read.
+        problem: Why it cannot run.
+        best: It is the best plan, and not one's own.
     """
 
     estimate: Estimate | None
@@ -92,12 +87,9 @@ class Shown:
 class Answers:
     """All that one page, or several, ask for.
 
-    Attributes
-    ----------
-    offer : Offer
-        What may be asked for.
-    memo : Memo
-        What was computed.
+    Attributes:
+        offer: What may be asked for.
+        memo: What was computed.
     """
 
     offer: Offer
@@ -120,10 +112,8 @@ class Answers:
     def question(self, state: State) -> Question:
         """Return the question, with the plan of one's own.
 
-        Raises
-        ------
-        SpecError
-            For what has no such values.
+        Raises:
+            SpecError: For what has no such values.
         """
         return self._kept(("question", state.key), lambda: self._ask(state))
 
@@ -244,10 +234,8 @@ class Answers:
     def sensitivity(self, state: State) -> Sensitivity | None:
         """Return what a statistic of the plan depends on; None where the plan cannot run.
 
-        Raises
-        ------
-        SpecError
-            For another statistic or range than there are.
+        Raises:
+            SpecError: For another statistic or range than there are.
         """
         one, framework = self.plan(state).estimate, self.question(state).framework
         if one is None:
@@ -271,12 +259,9 @@ class Answers:
     def as_fast_as_changed(self, state: State, kept: Estimate) -> Sensitivity:
         """Return at which value each figure of the machine in the file makes a plan as fast as the changed machine.
 
-        Parameters
-        ----------
-        state : State
-            What says how the machine is changed.
-        kept : Estimate
-            The plan on the machine of the file; it runs on the changed one, too.
+        Args:
+            state: What says how the machine is changed.
+            kept: The plan on the machine of the file; it runs on the changed one, too.
         """
         framework, machine = self.question(state).framework, self.system(state)
         return self._kept(

@@ -30,18 +30,12 @@ UNFOLDED = ("activation_recompute", "zero_stage")
 class Control:
     """The control of a field of a plan.
 
-    Attributes
-    ----------
-    name, label, help : str
-        The field, its name in words, and what it is.
-    values : tuple of (str, str, bool)
-        The values as addresses have them and in words, and whether it is the value of now.
-    follows : bool
-        Nobody stated the value of now: the control is sent when it is the one that is changed.
-    usual : str
-        What the framework has, in words; empty of sizes, which plans of one's own always state.
-    less, more : tuple of (str, str)
-        Address and words of the values beside that of now; empty at the ends.
+    Attributes:
+        name, label, help: The field, its name in words, and what it is.
+        values: The values as addresses have them and in words, and whether it is the value of now.
+        follows: Nobody stated the value of now: the control is sent when it is the one that is changed.
+        usual: What the framework has, in words; empty of sizes, which plans of one's own always state.
+        less, more: Address and words of the values beside that of now; empty at the ends.
     """
 
     name: str
@@ -62,16 +56,11 @@ def controls(
 ) -> Markup:
     """Return the controls as HTML, set to what the page shows.
 
-    Parameters
-    ----------
-    state : State
-        What the page shows.
-    answers : Answers
-        What computes.
-    likely : State, optional
-        A state that has a question, where that of the page has none.
-    wrong : mapping of str to str, optional
-        What was typed into controls and means nothing, by name.
+    Args:
+        state: What the page shows.
+        answers: What computes.
+        likely: A state that has a question, where that of the page has none.
+        wrong: What was typed into controls and means nothing, by name.
     """
     likely = likely or state
     question, shown = answers.question(likely), answers.plan(likely)

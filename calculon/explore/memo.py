@@ -60,12 +60,9 @@ class Memo:
     Errors of a request are kept as well. A computation that nobody waits for any more ends, and leaves nothing; the
     search of which somebody heard last that it is not done goes on for a while, for who comes back to it.
 
-    Parameters
-    ----------
-    most : int
-        Results that are kept; the one that was asked for the longest time ago goes first.
-    most_bytes : int
-        Bytes of all that are kept, about.
+    Args:
+        most: Results that are kept; the one that was asked for the longest time ago goes first.
+        most_bytes: Bytes of all that are kept, about.
     """
 
     def __init__(self, most: int = 4_096, most_bytes: int = 256 * 2**20):
@@ -84,10 +81,8 @@ class Memo:
     def search(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return the same of what may take long: it is computed elsewhere, while requests come and go.
 
-        Raises
-        ------
-        Pending
-            When that takes longer than the request waits.
+        Raises:
+            Pending: When that takes longer than the request waits.
         """
         return self._result(key, compute, elsewhere=True)
 

@@ -21,15 +21,11 @@ MODEL, SYSTEM = "model", "system"
 class Offer:
     """What may be asked for by name.
 
-    Parameters
-    ----------
-    model, system : str, optional
-        Names of the catalog or paths of files that the owner of the page named.
+    Args:
+        model, system: Names of the catalog or paths of files that the owner of the page named.
 
-    Raises
-    ------
-    SpecError
-        For a file that cannot be read, and a name that is none.
+    Raises:
+        SpecError: For a file that cannot be read, and a name that is none.
     """
 
     def __init__(self, model: str | None = None, system: str | None = None):
@@ -71,10 +67,8 @@ class Offer:
     def exact(self, kind: str, text: str) -> str:
         """Return the exact name that a text means, also as people write it; no file is looked for.
 
-        Raises
-        ------
-        SpecError
-            When it means nothing, or several.
+        Raises:
+            SpecError: When it means nothing, or several.
         """
         if text in self._given[kind] or text in self._catalog[kind]:
             return text

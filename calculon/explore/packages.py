@@ -16,12 +16,9 @@ PACKAGES = (*CHARTS, "starlette", "uvicorn")
 def require(where: str, packages: Sequence[str] = PACKAGES) -> None:
     """Raise SpecError where packages are missing: all of them, and the command that installs the extra.
 
-    Parameters
-    ----------
-    where : str
-        What is asked for: a command or a function.
-    packages : sequence of str
-        What it needs.
+    Args:
+        where: What is asked for: a command or a function.
+        packages: What it needs.
     """
     missing = [name for name in packages if not _is_there(name)]
     if missing:

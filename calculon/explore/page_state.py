@@ -73,24 +73,15 @@ _BATCH = ("batch_size", "datatype", "seq_length")
 class State:
     """What a page shows.
 
-    Attributes
-    ----------
-    model, system : str
-        Exact names of an :class:`~calculon.explore.offer.Offer`.
-    procs : int
-        Processors.
-    preset, batch, seq, dtype, tokens : str
-        As the options of ``calculon plan``; empty where nothing is stated.
-    plan : mapping
-        The fields of a plan of one's own, as files have them; empty for the best plan.
-    machine : mapping of str to float
-        Figures of the system that are changed, by path.
-    view : str
-        One of :data:`VIEWS`.
-    options : mapping of str to str
-        Those of :data:`OPTIONS` that are not as by default.
-    told : str
-        What followed from the last change of a control; no part of the address.
+    Attributes:
+        model, system: Exact names of an :class:`~calculon.explore.offer.Offer`.
+        procs: Processors.
+        preset, batch, seq, dtype, tokens: As the options of ``calculon plan``; empty where nothing is stated.
+        plan: The fields of a plan of one's own, as files have them; empty for the best plan.
+        machine: Figures of the system that are changed, by path.
+        view: One of :data:`VIEWS`.
+        options: Those of :data:`OPTIONS` that are not as by default.
+        told: What followed from the last change of a control; no part of the address.
     """
 
     model: str
@@ -165,21 +156,15 @@ def value_text(value: Any) -> str:
 def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> State:
     """Read an address.
 
-    Parameters
-    ----------
-    pairs : iterable of (str, str)
-        Names and values; of a name that comes several times the last counts, but for :data:`LISTS`, and
-        empty values say nothing.
-    offer : Offer
-        What may be asked for.
-    first : State
-        What counts where nothing is said: model, system and processors.
+    Args:
+        pairs: Names and values; of a name that comes several times the last counts, but for :data:`LISTS`, and empty
+            values say nothing.
+        offer: What may be asked for.
+        first: What counts where nothing is said: model, system and processors.
 
-    Raises
-    ------
-    SpecError
-        With everything that cannot be understood. Whether fields and figures have such values is checked where they
-        are used.
+    Raises:
+        SpecError: With everything that cannot be understood. Whether fields and figures have such values is checked
+            where they are used.
     """
     state, problems = read_good(pairs, offer, first)
     if problems:
@@ -192,10 +177,8 @@ def read_good(
 ) -> tuple[State, dict[str, Problem]]:
     """Return what can be understood of an address, and the problem of every other name.
 
-    Parameters
-    ----------
-    pairs, offer, first
-        As of :func:`read_state`.
+    Args:
+        pairs, offer, first: As of :func:`read_state`.
     """
     given: dict[str, str] = {}
     for name, text in pairs:

@@ -29,22 +29,14 @@ ASSETS = "calculon.explore.assets"
 class Part:
     """A part of a view.
 
-    Attributes
-    ----------
-    title : str
-        Its heading; empty if it needs none.
-    blocks : tuple of Block
-        Its text and tables, with all that its chart shows; forms are HTML of a template.
-    chart : Chart or None
-        Its chart.
-    key : bool
-        The HTML has the legend of the chart.
-    summary : str
-        The chart in a sentence, read aloud in its place.
-    below : tuple of Block
-        Blocks below the chart, such as the same as a table.
-    spoken : str
-        The answer in a sentence, read aloud after a change.
+    Attributes:
+        title: Its heading; empty if it needs none.
+        blocks: Its text and tables, with all that its chart shows; forms are HTML of a template.
+        chart: Its chart.
+        key: The HTML has the legend of the chart.
+        summary: The chart in a sentence, read aloud in its place.
+        below: Blocks below the chart, such as the same as a table.
+        spoken: The answer in a sentence, read aloud after a change.
     """
 
     title: str
@@ -77,16 +69,11 @@ class Part:
 class PartKind:
     """A part that a view has, and how it is made.
 
-    Attributes
-    ----------
-    name : str
-        Its name, which no other part of any view has.
-    title : str
-        What stands above it while it is computed.
-    make : callable
-        Makes it for a state; None where it has nothing to say there.
-    later : bool
-        It takes longer than an estimate: the page shows the others first.
+    Attributes:
+        name: Its name, which no other part of any view has.
+        title: What stands above it while it is computed.
+        make: Makes it for a state; None where it has nothing to say there.
+        later: It takes longer than an estimate: the page shows the others first.
     """
 
     name: str

@@ -53,16 +53,11 @@ Fields = Mapping[str, Any]
 class Choice:
     """A field of a plan and its values.
 
-    Attributes
-    ----------
-    field : str
-        The field.
-    value : object
-        Its value of now, as files have it.
-    values : tuple
-        The values that it may have, that of now among them.
-    usual : object
-        The value that the framework gives it; None of sizes, which every plan states.
+    Attributes:
+        field: The field.
+        value: Its value of now, as files have it.
+        values: The values that it may have, that of now among them.
+        usual: The value that the framework gives it; None of sizes, which every plan states.
     """
 
     field: str
@@ -80,20 +75,13 @@ class Choice:
 class Outcome:
     """What becomes of a plan when some of its fields are changed.
 
-    Attributes
-    ----------
-    changes : mapping
-        The fields that are changed, with their values as files have them.
-    fields : mapping
-        All fields of the execution then.
-    follows : mapping of str to tuple
-        Fields of :data:`FOLLOWERS` that follow, with their values before and after.
-    reason : str
-        Why it cannot run, as an identifier of a rule or of a memory; empty where it can.
-    time : float
-        Seconds of a step; not-a-number where it cannot run.
-    memory : tuple of float
-        Bytes that are needed of both tiers.
+    Attributes:
+        changes: The fields that are changed, with their values as files have them.
+        fields: All fields of the execution then.
+        follows: Fields of :data:`FOLLOWERS` that follow, with their values before and after.
+        reason: Why it cannot run, as an identifier of a rule or of a memory; empty where it can.
+        time: Seconds of a step; not-a-number where it cannot run.
+        memory: Bytes that are needed of both tiers.
     """
 
     changes: Fields
@@ -115,14 +103,10 @@ class _Attempt:
 class Choices:
     """The choices that a plan leaves.
 
-    Parameters
-    ----------
-    question : Question
-        What is asked, without a plan of one's own.
-    fields : mapping
-        The fields of the execution that is changed, all of them; it may break rules.
-    stated : mapping
-        What it states of its own; the rest follows from the framework.
+    Args:
+        question: What is asked, without a plan of one's own.
+        fields: The fields of the execution that is changed, all of them; it may break rules.
+        stated: What it states of its own; the rest follows from the framework.
     """
 
     def __init__(self, question: Question, fields: Fields, stated: Fields):
@@ -300,12 +284,9 @@ class Choices:
 def choices(question: Question, fields: Fields, stated: Fields) -> Choices | None:
     """Return the choices that a plan leaves; None where so little of it can be read that there is nothing to change.
 
-    Parameters
-    ----------
-    question, stated
-        As of :class:`Choices`.
-    fields : mapping
-        The fields of the plan, as far as they are known.
+    Args:
+        question, stated: As of :class:`Choices`.
+        fields: The fields of the plan, as far as they are known.
     """
     if any(name not in fields for name in NAMES):
         try:

@@ -42,12 +42,9 @@ from calculon.search.search_result import SearchResult
 class Known(Answers):
     """The answers for one estimate, or for the answer of a plan.
 
-    Attributes
-    ----------
-    estimate : Estimate
-        The plan that is shown.
-    whole : Answer or None
-        What it is the best of.
+    Attributes:
+        estimate: The plan that is shown.
+        whole: What it is the best of.
     """
 
     estimate: Estimate | None = None
@@ -176,16 +173,11 @@ def _executions(one: Evaluation) -> str:
 def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart:
     """Return executions by two statistics: the best of each split, those of the front, and the best of all.
 
-    Parameters
-    ----------
-    found : Pareto
-        The statistics, and the front among the rows that have both.
-    table : Evaluation
-        The executions.
-    order : array of int
-        Rows of the table, the best first.
-    told : callable
-        What is said of a row.
+    Args:
+        found: The statistics, and the front among the rows that have both.
+        table: The executions.
+        order: Rows of the table, the best first.
+        told: What is said of a row.
     """
     across, up = (_statistic(name) for name in (found.x, found.y))
     values = np.stack([table.column(name) for name in (found.x, found.y)]).astype(float)
@@ -254,21 +246,14 @@ _KINDS: Mapping[type, Mapping[str, _Maker]] = {
 def chart(result: Any, kind: str, **options: Any) -> Chart:
     """Return a chart of a result.
 
-    Parameters
-    ----------
-    result : object
-        What to draw.
-    kind : str
-        Kind of chart: those of ``plot`` that the page has, and others that only the page has.
-    options : object
-        ``microbatches`` of a schedule, ``x`` and ``y`` of ``pareto`` and ``scatter``.
+    Args:
+        result: What to draw.
+        kind: Kind of chart: those of ``plot`` that the page has, and others that only the page has.
+        options: ``microbatches`` of a schedule, ``x`` and ``y`` of ``pareto`` and ``scatter``.
 
-    Raises
-    ------
-    SpecError
-        For another kind, and for options that there are not.
-    Infeasible
-        When there is nothing to draw.
+    Raises:
+        SpecError: For another kind, and for options that there are not.
+        Infeasible: When there is nothing to draw.
     """
     own: Mapping[str, _Maker] = next(
         (kinds for known, kinds in _KINDS.items() if isinstance(result, known)), {}

@@ -25,10 +25,8 @@ class Cancelled(Unfinished):
 class Pending(Unfinished):
     """The result takes longer than the request waits.
 
-    Attributes
-    ----------
-    looked_at : int
-        Executions that the search has looked at until now.
+    Attributes:
+        looked_at: Executions that the search has looked at until now.
     """
 
     def __init__(self, looked_at: int):
@@ -49,15 +47,11 @@ class Waiter(Protocol):
 class Visit:
     """A request.
 
-    Parameters
-    ----------
-    seconds : float, optional
-        How long it waits for what others compute, once it has begun; by default as long as it takes.
+    Args:
+        seconds: How long it waits for what others compute, once it has begun; by default as long as it takes.
 
-    Attributes
-    ----------
-    left : bool
-        The client has left.
+    Attributes:
+        left: The client has left.
     """
 
     def __init__(self, seconds: float | None = None):
@@ -101,19 +95,13 @@ def under_way(waiter: Waiter) -> Iterator[None]:
 class Work:
     """A computation.
 
-    Parameters
-    ----------
-    of : Waiter, optional
-        What computes it, and waits for others no longer than that; by default a thread of its own.
+    Args:
+        of: What computes it, and waits for others no longer than that; by default a thread of its own.
 
-    Attributes
-    ----------
-    waiters : list of Waiter
-        What waits for it.
-    looked_at : int
-        Executions that it has looked at until now.
-    on : Work or None
-        Another that it waits for.
+    Attributes:
+        waiters: What waits for it.
+        looked_at: Executions that it has looked at until now.
+        on: Another that it waits for.
     """
 
     def __init__(self, of: Waiter | None = None) -> None:
@@ -144,10 +132,8 @@ class Work:
 def seen(count: int = 0) -> None:
     """Note that so many more executions were looked at, for the computation that is under way in this thread.
 
-    Raises
-    ------
-    Cancelled
-        When nobody waits for it any more.
+    Raises:
+        Cancelled: When nobody waits for it any more.
     """
     work = _NOW.get()
     if isinstance(work, Work):

@@ -27,14 +27,11 @@ _RAMP = Declaration(help="ramp of messages to the full rate", unit="s", at_least
 class GroupRates:
     """Rates of an operation in groups of some sizes.
 
-    Attributes
-    ----------
-    ranks : tuple of float
-        Members of the groups, ascending.
-    shares : tuple of float
-        Bus bandwidth that large messages reach, as a share of the bandwidth of a port; above 1 where switches reduce.
-    ramps : tuple of float
-        Ramp to that rate in seconds, as of a network.
+    Attributes:
+        ranks: Members of the groups, ascending.
+        shares: Bus bandwidth that large messages reach, as a share of the bandwidth of a port; above 1 where switches
+            reduce.
+        ramps: Ramp to that rate in seconds, as of a network.
     """
 
     ranks: tuple[float, ...]

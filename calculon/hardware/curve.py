@@ -18,12 +18,10 @@ EFFICIENCY = Declaration(help="achieved share of the peak", above=0, at_most=1)
 class Curve:
     """A step function: the efficiency of an operation of at least n FLOP or bytes.
 
-    Attributes
-    ----------
-    sizes : array, shape (steps,)
-        Thresholds in SI units, ascending; the first is 0, so that every size is covered.
-    efficiencies : array, shape (steps,)
-        Efficiency from each threshold on; of a column of machines (steps, rows), and sizes have rows as last axis.
+    Attributes:
+        sizes (shape (steps,)): Thresholds in SI units, ascending; the first is 0, so that every size is covered.
+        efficiencies (shape (steps,)): Efficiency from each threshold on; of a column of machines (steps, rows), and
+            sizes have rows as last axis.
     """
 
     sizes: Array

@@ -29,10 +29,8 @@ class Dated(Protocol):
 def check_dated(record: Dated) -> None:
     """Check the plain fields of a record, that it has a source, and that its date is one.
 
-    Raises
-    ------
-    SpecError
-        With every field that is wrong.
+    Raises:
+        SpecError: With every field that is wrong.
     """
     check_record(record)
     problems = []

@@ -49,23 +49,15 @@ Place = tuple[Any, ...]
 class Figure:
     """A number of a system file.
 
-    Attributes
-    ----------
-    path : str
-        Its path, as ``--set`` takes it.
-    value : float
-        Its value in the unit of the file.
-    kind : type
-        ``int`` for a count, which has no values in between; else ``float``.
-    declaration : Declaration
-        Its unit, limits and meaning.
-    place : tuple
-        Where the record has it.
-    builds : bool
-        It decides how a machine is built. All others may differ within a column of machines, unless they are 0 in some
-        and not in others: that may switch a formula off.
-    of_curve : bool
-        It is the share of a step of a curve.
+    Attributes:
+        path: Its path, as ``--set`` takes it.
+        value: Its value in the unit of the file.
+        kind: ``int`` for a count, which has no values in between; else ``float``.
+        declaration: Its unit, limits and meaning.
+        place: Where the record has it.
+        builds: It decides how a machine is built. All others may differ within a column of machines, unless they are 0
+            in some and not in others: that may switch a formula off.
+        of_curve: It is the share of a step of a curve.
     """
 
     path: str
@@ -181,10 +173,9 @@ def with_figures(
     Arrays of values make a column of machines: all are of shape (rows,). Whoever has the figures of the system `known`
     saves looking for them.
 
-    Raises
-    ------
-    SpecError
-        For a path that is no figure of the system, and what a record says of figures that do not go together.
+    Raises:
+        SpecError: For a path that is no figure of the system, and what a record says of figures that do not go
+            together.
     """
     if known is None:
         known = figures_of(system, points=True, whole_runs=True, serving=True)

@@ -201,19 +201,13 @@ class Fabric:
         with the operation's scalar `c` and offset `o`; the latency is paid once, also by an empty message. A network
         with a ramp adds that of :meth:`moving`; no operation takes less than its launch.
 
-        Parameters
-        ----------
-        network : int array
-            Which network.
-        operation : str
-            ``p2p``, ``reduce_scatter``, ``all_gather`` or ``all_reduce``.
-        size : array
-            Message per participant in bytes: the full array, as nccl-tests counts it.
-        participants : array
-            Members of the group (2 for ``p2p``).
-        per_step : array of bool
-            A collective pays the latency of a step in each step of a ring: `n - 1` of them, or `2 (n - 1)` for an
-            all-reduce.
+        Args:
+            network: Which network.
+            operation: ``p2p``, ``reduce_scatter``, ``all_gather`` or ``all_reduce``.
+            size: Message per participant in bytes: the full array, as nccl-tests counts it.
+            participants: Members of the group (2 for ``p2p``).
+            per_step: A collective pays the latency of a step in each step of a ring: `n - 1` of them, or `2 (n - 1)`
+                for an all-reduce.
 
         Source: Isaev et al., SC'23, section 3.3; ``c = 2, o = -1`` is the ring all-reduce of Patarasuk and
         Yuan, JPDC 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002.

@@ -12,18 +12,12 @@ def decode_rows(
 ) -> list[tuple[float, ...]] | None:
     """Decode a list of at least one row, each number by the rule of its column.
 
-    Parameters
-    ----------
-    raw : object
-        The list as the parser gave it.
-    path : str
-        Its field, for messages.
-    problems : list of Problem
-        Gets everything that is wrong; then nothing is returned.
-    row : str
-        A row in words, such as ``pair [threshold, efficiency]``.
-    rules : sequence of Declaration
-        One for each column.
+    Args:
+        raw: The list as the parser gave it.
+        path: Its field, for messages.
+        problems: Gets everything that is wrong; then nothing is returned.
+        row: A row in words, such as ``pair [threshold, efficiency]``.
+        rules: One for each column.
     """
     if not isinstance(raw, (list, tuple)) or not raw:
         noun, _, columns = row.partition(" ")

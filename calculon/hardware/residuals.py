@@ -18,19 +18,13 @@ TRAINING = "training"
 class Spread:
     """The range of measured over predicted times of a part.
 
-    Attributes
-    ----------
-    part : str
-        ``mem1``, ``matrix.bfloat16``, ``networks[0]``, or :data:`TRAINING`.
-    low, high : float
-        Ends of the range: a row is below `low` or above `high` with a probability of `1 - level`, half of it on each
-        side.
-    level : float
-        Share of the rows of new groups that is inside.
-    start, end : float
-        Sizes of operations that it holds for, in bytes or FLOP: from `start` to below `end`.
-    edition : str
-        Edition of the predicted times, where they are of whole iterations; else empty.
+    Attributes:
+        part: ``mem1``, ``matrix.bfloat16``, ``networks[0]``, or :data:`TRAINING`.
+        low, high: Ends of the range: a row is below `low` or above `high` with a probability of `1 - level`, half of it
+            on each side.
+        level: Share of the rows of new groups that is inside.
+        start, end: Sizes of operations that it holds for, in bytes or FLOP: from `start` to below `end`.
+        edition: Edition of the predicted times, where they are of whole iterations; else empty.
     """
 
     part: str = ""

@@ -18,12 +18,9 @@ _LATENCY = Declaration(help="latency of the smallest message", unit="s", at_leas
 class LatencyByRanks:
     """Latencies in groups of some sizes.
 
-    Attributes
-    ----------
-    ranks : tuple of float
-        Members of the groups, ascending.
-    seconds : tuple of float
-        Latency of the smallest message in each; no larger group has a smaller one.
+    Attributes:
+        ranks: Members of the groups, ascending.
+        seconds: Latency of the smallest message in each; no larger group has a smaller one.
     """
 
     ranks: tuple[float, ...]
@@ -102,16 +99,11 @@ class DecodeAttention:
         with b blocks (a sequence and a KV head each) on m multiprocessors. More sequences, keys or heads never take
         less time, and more sequences never more time each.
 
-        Parameters
-        ----------
-        sequences, keys, kv_heads : array
-            Sequences, keys that each sees, and KV heads on a processor.
-        key_bytes : array
-            Bytes of the key and the value of a token in one KV head.
-        beside : array
-            Bytes of queries and results of all sequences.
-        bandwidth : float
-            Of tier-1 memory, in B/s.
+        Args:
+            sequences, keys, kv_heads: Sequences, keys that each sees, and KV heads on a processor.
+            key_bytes: Bytes of the key and the value of a token in one KV head.
+            beside: Bytes of queries and results of all sequences.
+            bandwidth: Of tier-1 memory, in B/s.
         """
         blocks = np.asarray(sequences * kv_heads, dtype=float)
         read = blocks * np.maximum(keys, self.key_tile) * key_bytes + beside
@@ -146,14 +138,10 @@ class SmallReduce:
 
         .. math:: t = \min\left(\alpha_n + w,\; 2 \alpha_n + \frac{2 w}{n}\right), \quad w = \frac{S (n - 1)}{\eta B}
 
-        Parameters
-        ----------
-        size : array
-            Bytes of the message of a rank; 0 takes no time, nor does a group of one.
-        ranks : array
-            Members of the group.
-        bandwidth : float
-            Of a port of the innermost network, in one direction, in B/s.
+        Args:
+            size: Bytes of the message of a rank; 0 takes no time, nor does a group of one.
+            ranks: Members of the group.
+            bandwidth: Of a port of the innermost network, in one direction, in B/s.
         """
         members = np.maximum(ranks, 2)
         latency = self.latency.at(members)

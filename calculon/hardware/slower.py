@@ -23,14 +23,10 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
     Products with a rate of their own (``ext.gemm``, ``ext.kernels.product``) are slowed by the peak, by a spread of all
     or of the large ones; any other ``ext.kernels.KIND.TYPE`` by its rate; the law ``stream`` with ``mem1`` too.
 
-    Parameters
-    ----------
-    system : System
-        The system; left as it is.
-    spread : Spread
-        Part and sizes.
-    factor : float
-        Slower above 1, faster below.
+    Args:
+        system: The system; left as it is.
+        spread: Part and sizes.
+        factor: Slower above 1, faster below.
     """
     kind, _, datatype = spread.part.rpartition(".")
     kind = "ext.kernels.product" if kind == "ext.gemm" else kind

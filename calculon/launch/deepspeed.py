@@ -133,10 +133,8 @@ def given(one: Reading, *names: str, default: int | None = None, least: int = 1)
 def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
     """Return what was parsed, where none of some sections is a plain value.
 
-    Raises
-    ------
-    SpecError
-        For a section that is none.
+    Raises:
+        SpecError: For a section that is none.
     """
     for name in names:
         found = one.settings.get(name)

@@ -32,14 +32,10 @@ Subject = Literal["execution", "deployment", "model", "campaign"]
 class Unresolved:
     """A value that a file alone does not say.
 
-    Attributes
-    ----------
-    text : str
-        What stands there, such as ``$SLURM_NNODES``, or ``8 or 4``.
-    needs : str
-        The variable on which it depends, where there is one: what is asked for.
-    conditional : bool
-        Whether the file alone does not say if there is the setting at all, rather than its value.
+    Attributes:
+        text: What stands there, such as ``$SLURM_NNODES``, or ``8 or 4``.
+        needs: The variable on which it depends, where there is one: what is asked for.
+        conditional: Whether the file alone does not say if there is the setting at all, rather than its value.
     """
 
     text: str
@@ -82,16 +78,12 @@ def plain(value: object) -> str:
 class Parsed:
     """What a file says, in the names of its dialect.
 
-    Attributes
-    ----------
-    file : str
-        Its name, for messages.
-    settings : mapping of str to Setting
-        Its settings by name; values are numbers, texts, true and false, lists of these, or :class:`Unresolved`.
-    num_procs : int, Unresolved or None
-        Processors that it is launched on; None where it says nothing of them.
-    notes : tuple of str
-        What else a reader must know: branches that were not decided, commands that were passed over.
+    Attributes:
+        file: Its name, for messages.
+        settings: Its settings by name; values are numbers, texts, true and false, lists of these, or
+            :class:`Unresolved`.
+        num_procs: Processors that it is launched on; None where it says nothing of them.
+        notes: What else a reader must know: branches that were not decided, commands that were passed over.
     """
 
     file: str
@@ -103,22 +95,14 @@ class Parsed:
 class Reading:
     """Settings on their way to fields: remembers which of them were asked for.
 
-    Attributes
-    ----------
-    parsed : Parsed
-        What the file says.
-    execution, deployment, model, campaign : dict
-        The fields that earlier rows have read.
-    server : Server or None
-        What a server runs on and with which model, where that is known.
-    used : set of str
-        Names that rows have asked for, stated or not.
-    lost : dict of str to str
-        Names whose value is not modelled, and what that changes (:meth:`not_modelled`).
-    notes : list of str
-        What else a reader must know of the file.
-    lenient : bool
-        Whether values that the file alone does not say count as absent: for a model or a campaign.
+    Attributes:
+        parsed: What the file says.
+        execution, deployment, model, campaign: The fields that earlier rows have read.
+        server: What a server runs on and with which model, where that is known.
+        used: Names that rows have asked for, stated or not.
+        lost: Names whose value is not modelled, and what that changes (:meth:`not_modelled`).
+        notes: What else a reader must know of the file.
+        lenient: Whether values that the file alone does not say count as absent: for a model or a campaign.
     """
 
     def __init__(
@@ -140,10 +124,8 @@ class Reading:
     def num_procs(self) -> int | None:
         """Processors: those that were asked for, else those of the file; None where neither says how many.
 
-        Raises
-        ------
-        SpecError
-            Where the file says that it depends on something else.
+        Raises:
+            SpecError: Where the file says that it depends on something else.
         """
         if self.asked_procs is not None:
             return self.asked_procs
@@ -166,10 +148,8 @@ class Reading:
     def setting(self, *names: str) -> Setting | None:
         """Return the first of some settings that is stated; all of them count as read.
 
-        Raises
-        ------
-        SpecError
-            For a value of an execution that the file alone does not say.
+        Raises:
+            SpecError: For a value of an execution that the file alone does not say.
         """
         self.used.update(names)
         found = next((s for n in names if (s := self.parsed.settings.get(n)) is not None), None)
@@ -193,10 +173,8 @@ class Reading:
     def count(self, *names: str, default: int | None = None) -> int | None:
         """Return a whole number.
 
-        Raises
-        ------
-        SpecError
-            For any other value.
+        Raises:
+            SpecError: For any other value.
         """
         found = self.setting(*names)
         if found is None or found.value is None:
@@ -210,10 +188,8 @@ class Reading:
     def switch(self, *names: str, default: bool = False) -> bool:
         """Return a switch; what a script has after it, and does not say, are other settings.
 
-        Raises
-        ------
-        SpecError
-            For any other value than true and false.
+        Raises:
+            SpecError: For any other value than true and false.
         """
         after = next((s.value for n in names if (s := self.parsed.settings.get(n))), None)
         if isinstance(after, Unresolved) and not after.conditional:
@@ -230,10 +206,8 @@ class Reading:
     def choice(self, setting: Setting, names: Collection[Any]) -> Any:
         """Return the value of a setting, if it is one of some names.
 
-        Raises
-        ------
-        SpecError
-            Where it is none.
+        Raises:
+            SpecError: Where it is none.
         """
         if isinstance(setting.value, (list, dict)) or setting.value not in names:
             raise self.error(setting, f"one of {', '.join(map(str, names))}")
@@ -254,20 +228,13 @@ class Reading:
 class Writing:
     """An execution, or a deployment, on its way to settings.
 
-    Attributes
-    ----------
-    dialect : str
-        What it is written for.
-    execution : mapping
-        All fields of the execution, or of the deployment.
-    model : Model or None
-        The model, where it is known.
-    campaign : mapping
-        What is known of the run beside, as of :class:`Launch`.
-    server : Server or None
-        What a server runs on and with which model, where that is known.
-    kind : str
-        ``execution`` or ``deployment``.
+    Attributes:
+        dialect: What it is written for.
+        execution: All fields of the execution, or of the deployment.
+        model: The model, where it is known.
+        campaign: What is known of the run beside, as of :class:`Launch`.
+        server: What a server runs on and with which model, where that is known.
+        kind: ``execution`` or ``deployment``.
     """
 
     dialect: str
@@ -290,19 +257,13 @@ class Writing:
 class Row:
     """Some settings that are some fields.
 
-    Attributes
-    ----------
-    fields : tuple of str
-        The fields that it reads, and writes: for these ``read(write(x)) = x``.
-    settings : tuple of str
-        The names that it knows, which count as read whether it asks for them or not; the first of those with one
-        meaning is the one that is written.
-    read : callable
-        Returns all of its fields, of a setting that is absent with what the launcher does without it.
-    write : callable
-        Returns the settings that say so, those that are the launcher's default left out.
-    subject : str
-        What the fields are of.
+    Attributes:
+        fields: The fields that it reads, and writes: for these ``read(write(x)) = x``.
+        settings: The names that it knows, which count as read whether it asks for them or not; the first of those with
+            one meaning is the one that is written.
+        read: Returns all of its fields, of a setting that is absent with what the launcher does without it.
+        write: Returns the settings that say so, those that are the launcher's default left out.
+        subject: What the fields are of.
     """
 
     fields: tuple[str, ...]
@@ -316,32 +277,20 @@ class Row:
 class Dialect:
     """A launcher: how its files are parsed and written, and the rows of its settings.
 
-    Attributes
-    ----------
-    name, title, version : str
-        Its name on the command line, what it is, and the version that the rows were written for.
-    preset : str
-        Preset that says how it runs what no setting says.
-    rows : sequence of Row
-        In the order in which they are read and written.
-    no_effect : sequence of str
-        Patterns of settings without effect on time and memory of a step (learning rates, logs, files).
-    not_modelled : mapping of str to str
-        Patterns of settings whose effect is not modelled, and what it is.
-    parse : callable
-        Returns what a text says, given the name of the file, and values of variables that it may ask for.
-    render : callable
-        Returns the text of a file with some settings, given processors, and lines of comment for its head.
-    recognises : callable
-        Whether a text, given the name of the file, is of this dialect.
-    suffix : str
-        That of its files.
-    presets : tuple of str
-        Further presets, which some of its settings choose.
-    elsewhere : sequence of str
-        Fields that a training script says and its files do not: they are kept as they are, and told in comments.
-    subject : str
-        What its files are of: an execution, or of an engine that serves a deployment.
+    Attributes:
+        name, title, version: Its name on the command line, what it is, and the version that the rows were written for.
+        preset: Preset that says how it runs what no setting says.
+        rows: In the order in which they are read and written.
+        no_effect: Patterns of settings without effect on time and memory of a step (learning rates, logs, files).
+        not_modelled: Patterns of settings whose effect is not modelled, and what it is.
+        parse: Returns what a text says, given the name of the file, and values of variables that it may ask for.
+        render: Returns the text of a file with some settings, given processors, and lines of comment for its head.
+        recognises: Whether a text, given the name of the file, is of this dialect.
+        suffix: That of its files.
+        presets: Further presets, which some of its settings choose.
+        elsewhere: Fields that a training script says and its files do not: they are kept as they are, and told in
+            comments.
+        subject: What its files are of: an execution, or of an engine that serves a deployment.
     """
 
     name: str
@@ -370,33 +319,21 @@ class Dialect:
 class Launch(Displayed):
     """What a file of a launcher says.
 
-    Attributes
-    ----------
-    dialect : Dialect
-        Its dialect.
-    execution : mapping
-        An execution as in a file: the preset as its ``base``, and every field that the settings say; empty of a
-        server.
-    deployment : mapping
-        A deployment as in a file, of an engine that serves; empty of a training.
-    model, campaign : mapping
-        Fields of a model, and of the run: ``tokens``, ``save_interval`` (steps), ``async_save``, ``batch_ramp`` (batch
-        at the start, step, samples), ``batch_schedule`` (tokens, and the batch from there on). Empty where nothing is
-        said; a model of the catalog is its ``name`` alone.
-    used : tuple of Setting
-        Settings that were read.
-    ignored : tuple of Setting
-        Settings without effect on time and memory of a step.
-    not_modelled : tuple of (Setting, str)
-        Settings that change the result, but not here; and how.
-    unknown : tuple of Setting
-        Settings that the dialect does not know; they may change the result.
-    unresolved : tuple of Setting
-        Settings of the model or the campaign whose value the file alone does not say.
-    notes : tuple of str
-        What else a reader must know of the file.
-    stated : mapping of str to Setting
-        All settings of the file, by their names in the dialect.
+    Attributes:
+        dialect: Its dialect.
+        execution: An execution as in a file: the preset as its ``base``, and every field that the settings say; empty
+            of a server.
+        deployment: A deployment as in a file, of an engine that serves; empty of a training.
+        model, campaign: Fields of a model, and of the run: ``tokens``, ``save_interval`` (steps), ``async_save``,
+            ``batch_ramp`` (batch at the start, step, samples), ``batch_schedule`` (tokens, and the batch from there
+            on). Empty where nothing is said; a model of the catalog is its ``name`` alone.
+        used: Settings that were read.
+        ignored: Settings without effect on time and memory of a step.
+        not_modelled: Settings that change the result, but not here; and how.
+        unknown: Settings that the dialect does not know; they may change the result.
+        unresolved: Settings of the model or the campaign whose value the file alone does not say.
+        notes: What else a reader must know of the file.
+        stated: All settings of the file, by their names in the dialect.
     """
 
     dialect: Dialect
@@ -438,24 +375,16 @@ def read(
 ) -> Launch:
     """Read a file of a launcher.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        Its dialect.
-    text, file : str
-        What it contains, and its name.
-    num_procs : int, optional
-        Processors, where the file does not say how many.
-    variables : mapping of str to str, optional
-        Values of variables of the environment, and of arguments (``1``), that the file asks for.
-    server : Server, optional
-        Model and machine of an engine that serves.
+    Args:
+        dialect: Its dialect.
+        text, file: What it contains, and its name.
+        num_procs: Processors, where the file does not say how many.
+        variables: Values of variables of the environment, and of arguments (``1``), that the file asks for.
+        server: Model and machine of an engine that serves.
 
-    Raises
-    ------
-    SpecError
-        For what cannot be parsed, for a value that means nothing, or that the file alone does not say, and for a
-        contradiction, with both numbers.
+    Raises:
+        SpecError: For what cannot be parsed, for a value that means nothing, or that the file alone does not say, and
+            for a contradiction, with both numbers.
     """
     with reading_file(file) as budget:
         budget.spend_text(text)
@@ -516,21 +445,14 @@ def settings_of(
     Of an execution for another framework, what that one runs and this one lacks, unasked, is as this one runs it
     (:func:`calculon.launch.translation.translated`).
 
-    Parameters
-    ----------
-    dialect : Dialect
-        What to write for.
-    execution : mapping
-        All fields of an execution.
-    model : Model, optional
-        The model: some settings count its blocks or tokens, and those of its shape are left out without it.
-    campaign : mapping, optional
-        What is known of the run, as of :class:`Launch`.
+    Args:
+        dialect: What to write for.
+        execution: All fields of an execution.
+        model: The model: some settings count its blocks or tokens, and those of its shape are left out without it.
+        campaign: What is known of the run, as of :class:`Launch`.
 
-    Raises
-    ------
-    SpecError
-        For a value that the launcher cannot express; the hint has the nearest that it can.
+    Raises:
+        SpecError: For a value that the launcher cannot express; the hint has the nearest that it can.
     """
     found, wrong = nearest_settings(dialect, execution, model, campaign)
     if wrong:

@@ -30,10 +30,8 @@ FORMATS: dict[str, Dialect] = DIALECTS | ENGINES
 def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
     """Return a dialect by name, of training or of an engine unless it is to be one of some.
 
-    Raises
-    ------
-    SpecError
-        When there is none of that name.
+    Raises:
+        SpecError: When there is none of that name.
     """
     if name not in among:
         hint = nearest(name, list(among))
@@ -44,10 +42,8 @@ def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
 def recognised(text: str, file: str) -> Dialect | None:
     """Return the dialect of training that a text is of, given the name of its file; nothing where it is of none.
 
-    Raises
-    ------
-    SpecError
-        For a file of a launcher that is not read, by name.
+    Raises:
+        SpecError: For a file of a launcher that is not read, by name.
     """
     if len(text) > TEXT:
         return None
@@ -83,20 +79,14 @@ def read_launch(
 ) -> Launch:
     """Read a file of any launcher, or of an engine that serves.
 
-    Parameters
-    ----------
-    text, file : str
-        What it contains, and its name.
-    dialect : str
-        Name of its dialect; empty: found by looking.
-    num_procs, variables, server
-        As in :func:`calculon.launch.dialect.read`.
+    Args:
+        text, file: What it contains, and its name.
+        dialect: Name of its dialect; empty: found by looking.
+        num_procs, variables, server: As in :func:`calculon.launch.dialect.read`.
 
-    Raises
-    ------
-    SpecError
-        For a text that is of no dialect, or of a launcher that is not read, and as
-        :func:`calculon.launch.dialect.read`.
+    Raises:
+        SpecError: For a text that is of no dialect, or of a launcher that is not read, and as
+            :func:`calculon.launch.dialect.read`.
     """
     with reading(file) as budget:
         budget.spend_text(text)  # before anything looks through it

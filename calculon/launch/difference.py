@@ -30,16 +30,11 @@ PROCESSORS = "processors"
 class Change:
     """A setting that another execution has otherwise.
 
-    Attributes
-    ----------
-    kind : str
-        ``change``, ``add`` or ``drop``.
-    name : str
-        The setting, as the file calls it.
-    before, after : object
-        Its values; None where it is not stated.
-    place : str
-        Where it stands: ``run.sh:12``; empty where it does not.
+    Attributes:
+        kind: ``change``, ``add`` or ``drop``.
+        name: The setting, as the file calls it.
+        before, after: Its values; None where it is not stated.
+        place: Where it stands: ``run.sh:12``; empty where it does not.
     """
 
     kind: Kind
@@ -76,14 +71,10 @@ def _written(name: str, value: Any, between: str) -> str:
 class Difference:
     """The changes that make one execution of a launcher another.
 
-    Attributes
-    ----------
-    dialect : Dialect
-        The launcher.
-    changes : tuple of Change
-        In the order in which its settings are written.
-    refused : tuple of Problem
-        Fields of the other execution that it cannot express; they are left as they are.
+    Attributes:
+        dialect: The launcher.
+        changes: In the order in which its settings are written.
+        refused: Fields of the other execution that it cannot express; they are left as they are.
     """
 
     dialect: Dialect
@@ -112,22 +103,15 @@ def difference(
 ) -> Difference:
     """Return what to change in the settings of one execution to run another.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        The launcher.
-    mine, other : mapping
-        All fields of both executions.
-    model : Model, optional
-        The model: some settings count its blocks.
-    stated : mapping of str to Setting, optional
-        The settings of the file that says `mine` (:attr:`calculon.launch.dialect.Launch.stated`);
-        by default what the dialect writes for it.
+    Args:
+        dialect: The launcher.
+        mine, other: All fields of both executions.
+        model: The model: some settings count its blocks.
+        stated: The settings of the file that says `mine` (:attr:`calculon.launch.dialect.Launch.stated`); by default
+            what the dialect writes for it.
 
-    Raises
-    ------
-    SpecError
-        Where the dialect cannot express `mine` at all.
+    Raises:
+        SpecError: Where the dialect cannot express `mine` at all.
     """
     before, left_out = _said(dialect, mine, {}, model)
     sayable = {name: value for name, value in mine.items() if name not in left_out}

@@ -24,10 +24,8 @@ _SHAPE = ("num_blocks", "hidden", "feedforward", "attn_heads", "num_experts", "s
 def launch_text(path: str) -> str:
     """Return the text of a file, or of standard input for ``-``.
 
-    Raises
-    ------
-    SpecError
-        When it cannot be read, or is no text.
+    Raises:
+        SpecError: When it cannot be read, or is no text.
     """
     file = "<stdin>" if path == STDIN else path
     try:
@@ -48,10 +46,8 @@ def read_launch_file(
 
     Other arguments and errors as of :func:`calculon.launch.dialects.read_launch`.
 
-    Parameters
-    ----------
-    path : str
-        The file, ``-`` for standard input; or the command itself, in one text.
+    Args:
+        path: The file, ``-`` for standard input; or the command itself, in one text.
     """
     if is_command(path):
         text, file = path, "command"
@@ -74,10 +70,8 @@ def is_command(text: str) -> bool:
 def launched_execution(path: str, num_procs: int | None = None) -> Launch | None:
     """Return what a file says where it is one of a launcher; nothing for any other.
 
-    Raises
-    ------
-    SpecError
-        When it cannot be read, and for anything wrong with a file of a launcher.
+    Raises:
+        SpecError: When it cannot be read, and for anything wrong with a file of a launcher.
     """
     try:
         text = launch_text(path)
@@ -102,10 +96,8 @@ def is_engine_script(path: str) -> bool:
 def is_launch_file(path: str) -> bool:
     """Return whether a file is one of a launcher, whatever is wrong with it.
 
-    Raises
-    ------
-    SpecError
-        For a file of a launcher that is not read.
+    Raises:
+        SpecError: For a file of a launcher that is not read.
     """
     try:
         text = launch_text(path)

@@ -25,14 +25,10 @@ def _as_it_is(value: Any, _: Any = None) -> Any:
 class Name:
     """A setting that says what another one says.
 
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    here : callable
-        Returns the value of the other setting, given this one's and all that is read; None for nothing.
-    there : callable
-        Returns this one's value, given the other's.
+    Attributes:
+        name: What it is called.
+        here: Returns the value of the other setting, given this one's and all that is read; None for nothing.
+        there: Returns this one's value, given the other's.
     """
 
     name: str
@@ -44,14 +40,10 @@ class Name:
 class Spelling:
     """The names of a setting.
 
-    Attributes
-    ----------
-    names : tuple of Name
-        In the order in which they count; the first is written. None where it cannot be said.
-    default : object
-        Value of the setting where none of them is stated; None for nothing.
-    absent : object
-        Value under the first name that takes back the default; None where rows always say it, where it counts.
+    Attributes:
+        names: In the order in which they count; the first is written. None where it cannot be said.
+        default: Value of the setting where none of them is stated; None for nothing.
+        absent: Value under the first name that takes back the default; None where rows always say it, where it counts.
     """
 
     names: tuple[Name, ...]
@@ -87,12 +79,9 @@ def when(name: str, wanted: Any, on: Any = True) -> Name:
 def renamed(row: Row, spelled: Callable[[str], Spelling]) -> Row:
     """Return a row under other names.
 
-    Parameters
-    ----------
-    row : Row
-        A row.
-    spelled : callable
-        Returns the names of a setting.
+    Args:
+        row: A row.
+        spelled: Returns the names of a setting.
     """
     spellings = {name: spelled(name) for name in row.settings}
 

@@ -9,14 +9,10 @@ from calculon.base.frozen import dataclass
 class RankBytes(NamedTuple):
     """Memory of a rank of a server, in bytes.
 
-    Attributes
-    ----------
-    capacity : float
-        What a process gets.
-    weights, activation : float
-        What weights and the largest pass take.
-    reserve : float
-        Context, libraries, graphs and workspaces.
+    Attributes:
+        capacity: What a process gets.
+        weights, activation: What weights and the largest pass take.
+        reserve: Context, libraries, graphs and workspaces.
     """
 
     capacity: float
@@ -34,14 +30,11 @@ class RankBytes(NamedTuple):
 class Server:
     """A model on a machine, by which shares of memory are converted.
 
-    Attributes
-    ----------
-    system : str
-        Name of the machine.
-    memory : float
-        Bytes of a processor.
-    rank : callable
-        Returns the memory of a rank of a deployment, given its fields; those that are left out have their default.
+    Attributes:
+        system: Name of the machine.
+        memory: Bytes of a processor.
+        rank: Returns the memory of a rank of a deployment, given its fields; those that are left out have their
+            default.
     """
 
     system: str

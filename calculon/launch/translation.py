@@ -31,12 +31,10 @@ _OWN_WAY = (
 class Translated:
     """An execution for a framework.
 
-    Attributes
-    ----------
-    fields : mapping
-        All of its fields.
-    changes : mapping of str to (object, object)
-        Fields of which the framework runs another value than the one that the execution was written for, and both.
+    Attributes:
+        fields: All of its fields.
+        changes: Fields of which the framework runs another value than the one that the execution was written for, and
+            both.
     """
 
     fields: Mapping[str, Any]
@@ -48,22 +46,15 @@ def translated(
 ) -> Translated:
     """Return an execution as a framework runs it.
 
-    Parameters
-    ----------
-    execution : mapping
-        All fields of an execution; fields at their default may be left out.
-    preset : str
-        Preset of the framework.
-    settable : collection of str
-        Fields that its settings say.
-    title : str
-        What it is called in messages.
+    Args:
+        execution: All fields of an execution; fields at their default may be left out.
+        preset: Preset of the framework.
+        settable: Fields that its settings say.
+        title: What it is called in messages.
 
-    Raises
-    ------
-    SpecError
-        For inference, and for a field that was chosen and that neither settings nor the preset say; with the value
-        that the framework runs.
+    Raises:
+        SpecError: For inference, and for a field that was chosen and that neither settings nor the preset say; with the
+            value that the framework runs.
     """
     whole = optional_defaults(Execution) | dict(execution)
     if not whole["training"]:

@@ -50,10 +50,8 @@ class Plan(Columns, Displayed):
     int16 (the position in the declaration's ``choices``). Rows may be malformed: :attr:`malformed` tells which field of
     a row holds a value that the field does not take, and the evaluation marks such a row instead of raising.
 
-    Attributes
-    ----------
-    malformed : array of int8, shape (rows,)
-        Number of the first field with an impossible value, or -1.
+    Attributes:
+        malformed (shape (rows,)): Number of the first field with an impossible value, or -1.
     """
 
     __slots__ = ("malformed",)
@@ -72,10 +70,8 @@ class Plan(Columns, Displayed):
         Of rows of a DataFrame what tables of results have beside execution fields is left out. What mappings of
         edition corrected leave out is filled in as their preset says, published fields too.
 
-        Raises
-        ------
-        SpecError
-            When a mapping misses a field or has one too many. Impossible values are marked, not raised.
+        Raises:
+            SpecError: When a mapping misses a field or has one too many. Impossible values are marked, not raised.
         """
         given: Iterable[Any] = records
         asked = {} if edition is None else {"edition": edition}
@@ -100,10 +96,8 @@ class Plan(Columns, Displayed):
 
         What rows of edition corrected leave out is filled in as their preset says.
 
-        Raises
-        ------
-        SpecError
-            When a column is missing or unknown, or lengths differ. Impossible values are marked, not raised.
+        Raises:
+            SpecError: When a column is missing or unknown, or lengths differ. Impossible values are marked, not raised.
         """
         if not isinstance(columns, Mapping):
             raise SpecError("plan", Problem("", "a mapping of columns", inputs.found(columns)))
@@ -145,11 +139,9 @@ class Plan(Columns, Displayed):
     def from_frame(cls, frame: "pd.DataFrame", edition: str | None = None) -> "Plan":
         """Make a table of a DataFrame; what tables of results have beside execution fields is left out.
 
-        Raises
-        ------
-        SpecError
-            For anything but a DataFrame, and for a column that no table of executions or results has; otherwise as
-            :meth:`from_columns`.
+        Raises:
+            SpecError: For anything but a DataFrame, and for a column that no table of executions or results has;
+                otherwise as :meth:`from_columns`.
         """
         if not inputs.is_frame(frame):
             raise SpecError("plan", Problem("", "a DataFrame", inputs.found(frame)))
@@ -169,10 +161,8 @@ class Plan(Columns, Displayed):
     def concatenate(cls, plans: Iterable["Plan"]) -> "Plan":
         """Join tables, one below the other; of no tables, a table without rows.
 
-        Raises
-        ------
-        SpecError
-            For anything but tables.
+        Raises:
+            SpecError: For anything but tables.
         """
         given: Any = plans
         if not isinstance(given, Iterable):
@@ -227,10 +217,8 @@ class Plan(Columns, Displayed):
     def values(self, field: str) -> Array:
         """Return a column as it stands in files: named values as text.
 
-        Raises
-        ------
-        KeyError
-            When there is no such field; the message names the nearest.
+        Raises:
+            KeyError: When there is no such field; the message names the nearest.
         """
         if field not in self._columns:
             raise KeyError(
@@ -243,10 +231,8 @@ class Plan(Columns, Displayed):
     def row(self, number: int) -> Execution:
         """Return one row as a record.
 
-        Raises
-        ------
-        SpecError
-            When the row holds a value that its field does not take.
+        Raises:
+            SpecError: When the row holds a value that its field does not take.
         """
         if self.malformed[number] >= 0:
             name = NAMES[self.malformed[number]]

@@ -42,10 +42,8 @@ class Schedule:
     *edge* block) is followed by a pipeline transfer, the others are *base* blocks. Each quantity is derived when it is
     asked for, from columns of any shape that broadcast.
 
-    Attributes
-    ----------
-    choice : BatchChoice
-        The choice that the executions share.
+    Attributes:
+        choice: The choice that the executions share.
     """
 
     def __init__(self, columns: Columns, choice: BatchChoice, model: Model, system: System):

@@ -25,10 +25,8 @@ def as_plan(source: Executions, edition: str | None = None) -> Plan:
     Fields that rows of edition corrected leave out are filled in as their preset says, without one by what all
     frameworks share; of others the optional ones have their defaults.
 
-    Raises
-    ------
-    SpecError
-        For anything else, for a missing or unknown field, and for columns of different lengths.
+    Raises:
+        SpecError: For anything else, for a missing or unknown field, and for columns of different lengths.
     """
     given: Any = source
     if isinstance(given, Plan):

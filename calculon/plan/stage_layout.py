@@ -47,14 +47,10 @@ def own_stages(columns: Columns) -> Array:
 class ChunkBlocks:
     """Blocks of the chunks of stages.
 
-    Attributes
-    ----------
-    longest : array
-        The most blocks of any stage's chunk, added up over the chunks of a stage.
-    first_most, first : array
-        Blocks of the first chunk: of any stage the most, and of the first stage.
-    last_most, last : array
-        Blocks of the last chunk: of any stage the most, and of the last stage.
+    Attributes:
+        longest: The most blocks of any stage's chunk, added up over the chunks of a stage.
+        first_most, first: Blocks of the first chunk: of any stage the most, and of the first stage.
+        last_most, last: Blocks of the last chunk: of any stage the most, and of the last stage.
     """
 
     longest: Count
@@ -86,21 +82,16 @@ class StageLayout:
 
     The chunks of a stage that are not listed differ by a block at most, the larger ones first.
 
-    Attributes
-    ----------
-    blocks, count : array
-        Blocks of a stage of each kind, and how many such stages there are.
-    chunks : ChunkBlocks
-        Blocks of chunks.
-    place : array, optional
-        Number of the foremost stage of each kind, where the kinds between are told apart by more than their blocks.
-    halves : array, shape (2, kinds of stage, ...), optional
-        Blocks of both chunks of ranks that have two parts which lie opposite each other in the model. Then the last
-        kind is the first rank, which has both ends of the model; those between are the others in order; there is no
-        stage of the first kind.
-    of_kind : array, shape (kinds of block, kinds of stage, ...), optional
-        Blocks of each kind of block, where a model has several: the kinds of stage between are those that differ in
-        them (:func:`~calculon.plan.stage_kinds.with_kinds`).
+    Attributes:
+        blocks, count: Blocks of a stage of each kind, and how many such stages there are.
+        chunks: Blocks of chunks.
+        place: Number of the foremost stage of each kind, where the kinds between are told apart by more than their
+            blocks.
+        halves (shape (2, kinds of stage, ...)): Blocks of both chunks of ranks that have two parts which lie opposite
+            each other in the model. Then the last kind is the first rank, which has both ends of the model; those
+            between are the others in order; there is no stage of the first kind.
+        of_kind (shape (kinds of block, kinds of stage, ...)): Blocks of each kind of block, where a model has several:
+            the kinds of stage between are those that differ in them (:func:`~calculon.plan.stage_kinds.with_kinds`).
     """
 
     blocks: Count

@@ -63,10 +63,8 @@ class Bar:
 class TwoSided:
     """Two bars from a middle: decreases to the left, increases to the right.
 
-    Attributes
-    ----------
-    low, high : float
-        Changes at the low end (light) and at the high end (solid) of a range; 1 and -1 fill a half.
+    Attributes:
+        low, high: Changes at the low end (light) and at the high end (solid) of a range; 1 and -1 fill a half.
     """
 
     low: float

@@ -81,18 +81,12 @@ def color_code(name: str) -> str:
 class Axis:
     """An axis of a panel.
 
-    Attributes
-    ----------
-    label, unit : str
-        Text of the axis, and the unit of its numbers.
-    scale : str
-        ``linear`` or ``log``.
-    limits : pair of float, optional
-        Both ends; descending limits reverse the axis.
-    ticks : sequence of (float, str), optional
-        Positions and texts of ticks. A linear axis without them has round numbers.
-    grid, shown : bool
-        Whether it has grid lines, and whether its ticks and label are drawn.
+    Attributes:
+        label, unit: Text of the axis, and the unit of its numbers.
+        scale: ``linear`` or ``log``.
+        limits: Both ends; descending limits reverse the axis.
+        ticks: Positions and texts of ticks. A linear axis without them has round numbers.
+        grid, shown: Whether it has grid lines, and whether its ticks and label are drawn.
     """
 
     label: str = ""
@@ -133,15 +127,11 @@ def categories(names: Texts, *, label: str = "", down: bool = True) -> Axis:
 class Mark:
     """A series of points of one look.
 
-    Attributes
-    ----------
-    name : str
-        Its entry in the legend.
-    color : str or sequence of str
-        Colour of the palette, or one for each point.
-    words, links, keys : sequence of str
-        For each point: the text under a pointer, the address to which a click leads, and the name that it has in common
-        with points and rows elsewhere on a page.
+    Attributes:
+        name: Its entry in the legend.
+        color: Colour of the palette, or one for each point.
+        words, links, keys: For each point: the text under a pointer, the address to which a click leads, and the name
+            that it has in common with points and rows elsewhere on a page.
     """
 
     name: str = ""
@@ -306,14 +296,10 @@ class Span(Mark):
 class Panel:
     """Axes with marks.
 
-    Attributes
-    ----------
-    height : float
-        Inches, with title and labels.
-    share : float
-        Part of the width of a row, compared with the other panels of the row.
-    square : bool
-        Whether the axes are as high as wide.
+    Attributes:
+        height: Inches, with title and labels.
+        share: Part of the width of a row, compared with the other panels of the row.
+        square: Whether the axes are as high as wide.
     """
 
     x: Axis
@@ -329,20 +315,13 @@ class Panel:
 class Chart:
     """A chart: rows of panels under a title.
 
-    Attributes
-    ----------
-    title, subtitle : str
-        Model, machine and plan; what else there is to know.
-    terms : sequence of str
-        Editions of the cost model with their presets.
-    rows : sequence of rows of Panel
-        From the top.
-    width : float
-        Inches.
-    legends : str
-        ``one`` legend for all panels, one for each of the ``rows``, or ``none``.
-    shared : bool
-        The panels above each other have one horizontal axis, whose numbers are below the last one.
+    Attributes:
+        title, subtitle: Model, machine and plan; what else there is to know.
+        terms: Editions of the cost model with their presets.
+        rows: From the top.
+        width: Inches.
+        legends: ``one`` legend for all panels, one for each of the ``rows``, or ``none``.
+        shared: The panels above each other have one horizontal axis, whose numbers are below the last one.
     """
 
     title: str

@@ -33,12 +33,9 @@ def stated_width() -> int | None:
 def show(block: "Block", stream: IO[str]) -> None:
     """Draw a document, or a part of one, on a stream: see the module.
 
-    Parameters
-    ----------
-    block : Block
-        A document, a text, a table or another part of a document.
-    stream : text file
-        Where.
+    Args:
+        block: A document, a text, a table or another part of a document.
+        stream: Where.
     """
     width = stated_width() or PLAIN_WIDTH
     if isinstance(block, str) and not is_terminal(stream):  # without loading rich

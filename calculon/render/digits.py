@@ -21,11 +21,9 @@ LEAST_SPREAD = 1e-3
 class Digits:
     """How the numbers of a result are written.
 
-    Attributes
-    ----------
-    spread : float
-        Half the width of the interval of the iteration time, over the time; 0 writes numbers as edition sc23 has them:
-        times with four digits, shares with decimals.
+    Attributes:
+        spread: Half the width of the interval of the iteration time, over the time; 0 writes numbers as edition sc23
+            has them: times with four digits, shares with decimals.
     """
 
     spread: float = 0.0

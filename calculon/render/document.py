@@ -20,18 +20,14 @@ if TYPE_CHECKING:
 class Styled:
     """A piece of text.
 
-    Attributes
-    ----------
-    text : str
-        The words.
-    style : str
-        ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; a page in a browser also
-        has ``button``, ``alert``, ``gain``, ``loss`` and ``current``: what it shows, whose row it marks.
-    indent : int
-        Characters before it.
-    link, hint, key : str
-        For a page in a browser: the address that it leads to, what that does in more words, and the name by which
-        charts find it.
+    Attributes:
+        text: The words.
+        style: ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; a page in a
+            browser also has ``button``, ``alert``, ``gain``, ``loss`` and ``current``: what it shows, whose row it
+            marks.
+        indent: Characters before it.
+        link, hint, key: For a page in a browser: the address that it leads to, what that does in more words, and the
+            name by which charts find it.
     """
 
     text: str
@@ -95,23 +91,15 @@ def words(text: Any) -> str:
 class Grid:
     """Rows of cells in columns, without lines.
 
-    Attributes
-    ----------
-    kinds : tuple of str
-        One per column: ``left`` and ``right`` keep their lines, ``text`` and ``number`` (at the right) fold, ``path``
-        folds at dots, and ``wide`` takes the space that is left (bars).
-    rows : tuple of tuple of Cell
-        The cells; a row may end early.
-    heads : int
-        How many of the first rows name the columns.
-    gap : int
-        Blanks between columns.
-    least : tuple of int
-        Least widths of the first columns.
-    widths : tuple of int
-        Exact widths of all columns, in which longer texts fold.
-    optional : tuple of int
-        Columns that a narrow page leaves out: as few as possible, the first of these rather than the last.
+    Attributes:
+        kinds: One per column: ``left`` and ``right`` keep their lines, ``text`` and ``number`` (at the right) fold,
+            ``path`` folds at dots, and ``wide`` takes the space that is left (bars).
+        rows: The cells; a row may end early.
+        heads: How many of the first rows name the columns.
+        gap: Blanks between columns.
+        least: Least widths of the first columns.
+        widths: Exact widths of all columns, in which longer texts fold.
+        optional: Columns that a narrow page leaves out: as few as possible, the first of these rather than the last.
     """
 
     kinds: tuple[str, ...]
@@ -155,18 +143,12 @@ class Facts:
 class Section:
     """Blocks below a heading, indented; without a title only indented.
 
-    Attributes
-    ----------
-    title, remark : str, Line
-        The heading, and the one thing to know.
-    blocks : tuple of Block
-        What it says.
-    opened : bool
-        Whether a page that folds sections away shows this one.
-    folded : bool
-        Whether a page in HTML folds it away in any case.
-    flush : bool
-        Whether its blocks begin at the margin: a table that needs every character of a narrow page.
+    Attributes:
+        title, remark: The heading, and the one thing to know.
+        blocks: What it says.
+        opened: Whether a page that folds sections away shows this one.
+        folded: Whether a page in HTML folds it away in any case.
+        flush: Whether its blocks begin at the margin: a table that needs every character of a narrow page.
     """
 
     title: str
@@ -186,14 +168,10 @@ class Section:
 class Beside:
     """Columns of blocks: next to each other from a width in characters on, else one below the other.
 
-    Attributes
-    ----------
-    columns : tuple of tuple of Block
-        The blocks of each column; blank lines separate them.
-    width : int
-        Characters that the columns need next to each other.
-    equal : bool
-        Whether all columns have the same width; else they are as wide as their contents.
+    Attributes:
+        columns: The blocks of each column; blank lines separate them.
+        width: Characters that the columns need next to each other.
+        equal: Whether all columns have the same width; else they are as wide as their contents.
     """
 
     columns: "tuple[tuple[Block, ...], ...]"
@@ -214,16 +192,11 @@ class ByWidth:
 class Document:
     """An answer.
 
-    Attributes
-    ----------
-    title : str
-        What it answers.
-    terms : str
-        Edition and preset, and what else holds for every number of it.
-    lead : tuple of Block
-        What follows the title immediately, indented: the question in short.
-    parts : tuple of Block
-        What it says, in the order of reading; blank lines separate them.
+    Attributes:
+        title: What it answers.
+        terms: Edition and preset, and what else holds for every number of it.
+        lead: What follows the title immediately, indented: the question in short.
+        parts: What it says, in the order of reading; blank lines separate them.
     """
 
     title: str

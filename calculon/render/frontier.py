@@ -123,12 +123,9 @@ class Frontier:
     def lines(self, width: int, *, blocks: bool) -> Iterator[Line]:
         """Yield the lines of the drawing.
 
-        Parameters
-        ----------
-        width : int
-            Characters of a line, of which the drawing takes at most 76.
-        blocks : bool
-            Whether it may have other characters than ASCII.
+        Args:
+            width: Characters of a line, of which the drawing takes at most 76.
+            blocks: Whether it may have other characters than ASCII.
         """
         marks = _DRAWN if blocks else _PLAIN
         sides, unit = self._labels(self.y, [y for _, _, y in self.points])

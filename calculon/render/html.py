@@ -36,27 +36,18 @@ _DRAWING = 24  # characters
 class Look:
     """How a kind of page shows documents.
 
-    Attributes
-    ----------
-    width : int
-        Characters for which documents lay themselves out.
-    roles : mapping of str to str
-        Attributes of elements by their role: ``quiet`` (less important), ``text`` and ``number`` (cells of tables),
-        ``first text`` and ``first number`` (the cell that names a row); ``words`` and ``first words`` are cells whose
-        text folds. A page with links also has ``link``, the styles that only such pages have, and ``current row``,
-        ``facts``, ``columns`` and ``tall`` (groups of elements).
-    folds : bool
-        Whether sections fold away below their headings.
-    headings : bool
-        Whether sections that are shown unfolded stay so, below a heading.
-    tall : int or None
-        Rows from which a table scrolls in a region of its own.
-    rows : int or None
-        Rows of a long table that are shown; None shows all.
-    sorts : bool
-        Whether cells carry the values that a script sorts by.
-    pictures : bool
-        Whether charts are drawn, as elements of SVG.
+    Attributes:
+        width: Characters for which documents lay themselves out.
+        roles: Attributes of elements by their role: ``quiet`` (less important), ``text`` and ``number`` (cells of
+            tables), ``first text`` and ``first number`` (the cell that names a row); ``words`` and ``first words`` are
+            cells whose text folds. A page with links also has ``link``, the styles that only such pages have, and
+            ``current row``, ``facts``, ``columns`` and ``tall`` (groups of elements).
+        folds: Whether sections fold away below their headings.
+        headings: Whether sections that are shown unfolded stay so, below a heading.
+        tall: Rows from which a table scrolls in a region of its own.
+        rows: Rows of a long table that are shown; None shows all.
+        sorts: Whether cells carry the values that a script sorts by.
+        pictures: Whether charts are drawn, as elements of SVG.
     """
 
     width: int

@@ -28,16 +28,11 @@ def placed(
 ) -> Notes:
     """Return the texts that fit into a panel without covering each other, the first ones first, each with its side.
 
-    Parameters
-    ----------
-    notes : Notes
-        Texts at points, in the order of their importance.
-    x, y : Axis
-        The axes of the panel, with limits.
-    size : pair of float
-        Width and height of the panel, in inches.
-    others : sequence of Mark
-        Marks of the panel; texts do not cover the points of its lines, or its rules.
+    Args:
+        notes: Texts at points, in the order of their importance.
+        x, y: The axes of the panel, with limits.
+        size: Width and height of the panel, in inches.
+        others: Marks of the panel; texts do not cover the points of its lines, or its rules.
     """
     width, height = (length - taken for length, taken in zip(size, _AROUND, strict=True))
     taken = [box for mark in others for box in _taken(mark, x, y, width, height)]

@@ -79,12 +79,9 @@ _ON_BOTH = "#8a929c"
 def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
     """Return a chart as plain data: ``data`` and ``layout``.
 
-    Parameters
-    ----------
-    chart : Chart
-        The chart.
-    titled, legend : bool
-        Whether it has its title and a legend of its own; a page may have them in its text.
+    Args:
+        chart: The chart.
+        titled, legend: Whether it has its title and a legend of its own; a page may have them in its text.
     """
     entries = named(chart.panels) if legend and chart.legends != "none" else []
     widest = max((len(mark.name) + 6 for mark in entries), default=1)  # of the columns of a legend

@@ -14,12 +14,9 @@ _SHOWN = 90
 class ShownFigure(Figure):
     """A figure that a notebook shows where it is the last value of a cell.
 
-    Parameters
-    ----------
-    settings : callable
-        Returns a context with the settings of all pictures.
-    options
-        As of :class:`matplotlib.figure.Figure`.
+    Args:
+        settings: Returns a context with the settings of all pictures.
+        options: As of :class:`matplotlib.figure.Figure`.
     """
 
     def __init__(self, settings: Callable[[], AbstractContextManager[None]], **options: Any):

@@ -28,13 +28,10 @@ EARLY = 10
 class Column:
     """One column: its key in CSV and JSON, its title for people, and how people read its values.
 
-    Attributes
-    ----------
-    fold, cut : bool
-        What happens where a line is too short: texts fold between words, or end after their first parts.
-    drop : int
-        Columns above 0 are left out where a line is too short, those with the largest number first; from
-        :data:`EARLY` on before texts fold.
+    Attributes:
+        fold, cut: What happens where a line is too short: texts fold between words, or end after their first parts.
+        drop: Columns above 0 are left out where a line is too short, those with the largest number first; from
+            :data:`EARLY` on before texts fold.
     """
 
     key: str
@@ -56,12 +53,9 @@ class Column:
 class Table:
     """Rows of plain values under declared columns.
 
-    Attributes
-    ----------
-    more : str
-        Where the columns are that a narrow screen leaves out.
-    total : int
-        Number of rows of the whole table, if `rows` are only the first of them.
+    Attributes:
+        more: Where the columns are that a narrow screen leaves out.
+        total: Number of rows of the whole table, if `rows` are only the first of them.
     """
 
     columns: tuple[Column, ...]

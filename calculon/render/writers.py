@@ -57,19 +57,13 @@ def write_tables(path: str, tables: Iterable[Columns], empty: Columns) -> int:
 
     A thread writes while the next table is made. The file appears under its name when it is complete.
 
-    Parameters
-    ----------
-    path : str
-        Name that ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
-    tables : iterable of mapping
-        The tables.
-    empty : mapping
-        A table without rows: the header, in case there is no other.
+    Args:
+        path: Name that ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
+        tables: The tables.
+        empty: A table without rows: the header, in case there is no other.
 
-    Raises
-    ------
-    SpecError
-        When the file cannot be written.
+    Raises:
+        SpecError: When the file cannot be written.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -105,10 +99,8 @@ def write_table(path: str, table: Columns) -> int:
 def check_format(path: str) -> None:
     """Check before any work that tables can be written to a file of this name.
 
-    Raises
-    ------
-    SpecError
-        For Parquet without its library; the hint says how to install it.
+    Raises:
+        SpecError: For Parquet without its library; the hint says how to install it.
     """
     if document_suffix(path) == ".parquet":
         try:

@@ -111,19 +111,13 @@ def search_space(
     visited in the order of their upper bounds, and within a tile the cells; cells whose upper bound is below the
     ranking's threshold are pruned.
 
-    Parameters
-    ----------
-    space : Space
-        What is searched.
-    ranking : Ranking
-        A fresh one.
-    mbs_break : bool
-        Give up on larger microbatches after the first that does not fit.
-    seen : callable, optional
-        Told how many more executions were looked at, a few times a second or more, also 0; together all that are
-        counted. What it raises ends the search.
-    splits : dict, optional
-        Executions of each split of the processors are added to it.
+    Args:
+        space: What is searched.
+        ranking: A fresh one.
+        mbs_break: Give up on larger microbatches after the first that does not fit.
+        seen: Told how many more executions were looked at, a few times a second or more, also 0; together all that are
+            counted. What it raises ends the search.
+        splits: Executions of each split of the processors are added to it.
     """
     counts = Counts()
     told = seen or (lambda _: None)

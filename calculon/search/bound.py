@@ -33,9 +33,7 @@ def time_lower_bound(grid: Grid) -> Seconds:
     offload traffic are left out: they only add to it, and each would need the grid of networks and switches, which a
     bound is there to avoid (:func:`exposed_lower_bound`).
 
-    Returns
-    -------
-    array
+    Returns:
         On the axes (sharding, node).
     """
     tables, schedule, optimizer = grid.tables, grid.memory.schedule, grid.memory.optimizer

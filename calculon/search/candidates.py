@@ -93,16 +93,11 @@ Values = tuple[Any, ...]
 class Unit:
     """One tensor and pipeline degree with one batch size.
 
-    Attributes
-    ----------
-    tensor_par, pipeline_par, data_par, batch_size : int
-        What the unit fixes.
-    further : int
-        What is left of the processors: the product of the degrees of further axes that are no parts of others.
-    batch_position : int
-        Position of the batch size among the candidates.
-    interleavings, microbatches : tuple of int
-        Candidates of the two loops whose values depend on the unit.
+    Attributes:
+        tensor_par, pipeline_par, data_par, batch_size: What the unit fixes.
+        further: What is left of the processors: the product of the degrees of further axes that are no parts of others.
+        batch_position: Position of the batch size among the candidates.
+        interleavings, microbatches: Candidates of the two loops whose values depend on the unit.
     """
 
     tensor_par: int
@@ -119,35 +114,22 @@ class Unit:
 class Candidates:
     """All executions of a model on a number of processors of a system.
 
-    Parameters
-    ----------
-    model, system : Model, System
-        The model, and the system that it runs on.
-    num_procs : int
-        Processors.
-    max_batch_size : int
-        The batch, in sequences: exactly so many under a preset, else the largest multiple of a data-parallel degree
-        up to it.
-    datatype : str
-        Type of weights, activations and matrix arithmetic.
-    fused : tuple of bool
-        Candidates of ``fused_activation``, in order.
-    tensor_overlap, data_overlap : bool
-        Whether overlap of tensor- and data-parallel traffic is tried.
-    fix : mapping
-        Values that a field is restricted to, by name.
-    add : mapping
-        Values that the published enumeration leaves out: an attention type, more batch sizes (multiples of the
-        data-parallel degree), more pipeline degrees (with uneven stages), ``activations_offload: (True,)`` with full
-        recomputation, and what only the corrected edition has beside its default.
-    edition : str
-        Edition of the cost model.
-    any_batch : bool
-        Under a preset too, each data-parallel degree runs its largest multiple up to the batch.
-    preset : Preset
-        What is tried of each field where nothing is asked for, and what its framework can run at all.
-    campaign : Campaign or None
-        The whole runs that are asked about; none where only steps are.
+    Args:
+        model, system: The model, and the system that it runs on.
+        num_procs: Processors.
+        max_batch_size: The batch, in sequences: exactly so many under a preset, else the largest multiple of a
+            data-parallel degree up to it.
+        datatype: Type of weights, activations and matrix arithmetic.
+        fused: Candidates of ``fused_activation``, in order.
+        tensor_overlap, data_overlap: Whether overlap of tensor- and data-parallel traffic is tried.
+        fix: Values that a field is restricted to, by name.
+        add: Values that the published enumeration leaves out: an attention type, more batch sizes (multiples of the
+            data-parallel degree), more pipeline degrees (with uneven stages), ``activations_offload: (True,)`` with
+            full recomputation, and what only the corrected edition has beside its default.
+        edition: Edition of the cost model.
+        any_batch: Under a preset too, each data-parallel degree runs its largest multiple up to the batch.
+        preset: What is tried of each field where nothing is asked for, and what its framework can run at all.
+        campaign: The whole runs that are asked about; none where only steps are.
     """
 
     model: Model

@@ -37,21 +37,14 @@ class CostTables:
     Rows of ``block`` are numbered by block choice, then tensor degree, then microbatch size, tensor network and the
     numbers that variants fix; rows of ``optimizer`` by step choice, then tensor degree, shards and these numbers.
 
-    Parameters
-    ----------
-    space : Space
-        The space.
-    units : sequence of Unit
-        The units.
-    block_groups : sequence of pair of BlockChoice and array, optional
-        Block choices, each with the variants that have it; by default those of all variants.
+    Args:
+        space: The space.
+        units: The units.
+        block_groups: Block choices, each with the variants that have it; by default those of all variants.
 
-    Attributes
-    ----------
-    variants : Variants
-        All variants of the space.
-    groups : list of pair of BatchChoice and array
-        The variants among these that share the strategies of a batch.
+    Attributes:
+        variants: All variants of the space.
+        groups: The variants among these that share the strategies of a batch.
     """
 
     def __init__(
@@ -235,9 +228,7 @@ class CostTables:
     def of_unit(self, unit: Unit) -> tuple[Array, Array, Array, Array]:
         """Return what the nodes of a unit have in common, on axes that broadcast to (chunks, variant, microbatch size).
 
-        Returns
-        -------
-        tuple of arrays
+        Returns:
             Chunks, microbatch sizes, the block row that the row of a variant is counted from, and what all but the
             variant adds to the number of an execution.
         """

@@ -73,28 +73,20 @@ def search(
 ) -> SearchResult:
     """Find the best executions of a model on a number of processors, exactly.
 
-    Parameters
-    ----------
-    {space}
-    top : int
-        How many executions to return.
-    objective : str
-        ``STATISTIC[:max|min]``.
-    pareto : sequence of str
-        Objectives whose non-dominated set is returned instead of the best by one.
-    mbs_break : bool
-        Give up on larger microbatches after the first that does not fit.
+    Args:
+        {space}:
+        top: How many executions to return.
+        objective: ``STATISTIC[:max|min]``.
+        pareto: Objectives whose non-dominated set is returned instead of the best by one.
+        mbs_break: Give up on larger microbatches after the first that does not fit.
 
-    Raises
-    ------
-    SpecError
-        For anything malformed, and for a `fix` that leaves nothing, before any work.
+    Raises:
+        SpecError: For anything malformed, and for a `fix` that leaves nothing, before any work.
 
-    Examples
-    --------
-    >>> found = search("megatron-22B", "a100_80g", 8, 4, top=2)
-    >>> found
-    <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
+    Examples:
+        >>> found = search("megatron-22B", "a100_80g", 8, 4, top=2)
+        >>> found
+        <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
@@ -143,16 +135,12 @@ def executions(
 
     Memory stays bounded whatever the size of the space.
 
-    Parameters
-    ----------
-    {space}
-    chunk : int
-        Most rows of a table.
+    Args:
+        {space}:
+        chunk: Most rows of a table.
 
-    Raises
-    ------
-    SpecError
-        For anything malformed, and for a `fix` that leaves nothing, before any work.
+    Raises:
+        SpecError: For anything malformed, and for a `fix` that leaves nothing, before any work.
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}

@@ -72,18 +72,13 @@ COMMAND_LINE, PYTHON = Wording(python=False), Wording(python=True)
 def check_effect(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None:
     """Check that something is left of at least one space, and that every added value adds to at least one.
 
-    Parameters
-    ----------
-    spaces : sequence of Space
-        The same space for several processor counts: all have the same `fix` and `add`.
-    wording : Wording
-        How those who ask write options and values.
+    Args:
+        spaces: The same space for several processor counts: all have the same `fix` and `add`.
+        wording: How those who ask write options and values.
 
-    Raises
-    ------
-    SpecError
-        For the first restriction that leaves nothing, with the values that there are; and for added values without
-        effect.
+    Raises:
+        SpecError: For the first restriction that leaves nothing, with the values that there are; and for added values
+            without effect.
     """
     warn_of_idle_values(spaces)
     _check_added(spaces, wording)
@@ -149,12 +144,9 @@ def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) 
 
     One command line, or one study, can then be used for models of both sorts.
 
-    Parameters
-    ----------
-    requests : iterable of Space or Search
-        The searches.
-    stacklevel : int
-        How many calls away the caller is that the warning concerns.
+    Args:
+        requests: The searches.
+        stacklevel: How many calls away the caller is that the warning concerns.
     """
     notes: dict[str, None] = {}
     for one in requests:

@@ -17,17 +17,12 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 def check_kinds(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
     """Check that texts are compared with texts only, and fields of named values with their values only.
 
-    Parameters
-    ----------
-    text : str
-        A condition that :class:`~calculon.declarations.expression.Expression` has read, with known names only.
-    fields : mapping
-        Fields by name; by default those of executions.
+    Args:
+        text: A condition that :class:`~calculon.declarations.expression.Expression` has read, with known names only.
+        fields: Fields by name; by default those of executions.
 
-    Raises
-    ------
-    SpecError
-        Otherwise, with what to write instead.
+    Raises:
+        SpecError: Otherwise, with what to write instead.
     """
     _Kinds(text, fields).of(ast.parse(text.strip(), mode="eval").body)
 

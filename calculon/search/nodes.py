@@ -26,18 +26,13 @@ class Nodes:
 
     Microbatch sizes of the same unit, chunks and variant follow each other, ascending.
 
-    Attributes
-    ----------
-    choice : BatchChoice
-        The strategies of a batch that all of them share.
-    units : sequence of Unit
-        The units.
-    unit : array of int, shape (nodes,)
-        Number of the unit of each node.
-    chunks, variant, microbatch : array of int, shape (nodes,)
-        Model chunks of a stage, number of the variant, microbatch size.
-    first_block, number : array of int, shape (nodes,)
-        Block row of the node's unit and microbatch size; what both and the chunks add to the number of an execution.
+    Attributes:
+        choice: The strategies of a batch that all of them share.
+        units: The units.
+        unit (shape (nodes,)): Number of the unit of each node.
+        chunks, variant, microbatch (shape (nodes,)): Model chunks of a stage, number of the variant, microbatch size.
+        first_block, number (shape (nodes,)): Block row of the node's unit and microbatch size; what both and the chunks
+            add to the number of an execution.
     """
 
     space: Space

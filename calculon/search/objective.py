@@ -42,10 +42,8 @@ class Objective:
 
         With `whole_runs` figures of whole runs are statistics, too.
 
-        Raises
-        ------
-        SpecError
-            For an unknown statistic (with the nearest names) or sense.
+        Raises:
+            SpecError: For an unknown statistic (with the nearest names) or sense.
         """
         find = partial(known_statistic, where=where, whole_runs=whole_runs)
         return cls.read(text, find, where)
@@ -106,10 +104,8 @@ def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Colum
     >>> known_statistic("time", "objective") is known_statistic("Time of one iteration", "objective")
     True
 
-    Raises
-    ------
-    SpecError
-        When there is none of this name; the hint has the nearest, or says what makes it known.
+    Raises:
+        SpecError: When there is none of this name; the hint has the nearest, or says what makes it known.
     """
     if whole_runs and name in RUN_FIGURES:
         return RUN_FIGURES[name]
@@ -142,10 +138,8 @@ def of_a_run(name: str) -> str:
 def check_statistic(name: str, where: str, edition: Edition) -> None:
     """Refuse a statistic that an edition does not compute.
 
-    Raises
-    ------
-    SpecError
-        Which names the edition that does.
+    Raises:
+        SpecError: Which names the edition that does.
     """
     if name in {c.name for c in columns(CorrectedStats)} - {c.name for c in edition.columns}:
         wanted = f"a statistic of edition {edition.name}"

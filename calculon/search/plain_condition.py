@@ -26,24 +26,18 @@ _SMALLEST = 2**20
 def plain(text: str, known: Collection[str]) -> str:
     """Return a condition with the full names of fields and statistics, and without units behind numbers.
 
-    Parameters
-    ----------
-    text : str
-        The condition; what is no expression is returned as it is.
-    known : collection of str
-        Names that stand for themselves.
+    Args:
+        text: The condition; what is no expression is returned as it is.
+        known: Names that stand for themselves.
 
-    Raises
-    ------
-    SpecError
-        Where ``memory`` is compared with fewer bytes than any plan needs: a unit is missing.
+    Raises:
+        SpecError: Where ``memory`` is compared with fewer bytes than any plan needs: a unit is missing.
 
-    Examples
-    --------
-    >>> plain("GiB < 60 and TP <= 8", ["GiB", "tensor_par"])
-    'proc_mem_tier1_cap_req / GiB < 60 and tensor_par <= 8'
-    >>> plain("memory < 60 GiB and MFU > 40 %", ["GiB", "mfu"])
-    'proc_mem_tier1_cap_req < 60 * GiB and mfu > 40 * 0.01'
+    Examples:
+        >>> plain("GiB < 60 and TP <= 8", ["GiB", "tensor_par"])
+        'proc_mem_tier1_cap_req / GiB < 60 and tensor_par <= 8'
+        >>> plain("memory < 60 GiB and MFU > 40 %", ["GiB", "mfu"])
+        'proc_mem_tier1_cap_req < 60 * GiB and mfu > 40 * 0.01'
     """
     with_factors = _WITH_UNIT.sub(_factor, text.strip())
     names = _Names(text, known)

@@ -18,16 +18,12 @@ from calculon.search.where import Condition
 class Ranking(ABC):
     """Keeps the best of the executions that it considers; the order in which it sees them does not matter.
 
-    Attributes
-    ----------
-    objectives : tuple of Objective
-        What executions are ranked by.
-    threshold : float
-        Executions with a smaller score are of no interest any more.
-    scores : array, shape (objectives, executions)
-        Scores of what is kept, in no particular order; larger is better.
-    numbers, switches : array of int64, shape (executions,)
-        Numbers of what is kept, and how many switches that has on: of equal scores the fewest come first.
+    Attributes:
+        objectives: What executions are ranked by.
+        threshold: Executions with a smaller score are of no interest any more.
+        scores (shape (objectives, executions)): Scores of what is kept, in no particular order; larger is better.
+        numbers, switches (shape (executions,)): Numbers of what is kept, and how many switches that has on: of equal
+            scores the fewest come first.
     """
 
     threshold = -np.inf
@@ -152,13 +148,10 @@ class Best(Ranking):
 class BestOfEach(Ranking):
     """The best by one statistic of each kind of execution; among equal scores as :class:`Best`.
 
-    Parameters
-    ----------
-    objective : Objective
-        What executions are ranked by.
-    stride : int
-        Executions whose numbers agree above it are of one kind: that of the loop ``pipeline_interleaving`` tells
-        tensor degree, pipeline degree, batch and chunks apart (:attr:`~calculon.search.space.Space.strides`).
+    Args:
+        objective: What executions are ranked by.
+        stride: Executions whose numbers agree above it are of one kind: that of the loop ``pipeline_interleaving``
+            tells tensor degree, pipeline degree, batch and chunks apart (:attr:`~calculon.search.space.Space.strides`).
     """
 
     def __init__(self, objective: Objective, stride: int, where: Condition | None = None):

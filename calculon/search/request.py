@@ -36,42 +36,31 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SPACE = """\
-model, system : str, path, mapping or record
-    As in :func:`calculon.estimate`.
-num_procs : int
-    Processors.
-max_batch_size : int
-    Global batch, in sequences: exactly so many under a preset, which edition ``corrected`` has unless it is told
-    otherwise; in edition ``sc23`` each data-parallel degree runs the largest multiple of itself up to it.
-datatype : str
-    Type of weights, activations and matrix arithmetic: one that both engines of the system have.
-where : str
-    Condition on statistics and execution fields, such as ``"total_time < 60 and tensor_par <= 8"``.
-fused : bool or sequence of bool
-    Candidates of ``fused_activation``; ``(False, True)`` tries both. By default true in edition ``sc23``, where it
-    costs nothing, and false in ``corrected``.
-tensor_overlap, data_overlap : bool
-    Whether overlap of tensor- and data-parallel traffic is tried.
-fix : mapping
-    Restrict execution fields to a value or to several: ``{"tensor_par": [4, 8], "weight_offload": False}``.
-add : mapping
-    Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
+model, system: As in :func:`calculon.estimate`.
+num_procs: Processors.
+max_batch_size: Global batch, in sequences: exactly so many under a preset, which edition ``corrected`` has
+    unless it is told otherwise; in edition ``sc23`` each data-parallel degree runs the largest multiple of
+    itself up to it.
+datatype: Type of weights, activations and matrix arithmetic: one that both engines of the system have.
+where: Condition on statistics and execution fields, such as ``"total_time < 60 and tensor_par <= 8"``.
+fused: Candidates of ``fused_activation``; ``(False, True)`` tries both. By default true in edition ``sc23``,
+    where it costs nothing, and false in ``corrected``.
+tensor_overlap, data_overlap: Whether overlap of tensor- and data-parallel traffic is tried.
+fix: Restrict execution fields to a value or to several: ``{"tensor_par": [4, 8], "weight_offload": False}``.
+add: Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
     ``batch_size`` (smaller ones, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
-    stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected`` other
-    values of the optional fields of an execution: {options}; `fix` may set them as well, and alone sets
-    ``mesh_order``, which stands for all networks.
-any_batch : bool
-    Under a preset too, each data-parallel degree runs the largest multiple of itself up to the batch.
-campaign : str, path, mapping or Campaign, optional
-    Whole runs of the executions, of one batch and length: a name of the catalog, a file, or fields
+    stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected``
+    other values of the optional fields of an execution:
+    {options}.
+    `fix` may set them as well, and alone sets ``mesh_order``, which stands for all networks.
+any_batch: Under a preset too, each data-parallel degree runs the largest multiple of itself up to the batch.
+campaign: Whole runs of the executions, of one batch and length: a name of the catalog, a file, or fields
     (``{"tokens": "15T", "fleet": {"price": 2.5}}``). Their figures
     (:class:`~calculon.declarations.run_figures.CampaignFigures`: ``days``, ``usd``, ...) are statistics then; a
     deadline and budgets are conditions. Edition ``corrected``.
-edition : Edition or str, optional
-    Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six published
-    fields alone, ``corrected`` for a model that states more.
-preset : str, optional
-    Framework whose options are tried, and no others: a name, or a file. By default that of
+edition: Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six
+    published fields alone, ``corrected`` for a model that states more.
+preset: Framework whose options are tried, and no others: a name, or a file. By default that of
     :func:`calculon.declarations.presets.usual_preset`, in edition ``sc23`` the published forms."""
 
 _INSTEAD = {
@@ -100,8 +89,8 @@ def takes_space(function: Callable[P, R]) -> Callable[P, R]:
 
     if call.__doc__:
         options = ", ".join(f"``{name}``" for name in OPTIONS)
-        space = _SPACE.replace("{options}", fill(options, 110, subsequent_indent="    "))
-        call.__doc__ = call.__doc__.replace("    {space}", indent(space, "    "))
+        space = _SPACE.replace("{options}", fill(options, 106, subsequent_indent="    "))
+        call.__doc__ = call.__doc__.replace("        {space}:", indent(space, "        "))
     return call
 
 
@@ -131,10 +120,8 @@ def make_space(
 ) -> Space:
     """Check and make a space; the arguments are those of :func:`calculon.search`.
 
-    Raises
-    ------
-    SpecError
-        For malformed inputs: before any work, and with what was expected.
+    Raises:
+        SpecError: For malformed inputs: before any work, and with what was expected.
     """
     model, system = inputs.model(model), inputs.system(system)
     if datatype not in list(system.datatypes):
@@ -176,11 +163,9 @@ def make_space(
 def one_stretch(source: "CampaignSource") -> "Campaign":
     """Return the campaign of a search: every step of it is the execution that is looked for.
 
-    Raises
-    ------
-    SpecError
-        When there is no such campaign, for everything wrong with it, for one without a length, and for one whose batch
-        or sequences change.
+    Raises:
+        SpecError: When there is no such campaign, for everything wrong with it, for one without a length, and for one
+            whose batch or sequences change.
     """
     from calculon.campaign.read import read_campaign
 
@@ -196,10 +181,8 @@ def one_stretch(source: "CampaignSource") -> "Campaign":
 def check_one_stretch(found: "Campaign") -> None:
     """Refuse a campaign whose batch or sequences change: a search is of one step.
 
-    Raises
-    ------
-    SpecError
-        For one with phases or ramps.
+    Raises:
+        SpecError: For one with phases or ramps.
     """
     several = [name for name in ("phases", "batch_ramp", "seq_ramp") if getattr(found, name)]
     if several:
@@ -265,10 +248,8 @@ def check_edition(
 ) -> None:
     """Refuse fields of a model or of a search that the published edition does not know, and whole `runs`.
 
-    Raises
-    ------
-    SpecError
-        With the first of them.
+    Raises:
+        SpecError: With the first of them.
     """
     if edition != PUBLISHED:
         return
@@ -319,10 +300,8 @@ def make_condition(
 ) -> Condition | None:
     """Read a condition, with the limits of a campaign beside it; nothing for None without such limits.
 
-    Raises
-    ------
-    SpecError
-        For anything but a condition as a text.
+    Raises:
+        SpecError: For anything but a condition as a text.
     """
     given: object = where
     if given is not None and not isinstance(given, str):

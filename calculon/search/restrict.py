@@ -33,17 +33,12 @@ _ARGUMENTS = {
 def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     """Check the values of ``fix`` or ``add`` against the declarations of their fields.
 
-    Parameters
-    ----------
-    option : str
-        ``fix`` or ``add``, as the caller calls it: with dashes on the command line.
-    values : mapping
-        One value or a sequence of values by field.
+    Args:
+        option: ``fix`` or ``add``, as the caller calls it: with dashes on the command line.
+        values: One value or a sequence of values by field.
 
-    Raises
-    ------
-    SpecError
-        With every field that the option does not know and every value that its field does not take.
+    Raises:
+        SpecError: With every field that the option does not know and every value that its field does not take.
     """
     allowed = FIXABLE if option.lstrip("-") == "fix" else tuple(ADDABLE)
     problems = []
@@ -77,10 +72,8 @@ def problems_of(field: SpecField, name: str, values: Values) -> list[Problem]:
 def parse(option: str, texts: Sequence[str]) -> dict[str, Values]:
     """Read ``FIELD=VALUE[,VALUE...]`` texts, fields also by their short names; one may be given several times.
 
-    Raises
-    ------
-    SpecError
-        As :func:`checked`, and for a text without ``=``.
+    Raises:
+        SpecError: As :func:`checked`, and for a text without ``=``.
     """
     values: dict[str, list[Any]] = {}
     for text in texts:

@@ -59,12 +59,9 @@ _RISING = {
 class Runs:
     """What whole runs are asked about: a campaign of one stretch, of a model on a system.
 
-    Attributes
-    ----------
-    campaign : Campaign
-        The campaign; its length is known.
-    datatype : str
-        Type of the weights.
+    Attributes:
+        campaign: The campaign; its length is known.
+        datatype: Type of the weights.
     """
 
     campaign: Campaign
@@ -188,10 +185,8 @@ class Runs:
     def check_known(self, name: str, where: str) -> None:
         """Refuse a figure that the campaign and the system leave open.
 
-        Raises
-        ------
-        SpecError
-            With what makes it known.
+        Raises:
+            SpecError: With what makes it known.
         """
         if name in MADE_KNOWN and np.isnan(RUN_FIGURES[name].of(self._example)).any():
             wanted = f"a figure that the campaign and {self.system.name} leave known"

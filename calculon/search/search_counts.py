@@ -56,14 +56,10 @@ Splits = dict[tuple[int, int], Counter[str]]
 class Counts:
     """How many executions there are, how many can run, and why the others cannot.
 
-    Attributes
-    ----------
-    total, good : int
-        Executions enumerated, and feasible ones among them.
-    reasons : Counter
-        Infeasible executions by the identifier of the first rule that fails.
-    nearest_miss : dict
-        For each memory tier's reason, the fewest bytes by which an execution did not fit.
+    Attributes:
+        total, good: Executions enumerated, and feasible ones among them.
+        reasons: Infeasible executions by the identifier of the first rule that fails.
+        nearest_miss: For each memory tier's reason, the fewest bytes by which an execution did not fit.
     """
 
     total: int = 0

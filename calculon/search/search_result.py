@@ -39,31 +39,23 @@ FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
 class SearchResult(Displayed):
     """The best executions of a space, best first: a sequence of estimates, each made when it is asked for.
 
-    Attributes
-    ----------
-    space : Space
-        The space that was searched.
-    objectives : tuple of Objective
-        What the ranking is by.
-    counts : Counts
-        Executions enumerated, feasible, and why the others are not.
-    numbers : array of int64, shape (results,)
-        Numbers of the executions in the space.
-    scores : array, shape (objectives, results)
-        Scores; larger is better.
-    splits : dict
-        Executions of each tensor and pipeline degree by the reason why they cannot run, where a search tells them.
-    seconds : float
-        How long the search took.
+    Attributes:
+        space: The space that was searched.
+        objectives: What the ranking is by.
+        counts: Executions enumerated, feasible, and why the others are not.
+        numbers (shape (results,)): Numbers of the executions in the space.
+        scores (shape (objectives, results)): Scores; larger is better.
+        splits: Executions of each tensor and pipeline degree by the reason why they cannot run, where a search tells
+            them.
+        seconds: How long the search took.
 
-    Examples
-    --------
-    >>> from calculon import search
-    >>> found = search("megatron-126M", "a100_80g", 8, 8, top=3, fix={"tensor_par": 2})
-    >>> found.best.execution == found[0].execution
-    True
-    >>> [estimate.execution.data_par for estimate in found]
-    [4, 4, 4]
+    Examples:
+        >>> from calculon import search
+        >>> found = search("megatron-126M", "a100_80g", 8, 8, top=3, fix={"tensor_par": 2})
+        >>> found.best.execution == found[0].execution
+        True
+        >>> [estimate.execution.data_par for estimate in found]
+        [4, 4, 4]
     """
 
     space: Space
@@ -98,10 +90,8 @@ class SearchResult(Displayed):
     def best(self) -> Estimate:
         """The best execution.
 
-        Raises
-        ------
-        Infeasible
-            When nothing was found; the reason is the most frequent one.
+        Raises:
+            Infeasible: When nothing was found; the reason is the most frequent one.
         """
         if len(self):
             return self[0]
@@ -205,30 +195,22 @@ class SearchResult(Displayed):
     def pareto(self, *objectives: str, where: str | None = None) -> "SearchResult":
         """Search the same space for the executions that no other one beats in several statistics.
 
-        Parameters
-        ----------
-        objectives
-            ``STATISTIC[:max|min]`` each; by default the rate against the memory of a processor.
-        where : str, optional
-            A condition, such as ``"proc_mem_tier1_cap_req < 70 * GiB"``.
+        Args:
+            objectives: ``STATISTIC[:max|min]`` each; by default the rate against the memory of a processor.
+            where: A condition, such as ``"proc_mem_tier1_cap_req < 70 * GiB"``.
 
-        Returns
-        -------
-        SearchResult
+        Returns:
             The frontier, by the first objective best first; every execution of the space was considered.
 
-        Raises
-        ------
-        SpecError
-            For fewer than two objectives, and for statistics that the edition does not have.
+        Raises:
+            SpecError: For fewer than two objectives, and for statistics that the edition does not have.
 
-        Examples
-        --------
-        >>> from calculon import search
-        >>> front = search("megatron-126M", "a100_80g", 8, 8).pareto()
-        >>> frame = front.to_frame()[["sample_rate", "proc_mem_tier1_cap_req"]]
-        >>> frame["sample_rate"].is_monotonic_decreasing, frame["proc_mem_tier1_cap_req"].is_monotonic_decreasing
-        (True, True)
+        Examples:
+            >>> from calculon import search
+            >>> front = search("megatron-126M", "a100_80g", 8, 8).pareto()
+            >>> frame = front.to_frame()[["sample_rate", "proc_mem_tier1_cap_req"]]
+            >>> frame["sample_rate"].is_monotonic_decreasing, frame["proc_mem_tier1_cap_req"].is_monotonic_decreasing
+            (True, True)
         """
         from calculon.search.best_first import search_space
         from calculon.search.request import make_ranking
@@ -259,20 +241,15 @@ class SearchResult(Displayed):
     ) -> "Figure | InteractiveFigure":
         """Draw two statistics of the executions, and those that no other one beats in both.
 
-        Parameters
-        ----------
-        x, y : str
-            ``STATISTIC[:max|min]``; by default the last and the first objective of a frontier, of other results the
-            memory of a processor and the rate. ``calculon plot pareto`` draws all executions of a space.
-        interactive : bool
-            As the page in a browser draws it (extra ``web``), with the best of each split: a plotly Figure.
+        Args:
+            x, y: ``STATISTIC[:max|min]``; by default the last and the first objective of a frontier, of other results
+                the memory of a processor and the rate. ``calculon plot pareto`` draws all executions of a space.
+            interactive: As the page in a browser draws it (extra ``web``), with the best of each split: a plotly
+                Figure.
 
-        Raises
-        ------
-        SpecError
-            For an unknown statistic, and where the library is missing.
-        Infeasible
-            When nothing was found.
+        Raises:
+            SpecError: For an unknown statistic, and where the library is missing.
+            Infeasible: When nothing was found.
         """
         return drawn(self, "pareto", interactive=interactive, x=x, y=y)
 

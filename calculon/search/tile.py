@@ -33,16 +33,11 @@ RESULT_AXES = ("data_par_overlap", *NETWORKS, "row")
 class Rows:
     """Some executions of a tile on an open grid.
 
-    Attributes
-    ----------
-    batch : Batch
-        Their statistics, on axes that broadcast to :data:`RESULT_AXES`.
-    numbers : array
-        Their numbers, on all axes.
-    allowed : array of bool
-        Which combinations of networks fit, broadcast to all axes.
-    space : Space
-        The space that they are of.
+    Attributes:
+        batch: Their statistics, on axes that broadcast to :data:`RESULT_AXES`.
+        numbers: Their numbers, on all axes.
+        allowed: Which combinations of networks fit, broadcast to all axes.
+        space: The space that they are of.
     """
 
     batch: Batch
@@ -71,12 +66,9 @@ class Rows:
 class Chosen:
     """Some of the executions on a grid, one after the other.
 
-    Attributes
-    ----------
-    rows : Rows
-        The grid.
-    flat : array of int
-        Their places on it.
+    Attributes:
+        rows: The grid.
+        flat: Their places on it.
     """
 
     rows: Rows

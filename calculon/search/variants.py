@@ -33,14 +33,10 @@ MOST_COMBINATIONS = 20_000_000
 class Variants:
     """The possible variants of a space.
 
-    Attributes
-    ----------
-    positions : dict of arrays, shape (variants,)
-        Position among the candidates of each loop of :data:`VARIANT` that has several.
-    columns : dict of arrays
-        The fields as columns hold them: of shape (variants,), or a single value where there is one candidate.
-    serial : array of bool, shape (variants,)
-        Which of them need no tensor parallelism.
+    Attributes:
+        positions (shape (variants,)): Position among the candidates of each loop of :data:`VARIANT` that has several.
+        columns: The fields as columns hold them: of shape (variants,), or a single value where there is one candidate.
+        serial (shape (variants,)): Which of them need no tensor parallelism.
     """
 
     positions: dict[str, Array]
@@ -58,10 +54,8 @@ class Variants:
 class Rules:
     """The rules of a space, by where a search asks them.
 
-    Attributes
-    ----------
-    constants : dict of arrays
-        What all executions of the space share, as columns.
+    Attributes:
+        constants: What all executions of the space share, as columns.
     """
 
     def __init__(self, space: Candidates):
@@ -168,10 +162,8 @@ class Rules:
 def variants(space: Candidates, rules: Rules) -> Variants:
     """List the variants that are possible with tensor parallelism, and which are without.
 
-    Raises
-    ------
-    SpecError
-        For combinations of values that alone would take minutes.
+    Raises:
+        SpecError: For combinations of values that alone would take minutes.
     """
     candidates: dict[str, Array] = {
         name: np.array([held(name, value) for value in space.switches[name]], type_of(name))

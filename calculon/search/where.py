@@ -55,11 +55,9 @@ class Condition:
 
         Fields and statistics have short names, too, and numbers units: ``GiB < 60 and TP <= 8 and MFU > 40 %``.
 
-        Raises
-        ------
-        SpecError
-            For anything else, for names that are neither statistics nor execution fields (with the nearest), for
-            comparisons that can never hold, and for a condition that reads nothing of an execution.
+        Raises:
+            SpecError: For anything else, for names that are neither statistics nor execution fields (with the nearest),
+                for comparisons that can never hold, and for a condition that reads nothing of an execution.
         """
         words = _of_executions(whole_runs=whole_runs)
         return cls.read(plain(text, words.names), words)
@@ -109,22 +107,14 @@ def _with_constants(lookup: Lookup) -> Lookup:
 class Words:
     """The names of columns that a condition may use.
 
-    Attributes
-    ----------
-    names : tuple of str
-        All of them.
-    fields : mapping
-        Those of fields among them, whose values need not be numbers, with their declarations.
-    wanted, none : str
-        What a name is, and that there is none, for messages.
-    example : str
-        A condition.
-    remark : callable
-        What there is to say of a name that is not known.
-    see : str
-        What to look at for the names.
-    short : tuple of str
-        Further names, which mean some of them.
+    Attributes:
+        names: All of them.
+        fields: Those of fields among them, whose values need not be numbers, with their declarations.
+        wanted, none: What a name is, and that there is none, for messages.
+        example: A condition.
+        remark: What there is to say of a name that is not known.
+        see: What to look at for the names.
+        short: Further names, which mean some of them.
     """
 
     names: tuple[str, ...]

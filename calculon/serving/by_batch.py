@@ -38,23 +38,18 @@ class Cut:
 class ByBatch(Displayed):
     """What a saturated replica gives over the sequences that it decodes at a time.
 
-    Attributes
-    ----------
-    served : Served
-        The deployment under its workload.
-    batch : array, shape (batches,)
-        Sequences of a replica, ascending: from 1 to the most that have room in memory and in a pass.
-    tpot, decode, ttft : array of seconds, shape (batches,)
-        Time per token, the pass that decodes all sequences, and prefill of a prompt beside them.
-    prefill_share : array, shape (batches,)
-        Share of the time that prompts take.
-    request_rate : array of requests/s, shape (batches,)
-        Of one replica.
-    causes : array of seconds, shape (causes, batches)
-        The part of the time per token in which nothing is prefilled, by :data:`~calculon.serving.row_times.CAUSES`.
-    cuts : tuple of Cut
-        Bounds: memory, ``max_batch``, ``token_budget``, processors that prefill, and limits of the workload that some
-        batch misses; 0 is a limit that no batch keeps.
+    Attributes:
+        served: The deployment under its workload.
+        batch (shape (batches,)): Sequences of a replica, ascending: from 1 to the most that have room in memory and in
+            a pass.
+        tpot, decode, ttft (shape (batches,)): Time per token, the pass that decodes all sequences, and prefill of a
+            prompt beside them.
+        prefill_share (shape (batches,)): Share of the time that prompts take.
+        request_rate (shape (batches,)): Of one replica.
+        causes (shape (causes, batches)): The part of the time per token in which nothing is prefilled, by
+            :data:`~calculon.serving.row_times.CAUSES`.
+        cuts: Bounds: memory, ``max_batch``, ``token_budget``, processors that prefill, and limits of the workload that
+            some batch misses; 0 is a limit that no batch keeps.
     """
 
     served: Served
@@ -129,10 +124,8 @@ class ByBatch(Displayed):
     def plot(self, kind: str = "batch") -> "Figure":
         """Draw the curves, as ``calculon plot batch`` does.
 
-        Raises
-        ------
-        SpecError
-            For another kind than ``batch``, and where matplotlib is missing.
+        Raises:
+            SpecError: For another kind than ``batch``, and where matplotlib is missing.
         """
         return drawn(self, kind)
 

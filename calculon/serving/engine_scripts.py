@@ -43,12 +43,9 @@ def fields_of(deployment: Deployment) -> dict[str, Any]:
 def server_of(model: Model, system: System, workload: Workload | None = None) -> Server:
     """Return a model on a machine.
 
-    Parameters
-    ----------
-    model, system : Model, System
-        The two.
-    workload : Workload, optional
-        Its prompts are the largest passes of deployments that do not cut them.
+    Args:
+        model, system: The two.
+        workload: Its prompts are the largest passes of deployments that do not cut them.
     """
     load = workload or read_workload({"prompt": UNCUT_TOKENS, "output": 2})
 
@@ -68,19 +65,13 @@ def launched_server(
 ) -> Launch | None:
     """Return what a file or a command says that starts an engine; nothing for any other source of a deployment.
 
-    Parameters
-    ----------
-    source : object
-        What was given for a deployment.
-    server : Server, optional
-        Model and machine, by which shares of memory are converted.
-    num_procs : int, optional
-        Processors of all replicas; those of the command by default.
+    Args:
+        source: What was given for a deployment.
+        server: Model and machine, by which shares of memory are converted.
+        num_procs: Processors of all replicas; those of the command by default.
 
-    Raises
-    ------
-    SpecError
-        For a file that cannot be read, and for a value of an option that means nothing.
+    Raises:
+        SpecError: For a file that cannot be read, and for a value of an option that means nothing.
     """
     if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
         return None

@@ -36,10 +36,8 @@ def deployment_of(
     Tensor parallelism is as wide as a node allows, and divides processors and attention heads. Where a sequence does
     not fit, stages are added, as few as it takes. Processors of their own that prefill are split in the same way.
 
-    Raises
-    ------
-    SpecError
-        For no processors, and as :func:`~calculon.serving.asked.read_deployment`.
+    Raises:
+        SpecError: For no processors, and as :func:`~calculon.serving.asked.read_deployment`.
     """
     if procs < 1:
         raise SpecError(

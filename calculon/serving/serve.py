@@ -44,12 +44,9 @@ if TYPE_CHECKING:
 class Served(Displayed):
     """What a deployment gives.
 
-    Attributes
-    ----------
-    model, system, deployment, workload
-        The records.
-    point : Point
-        Where a replica works: its batch, figures, passes and limits.
+    Attributes:
+        model, system, deployment, workload: The records.
+        point: Where a replica works: its batch, figures, passes and limits.
     """
 
     model: Model
@@ -118,10 +115,8 @@ class Served(Displayed):
     def plot(self, kind: str = "batch") -> "Figure":
         """Draw times and rates over the batch, as ``calculon plot batch`` does.
 
-        Raises
-        ------
-        SpecError
-            For another kind than ``batch``, and where matplotlib is missing.
+        Raises:
+            SpecError: For another kind than ``batch``, and where matplotlib is missing.
         """
         return drawn(self, kind)
 
@@ -212,40 +207,28 @@ def serve(
 ) -> Served:
     """Estimate a deployment that serves a model.
 
-    Parameters
-    ----------
-    model, system
-        As in :func:`calculon.estimate`.
-    deployment : str, path, mapping, Deployment or int
-        A name of the catalog, a file, the fields of one, or a record; a script that starts vLLM, SGLang or
-        TensorRT-LLM, or the command itself, of which what is not modelled is a warning; or a number of processors, of
-        which each node is a replica (:func:`deployment_of`).
-    workload : str, path, mapping or Workload, optional
-        Likewise, or the document of a result of this function, which has one. Where `deployment` is such a file and
-        prompt and output are not both said, its workload counts.
-    changes : mapping, optional
-        Fields of the deployment that count instead of its own.
-    **options
-        Fields of the workload, likewise: ``prompt=2000``.
+    Args:
+        model, system: As in :func:`calculon.estimate`.
+        deployment: A name of the catalog, a file, the fields of one, or a record; a script that starts vLLM, SGLang or
+            TensorRT-LLM, or the command itself, of which what is not modelled is a warning; or a number of processors,
+            of which each node is a replica (:func:`deployment_of`).
+        workload: Likewise, or the document of a result of this function, which has one. Where `deployment` is such a
+            file and prompt and output are not both said, its workload counts.
+        changes: Fields of the deployment that count instead of its own.
+        **options: Fields of the workload, likewise: ``prompt=2000``.
 
-    Returns
-    -------
-    Served
+    Returns:
         The figures in the steady state. Of a load that is neither a rate nor users, the largest batch that keeps the
         limits counts; where none does, that of one sequence, and the limits say what is missed.
 
-    Raises
-    ------
-    SpecError
-        For everything wrong with the inputs.
-    Infeasible
-        Where the model or a single sequence does not fit.
+    Raises:
+        SpecError: For everything wrong with the inputs.
+        Infeasible: Where the model or a single sequence does not fit.
 
-    Examples
-    --------
-    >>> found = serve("llama3-8B", 1, "h100_80g_sxm", prompt=1000, output=200)
-    >>> found["tpot"] >= found["decode_time"]
-    True
+    Examples:
+        >>> found = serve("llama3-8B", 1, "h100_80g_sxm", prompt=1000, output=200)
+        >>> found["tpot"] >= found["decode_time"]
+        True
     """
     asked_model, asked_system = inputs.model(model), inputs.system(system)
     check_served(asked_model)

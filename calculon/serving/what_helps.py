@@ -18,12 +18,9 @@ STEP = 1.1
 class Help:
     """A better part of the machine, and what it is worth.
 
-    Attributes
-    ----------
-    part : str
-        One of :data:`PARTS`.
-    elasticity : float
-        Percent by which the figure is better for one percent by which the part is.
+    Attributes:
+        part: One of :data:`PARTS`.
+        elasticity: Percent by which the figure is better for one percent by which the part is.
     """
 
     part: str
@@ -96,12 +93,9 @@ PARTS: Mapping[str, Callable[[System, float], System]] = {
 def helps(system: System, figure: Callable[[System], float]) -> tuple[Help, ...]:
     """Return what better parts are worth, the best first.
 
-    Parameters
-    ----------
-    system : System
-        The machine.
-    figure : callable
-        The figure on a machine; more of it is better.
+    Args:
+        system: The machine.
+        figure: The figure on a machine; more of it is better.
     """
     now = figure(system)
     found = [

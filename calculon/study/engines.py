@@ -57,19 +57,13 @@ class EngineWarning(UserWarning):
 def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None) -> "Engine":
     """Return an engine by name.
 
-    Parameters
-    ----------
-    name : str
-        One of :data:`ENGINES`. Without a scheduler, ``dask`` starts workers on this machine.
-    cpus : int, optional
-        Workers on this machine; the physical cores by default.
-    scheduler : str, optional
-        Address of a running Dask scheduler, such as ``tcp://node1:8786``, or its scheduler file.
+    Args:
+        name: One of :data:`ENGINES`. Without a scheduler, ``dask`` starts workers on this machine.
+        cpus: Workers on this machine; the physical cores by default.
+        scheduler: Address of a running Dask scheduler, such as ``tcp://node1:8786``, or its scheduler file.
 
-    Raises
-    ------
-    SpecError
-        For an unknown engine, or options that contradict each other.
+    Raises:
+        SpecError: For an unknown engine, or options that contradict each other.
     """
     if name not in ENGINES:
         wanted = "one of " + ", ".join(ENGINES)
@@ -110,10 +104,8 @@ class Engine:
     def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
         """Yield the result of every task as it finishes.
 
-        Raises
-        ------
-        EngineError
-            When workers die again and again. Errors of the function are raised here.
+        Raises:
+            EngineError: When workers die again and again. Errors of the function are raised here.
         """
         from concurrent.futures import BrokenExecutor
         from queue import SimpleQueue
@@ -226,12 +218,9 @@ def _leave_with_parent(parent: "Connection") -> None:
 class Dask(Engine):
     """Runs tasks on a Dask cluster, whose scheduler runs those of lost workers again elsewhere.
 
-    Parameters
-    ----------
-    scheduler : str or None
-        Address (``tcp://host:port``) or scheduler file (``.json``); without, workers on this machine.
-    workers : int
-        Workers on this machine.
+    Args:
+        scheduler: Address (``tcp://host:port``) or scheduler file (``.json``); without, workers on this machine.
+        workers: Workers on this machine.
     """
 
     def __init__(self, scheduler: str | None, workers: int):
@@ -249,12 +238,10 @@ class Dask(Engine):
     def _executor(self, tasks: int) -> "Iterator[tuple[Executor, int]]":
         """Connect to the scheduler, or start workers here and end them afterwards.
 
-        Raises
-        ------
-        SpecError
-            When no scheduler answers at the address.
-        EngineError
-            When a task loses its worker again and again, when workers cannot run it, or without the scheduler.
+        Raises:
+            SpecError: When no scheduler answers at the address.
+            EngineError: When a task loses its worker again and again, when workers cannot run it, or without the
+                scheduler.
         """
         from concurrent.futures import CancelledError
 

@@ -46,12 +46,9 @@ F = TypeVar("F", bound=Finished)
 class Journal(Generic[F]):
     """Finished searches, in a file that only this process writes to.
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    outcomes : dict of int to Finished
-        Finished searches by number.
+    Attributes:
+        path: The file.
+        outcomes: Finished searches by number.
     """
 
     def __init__(self, path: str, stream: IO[bytes], outcomes: dict[int, F]):
@@ -72,22 +69,15 @@ class Journal(Generic[F]):
     ) -> "Journal[F]":
         """Open the journal of an output, or start one.
 
-        Parameters
-        ----------
-        output : str
-            The result of the study; the journal's name is this and ``.journal``.
-        study, fingerprint, total
-            File of the study, fingerprint of its contents, and number of its searches.
-        kind : type
-            What is kept of each.
-        restart : bool
-            Forget the searches of an older journal.
+        Args:
+            output: The result of the study; the journal's name is this and ``.journal``.
+            study, fingerprint, total: File of the study, fingerprint of its contents, and number of its searches.
+            kind: What is kept of each.
+            restart: Forget the searches of an older journal.
 
-        Raises
-        ------
-        SpecError
-            When the journal belongs to another study or is none, when another process writes to it, and when there
-            is a result without a journal.
+        Raises:
+            SpecError: When the journal belongs to another study or is none, when another process writes to it, and when
+                there is a result without a journal.
         """
         path = output + SUFFIX
         head: dict[str, Any] = {"journal": FORMAT, "version": program(), "study": study}
@@ -122,10 +112,8 @@ class Journal(Generic[F]):
     def add(self, outcome: F) -> None:
         """Keep a finished search.
 
-        Raises
-        ------
-        OSError
-            When the file cannot take it; the searches before it stay.
+        Raises:
+            OSError: When the file cannot take it; the searches before it stay.
         """
         self._write(outcome.to_record())
         self.outcomes[outcome.search] = outcome

@@ -35,12 +35,9 @@ MOST_SPECS = 4_000
 class Planned:
     """One search of a study, and the values that the study has names for in it.
 
-    Attributes
-    ----------
-    search : Search
-        The search to run.
-    values : mapping
-        Settings, overridden values and quantities, in the order of the study.
+    Attributes:
+        search: The search to run.
+        values: Settings, overridden values and quantities, in the order of the study.
     """
 
     search: Search
@@ -58,11 +55,9 @@ class Plans:
 def plan(study: Study) -> Plans:
     """Return every search of a study, the processor counts varying fastest.
 
-    Raises
-    ------
-    SpecError
-        For unknown models and systems, paths that lead nowhere, impossible processor counts, formulas that cannot be
-        computed: everything that can be known before a search runs.
+    Raises:
+        SpecError: For unknown models and systems, paths that lead nowhere, impossible processor counts, formulas that
+            cannot be computed: everything that can be known before a search runs.
     """
     check_number(
         study, math.prod(map(_number, (*(axis.points for axis in study.axes), [study.fixed])))
@@ -299,10 +294,8 @@ class Scope:
     def __getitem__(self, name: str) -> Any:
         """Return a value.
 
-        Raises
-        ------
-        SpecError
-            For an unknown name, one that the point does not have, or one that depends on itself.
+        Raises:
+            SpecError: For an unknown name, one that the point does not have, or one that depends on itself.
         """
         value = self._point.get(name, self.study.quantities.get(name))
         if value is None and name in SETTINGS:

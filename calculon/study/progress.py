@@ -22,12 +22,9 @@ def progress(
 
     Nothing is shown outside a terminal, with `quiet`, or within the first second.
 
-    Parameters
-    ----------
-    total, done : int
-        Tasks in all, and those that were finished before: they do not count for the rate.
-    what : str
-        Noun for the tasks, in the plural.
+    Args:
+        total, done: Tasks in all, and those that were finished before: they do not count for the rate.
+        what: Noun for the tasks, in the plural.
     """
     if quiet or not sys.stderr.isatty():
         yield lambda _: None

@@ -25,16 +25,11 @@ from calculon.study.worker_version import check_version, program
 class Question:
     """A deployment under a workload: a few kilobytes that cross processes and machines.
 
-    Attributes
-    ----------
-    number : int
-        Position in its study.
-    deployment : Deployment, int or mapping
-        A record; processors on which there is a plain deployment; or fields that contradict each other.
-    changes : mapping
-        Fields of a plain deployment that are stated.
-    version : str
-        The program that asks (:func:`program`); a worker with another one refuses.
+    Attributes:
+        number: Position in its study.
+        deployment: A record; processors on which there is a plain deployment; or fields that contradict each other.
+        changes: Fields of a plain deployment that are stated.
+        version: The program that asks (:func:`program`); a worker with another one refuses.
     """
 
     number: int
@@ -50,20 +45,13 @@ class Question:
 class Answer:
     """What a deployment gives; without figures, why it cannot run.
 
-    Attributes
-    ----------
-    search : int
-        Number of the question.
-    deployment : mapping
-        Fields of the deployment as a file states them.
-    batch, cut
-        Sequences of a replica, and what bounds them.
-    figures : mapping
-        Figures by name.
-    missed : tuple of str
-        Limits that it misses, in words.
-    reason : str
-        Why it cannot run.
+    Attributes:
+        search: Number of the question.
+        deployment: Fields of the deployment as a file states them.
+        batch, cut: Sequences of a replica, and what bounds them.
+        figures: Figures by name.
+        missed: Limits that it misses, in words.
+        reason: Why it cannot run.
     """
 
     search: int
@@ -128,11 +116,10 @@ class Questions:
 def plan_questions(study: Study) -> Questions:
     """Return every question of a study of deployments, the last of its lists varying fastest.
 
-    Raises
-    ------
-    SpecError
-        For unknown names and files, for models that none can serve, and for everything wrong with a record. What some
-        combinations of a line have that contradicts itself or does not fit a model is answered with the reason.
+    Raises:
+        SpecError: For unknown names and files, for models that none can serve, and for everything wrong with a record.
+            What some combinations of a line have that contradicts itself or does not fit a model is answered with the
+            reason.
     """
     total = 1
     for axis in study.axes:
@@ -217,10 +204,8 @@ def _fields(asked: Question) -> dict[str, Any]:
 def answer(asked: Question) -> Answer:
     """Answer one question: the task of a worker.
 
-    Raises
-    ------
-    CalculonError
-        When the worker has another version of the package.
+    Raises:
+        CalculonError: When the worker has another version of the package.
     """
     check_version(asked.version)
     deployment, load = asked.deployment, asked.workload

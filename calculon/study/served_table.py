@@ -84,10 +84,8 @@ def _value(one: Answer, name: str) -> Any:
 def served_summary(study: Study, planned: tuple[PlannedQuestion, ...]) -> Summary:
     """Return the summary that a study asks for, or the best figures for everything that varies.
 
-    Raises
-    ------
-    SpecError
-        As :func:`~calculon.study.study_summary.make_summary`.
+    Raises:
+        SpecError: As :func:`~calculon.study.study_summary.make_summary`.
     """
     summary = study.summary
     if summary is None:
@@ -100,10 +98,8 @@ def served_summary(study: Study, planned: tuple[PlannedQuestion, ...]) -> Summar
 def write_served(path: str, rows: ServedRows) -> int:
     """Write a result by the suffix of its name, and return the number of rows.
 
-    Raises
-    ------
-    SpecError
-        When the file cannot be written.
+    Raises:
+        SpecError: When the file cannot be written.
     """
     table = _table(rows)
     if document_suffix(path) == ".json":

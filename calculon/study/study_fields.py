@@ -133,16 +133,13 @@ class Place:
 def kind_of(name: str) -> str:
     """Return the kind of thing that a name gives a value to.
 
-    Returns
-    -------
-    str
+    Returns:
         ``source`` (a model, system, campaign, deployment or workload), ``setting``, the kind of a spec (a path into
         it), ``quantity``, or nothing for a name that cannot be given.
 
-    Examples
-    --------
-    >>> [kind_of(name) for name in ("mem1.GiB", "seq_size", "top", "price", "sample_rate", "a-b")]
-    ['system', 'model', 'setting', 'quantity', '', '']
+    Examples:
+        >>> [kind_of(name) for name in ("mem1.GiB", "seq_size", "top", "price", "sample_rate", "a-b")]
+        ['system', 'model', 'setting', 'quantity', '', '']
     """
     if name in ("model", "system", *INLINE):
         return "source"

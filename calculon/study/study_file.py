@@ -83,20 +83,13 @@ class Summary:
 class Study:
     """What a study file says, every value checked on its own.
 
-    Attributes
-    ----------
-    file : str
-        Path of the file.
-    axes : tuple of Axis
-        Everything that varies; the first varies slowest.
-    fixed : mapping
-        Settings that are the same for every search.
-    quantities : mapping
-        Numbers of the user's own, and formulas for them.
-    summary : Summary or None
-        Table at the end, where the file asks for one.
-    serves : bool
-        Whether it asks about deployments of served models, and not for executions.
+    Attributes:
+        file: Path of the file.
+        axes: Everything that varies; the first varies slowest.
+        fixed: Settings that are the same for every search.
+        quantities: Numbers of the user's own, and formulas for them.
+        summary: Table at the end, where the file asks for one.
+        serves: Whether it asks about deployments of served models, and not for executions.
     """
 
     file: str
@@ -111,10 +104,8 @@ class Study:
     def read(cls, path: str) -> "Study":
         """Read a study from a YAML or JSON file.
 
-        Raises
-        ------
-        SpecError
-            With everything that is wrong with the file.
+        Raises:
+            SpecError: With everything that is wrong with the file.
         """
         if document_suffix(path) in _TABLES:
             raise SpecError(path, Problem("", "a study: YAML or JSON", "a table, by its name"))

@@ -88,16 +88,11 @@ class Best:
 class Winners:
     """Collects the best figures, part by part.
 
-    Attributes
-    ----------
-    summary : Summary
-        Figures to collect.
-    best : dict
-        By row, column and title; a combination without any execution has no entry.
-    undefined : dict
-        Executions whose figure is no number, such as one divided by 0, by row, column and title.
-    rows, columns : dict
-        Keys seen, in order.
+    Attributes:
+        summary: Figures to collect.
+        best: By row, column and title; a combination without any execution has no entry.
+        undefined: Executions whose figure is no number, such as one divided by 0, by row, column and title.
+        rows, columns: Keys seen, in order.
     """
 
     summary: Summary
@@ -201,10 +196,8 @@ def _values(part: Rows, formula: Expression) -> tuple[Array, Array]:
 def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
     """Return the summary that a study asks for, or the best by its objective for everything that varies.
 
-    Raises
-    ------
-    SpecError
-        For names that are neither the study's nor those of results, and for figures that are no numbers.
+    Raises:
+        SpecError: For names that are neither the study's nor those of results, and for figures that are no numbers.
     """
     if study.summary is None:
         varied = [n for n in study_names(planned).values() if n not in study.quantities]
@@ -221,10 +214,8 @@ def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
 def checked_summary(study: Study, summary: Summary, nothing: Rows) -> Summary:
     """Return the summary of a study, whose names are checked; `nothing` has no rows.
 
-    Raises
-    ------
-    SpecError
-        As :func:`make_summary`.
+    Raises:
+        SpecError: As :func:`make_summary`.
     """
     problems = []
     own = study.names

@@ -47,16 +47,11 @@ Table = dict[str, Array | Labels]
 class Part:
     """The rows of some searches of one model on one system, of one campaign if any.
 
-    Attributes
-    ----------
-    planned, outcomes : sequence
-        The searches and their results.
-    row_search : array of int64, shape (rows,)
-        For each row the position of its search among these.
-    rank : array of int64, shape (rows,)
-        Rank of the execution, from 0; -1 for the row of a search that found none.
-    found : Evaluation
-        The executions, in the order of the rows that have one.
+    Attributes:
+        planned, outcomes: The searches and their results.
+        row_search (shape (rows,)): For each row the position of its search among these.
+        rank (shape (rows,)): Rank of the execution, from 0; -1 for the row of a search that found none.
+        found: The executions, in the order of the rows that have one.
     """
 
     planned: Sequence[Planned]
@@ -170,10 +165,8 @@ def shown_names(planned: Sequence[Planned]) -> tuple[tuple[str, ...], tuple[str,
 def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) -> int:
     """Write a result by the suffix of its name, and return the number of rows.
 
-    Raises
-    ------
-    SpecError
-        When the file cannot be written.
+    Raises:
+        SpecError: When the file cannot be written.
     """
     names = study_names(planned)
     types = {

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 class Search:
     """One search: a few kilobytes that cross processes and machines.
 
-    Attributes
-    ----------
-    number : int
-        Position in its sweep.
-    version : str
-        The program that asks (:func:`program`); a worker with another one refuses.
+    Attributes:
+        number: Position in its sweep.
+        version: The program that asks (:func:`program`); a worker with another one refuses.
 
     The other attributes are the arguments of :func:`calculon.search.driver.search`.
     """
@@ -134,14 +131,10 @@ def _plain(value: Any) -> Any:
 class Outcome:
     """Result of a search: counts, and numbers and scores of the best executions, best first.
 
-    Attributes
-    ----------
-    search : int
-        Number of the search.
-    numbers : tuple of int
-        Numbers of the executions in their space.
-    scores : tuple of tuple of float
-        For each objective the scores of the executions; larger is better.
+    Attributes:
+        search: Number of the search.
+        numbers: Numbers of the executions in their space.
+        scores: For each objective the scores of the executions; larger is better.
     """
 
     search: int
@@ -188,10 +181,8 @@ class Outcome:
 def run_search(search: Search) -> Outcome:
     """Run one search: the task of a worker.
 
-    Raises
-    ------
-    CalculonError
-        When the worker has another version of the package.
+    Raises:
+        CalculonError: When the worker has another version of the package.
     """
     check_version(search.version)
     found = run(search.space(), search.ranking(), mbs_break=search.mbs_break)

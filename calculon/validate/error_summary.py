@@ -234,17 +234,12 @@ def side_by_side(
 ) -> list[Record]:
     """Put rows of several editions side by side.
 
-    Parameters
-    ----------
-    rows : sequence of dict
-        With an ``edition`` each.
-    shown : sequence of str
-        The editions.
-    names : sequence of str
-        What rows that belong together have in common.
-    figures : sequence of str
-        What each edition has of its own: ``mean`` becomes ``sc23 mean`` and ``corrected mean``; None where an edition
-        has no such row.
+    Args:
+        rows: With an ``edition`` each.
+        shown: The editions.
+        names: What rows that belong together have in common.
+        figures: What each edition has of its own: ``mean`` becomes ``sc23 mean`` and ``corrected mean``; None where an
+            edition has no such row.
     """
     blank = {f"{edition} {figure}": None for edition in shown for figure in figures}
     found: dict[tuple[Any, ...], Record] = {}

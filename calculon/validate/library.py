@@ -19,12 +19,10 @@ _COLUMN = re.compile(r"\{(\w+)\}")
 class Library:
     """Studies and specs below a folder, and those of the catalog.
 
-    Attributes
-    ----------
-    base : Path
-        A folder with ``validation``, and maybe ``models`` and ``systems``, whose files go before those of the catalog.
-        A folder whose ``validation`` holds executions only, as the published tool has it, is given the studies of the
-        catalog.
+    Attributes:
+        base: A folder with ``validation``, and maybe ``models`` and ``systems``, whose files go before those of the
+            catalog. A folder whose ``validation`` holds executions only, as the published tool has it, is given the
+            studies of the catalog.
     """
 
     base: Path
@@ -33,10 +31,8 @@ class Library:
     def at(cls, base: str | Path | None = None) -> "Library":
         """Return the library of a folder; of the catalog when there is none.
 
-        Raises
-        ------
-        SpecError
-            When the folder holds no validation studies.
+        Raises:
+            SpecError: When the folder holds no validation studies.
         """
         found = cls(catalog.root() if base is None else Path(base))
         if not (found.base / ROOM).is_dir():
@@ -60,10 +56,8 @@ class Library:
     def studies(self, name: str = "") -> list[Study]:
         """Read all studies, or those of a name: a whole name, a folder with several, else the last part of a name.
 
-        Raises
-        ------
-        SpecError
-            When there is no study of this name, or for anything wrong with one.
+        Raises:
+            SpecError: When there is no study of this name, or for anything wrong with one.
         """
         known = self.names()
         chosen = [one for one in known if not name or f"{one}/".startswith(f"{name}/")]
@@ -77,18 +71,12 @@ class Library:
     def spec(self, kind: str, source: str, study: Study) -> tuple[str, Any]:
         """Read a spec that a study names: a file of the study, or a name of this folder or the catalog.
 
-        Parameters
-        ----------
-        kind : str
-            ``model``, ``system`` or ``execution``.
-        source : str
-            A file name with a suffix, or a name.
-        study : Study
-            The study that names it.
+        Args:
+            kind: ``model``, ``system`` or ``execution``.
+            source: A file name with a suffix, or a name.
+            study: The study that names it.
 
-        Returns
-        -------
-        tuple of str and object
+        Returns:
             The place of the document, and the document.
         """
         if document_suffix(source) in SUFFIXES:

@@ -42,22 +42,14 @@ OF_RUNS = (
 class Comparison:
     """One quantity of a study, measured and estimated.
 
-    Attributes
-    ----------
-    quantity : Quantity
-        The quantity, with its unit.
-    bound : float
-        The largest mean absolute error that passes under this edition, in percent.
-    rows : tuple of Row
-        The rows that have a measured value and that the model can represent.
-    measured, estimated : array, shape (rows,)
-        In the quantity's unit.
-    errors : array, shape (rows,)
-        In percent of the measured value; negative is an estimate that is too small.
-    score : Score or None
-        None when no row can be compared.
-    rank : Rank or None
-        How well the order is predicted, when the study names sweeps.
+    Attributes:
+        quantity: The quantity, with its unit.
+        bound: The largest mean absolute error that passes under this edition, in percent.
+        rows: The rows that have a measured value and that the model can represent.
+        measured, estimated (shape (rows,)): In the quantity's unit.
+        errors (shape (rows,)): In percent of the measured value; negative is an estimate that is too small.
+        score: None when no row can be compared.
+        rank: How well the order is predicted, when the study names sweeps.
     """
 
     quantity: Quantity
@@ -84,18 +76,12 @@ class Comparison:
 class Reading:
     """The quantities of a study under one reading of the source.
 
-    Attributes
-    ----------
-    name, why : str
-        Of the alternative; empty for the study's own choices.
-    comparisons : tuple of Comparison
-        One per quantity.
-    unrepresented : dict of str to int
-        Rows that the model cannot represent, counted by reason.
-    too_large : int
-        Rows that were run but need more memory than the system has, by the model.
-    prediction : Prediction
-        Statistics of all rows.
+    Attributes:
+        name, why: Of the alternative; empty for the study's own choices.
+        comparisons: One per quantity.
+        unrepresented: Rows that the model cannot represent, counted by reason.
+        too_large: Rows that were run but need more memory than the system has, by the model.
+        prediction: Statistics of all rows.
     """
 
     name: str
@@ -110,22 +96,14 @@ class Reading:
 class Result:
     """A study that was run.
 
-    Attributes
-    ----------
-    study : Study
-        The study.
-    edition : str
-        The edition of the cost model.
-    rows : tuple of Row
-        All rows that are to be compared.
-    total : int
-        Rows in the file of measured values.
-    excluded : dict of str to int
-        Rows that the study leaves out, counted by reason.
-    own : Reading
-        Under the choices of the study.
-    others : callable
-        Reads the study under its other choices.
+    Attributes:
+        study: The study.
+        edition: The edition of the cost model.
+        rows: All rows that are to be compared.
+        total: Rows in the file of measured values.
+        excluded: Rows that the study leaves out, counted by reason.
+        own: Under the choices of the study.
+        others: Reads the study under its other choices.
     """
 
     study: Study
@@ -158,11 +136,10 @@ class Result:
 def compare(study: Study, library: Library | None = None, edition: str = PUBLISHED) -> Result:
     """Run a study and its alternatives under an edition of the cost model.
 
-    Raises
-    ------
-    SpecError
-        For anything wrong with the study, its measured values, or a spec it names, for an unknown edition, and for a
-        choice that differs from what runs. Reading the alternatives raises it for those that change no row.
+    Raises:
+        SpecError: For anything wrong with the study, its measured values, or a spec it names, for an unknown edition,
+            and for a choice that differs from what runs. Reading the alternatives raises it for those that change no
+            row.
     """
     library = library or Library.at()
     edition = find_edition(edition).name

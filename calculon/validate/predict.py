@@ -46,16 +46,11 @@ class Case:
 class Prediction:
     """Statistics of measured rows.
 
-    Attributes
-    ----------
-    values : dict of str to array, shape (rows,)
-        Statistics by name, in SI units; not-a-number where the model cannot represent a row.
-    reasons : list of str
-        The reason; empty where it can.
-    too_large : array of bool, shape (rows,)
-        The model needs more tier-1 memory than the system has, although the row was run.
-    cases : list of Case
-        What each row asks of the model.
+    Attributes:
+        values (shape (rows,)): Statistics by name, in SI units; not-a-number where the model cannot represent a row.
+        reasons: The reason; empty where it can.
+        too_large (shape (rows,)): The model needs more tier-1 memory than the system has, although the row was run.
+        cases: What each row asks of the model.
     """
 
     values: dict[str, Array]
@@ -73,23 +68,15 @@ def predict(
 ) -> Prediction:
     """Evaluate the rows of a study under an edition; the published one sees the published fields only.
 
-    Parameters
-    ----------
-    library : Library
-        Where named models and systems are found.
-    study : Study
-        The study, or an alternative reading of it.
-    rows : sequence of Row
-        The measured rows.
-    names : iterable of str
-        The statistics wanted, or those of the last stage (:func:`~calculon.validate.published_study.of_last`).
-    edition : str
-        The edition of the cost model.
+    Args:
+        library: Where named models and systems are found.
+        study: The study, or an alternative reading of it.
+        rows: The measured rows.
+        names: The statistics wanted, or those of the last stage (:func:`~calculon.validate.published_study.of_last`).
+        edition: The edition of the cost model.
 
-    Raises
-    ------
-    SpecError
-        For anything in a row or in the study that means nothing; names file, row and field.
+    Raises:
+        SpecError: For anything in a row or in the study that means nothing; names file, row and field.
     """
     wanted = [*dict.fromkeys((*names, TIER1))]
     found = {name: np.full(len(rows), np.nan) for name in wanted}

@@ -128,12 +128,9 @@ class Limits(dict[str, float], FreeForm):
 class Fields(FreeForm):
     """The fields of a record, row by row: those of a named spec, replaced by constants and expressions.
 
-    Attributes
-    ----------
-    source : str
-        Name or file of a spec, in which ``{column}`` stands for a cell; empty for none.
-    values : dict
-        An :class:`Expression` or a constant by name of the field.
+    Attributes:
+        source: Name or file of a spec, in which ``{column}`` stands for a cell; empty for none.
+        values: An :class:`Expression` or a constant by name of the field.
 
     Fields of the record that are :attr:`beyond` it do not follow from a row.
     """

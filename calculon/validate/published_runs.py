@@ -64,20 +64,13 @@ SAVE, RESTART = 30.0, 300.0
 class Check:
     """A figure as a source prints it, beside what a law gives for it.
 
-    Attributes
-    ----------
-    name, unit : str
-        What it is.
-    published, ours : float
-        Both in the unit.
-    tolerance : float
-        Largest difference over the published value that passes.
-    rounded : float
-        Difference in the unit that passes anyhow, such as half a unit of the last printed digit.
-    at_least : bool
-        Whether the source prints a lower limit.
-    source : str
-        Where it stands.
+    Attributes:
+        name, unit: What it is.
+        published, ours: Both in the unit.
+        tolerance: Largest difference over the published value that passes.
+        rounded: Difference in the unit that passes anyhow, such as half a unit of the last printed digit.
+        at_least: Whether the source prints a lower limit.
+        source: Where it stands.
     """
 
     name: str

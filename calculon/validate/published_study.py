@@ -346,10 +346,8 @@ class Study(Recipe):
 def read_study(folder: Path, name: str = "") -> Study:
     """Read the study of a folder.
 
-    Raises
-    ------
-    SpecError
-        When the file is missing or anything in it is wrong.
+    Raises:
+        SpecError: When the file is missing or anything in it is wrong.
     """
     path = str(folder / FILE)
     return decode(Study, read_document(path), path, name=name or folder.name, folder=folder)

@@ -26,14 +26,10 @@ def relative_errors(measured: Array, estimated: Array) -> Array:
 class Score:
     """Errors of some rows, in percent.
 
-    Attributes
-    ----------
-    n : int
-        Rows compared.
-    mean, median, p90, largest : float
-        Of the absolute errors; p90 interpolates between neighbours.
-    bias : float
-        Mean of the errors with their sign: negative is too fast or too small.
+    Attributes:
+        n: Rows compared.
+        mean, median, p90, largest: Of the absolute errors; p90 interpolates between neighbours.
+        bias: Mean of the errors with their sign: negative is too fast or too small.
     """
 
     n: int
@@ -90,14 +86,10 @@ def regret(measured: Array, estimated: Array) -> float:
 class Rank:
     """How well the order within sweeps is predicted.
 
-    Attributes
-    ----------
-    sweeps : int
-        Groups of at least :data:`SMALLEST_SWEEP` rows that differ only in how they are run.
-    tau : float
-        Mean of Kendall's tau over the sweeps; 0 for one whose estimates are all alike, which tell no order.
-    regret, worst_regret : float
-        Mean and largest cost of the plan with the lowest estimate over the best one, in percent.
+    Attributes:
+        sweeps: Groups of at least :data:`SMALLEST_SWEEP` rows that differ only in how they are run.
+        tau: Mean of Kendall's tau over the sweeps; 0 for one whose estimates are all alike, which tell no order.
+        regret, worst_regret: Mean and largest cost of the plan with the lowest estimate over the best one, in percent.
     """
 
     sweeps: int

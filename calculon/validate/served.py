@@ -94,10 +94,8 @@ def _refusal(model: Model, deployment: Deployment, system: System, workload: Wor
 def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[Any], R]) -> list[R]:
     """Return the record of each row, from its fields or by its name; fields of blank cells have their defaults.
 
-    Raises
-    ------
-    SpecError
-        Of the row, for everything wrong with its record.
+    Raises:
+        SpecError: Of the row, for everything wrong with its record.
     """
     kind = form.record.__name__.lower()
     columns: dict[str, Sequence[Any]] = {}

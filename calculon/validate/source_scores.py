@@ -22,28 +22,19 @@ from calculon.validate.score import Rank
 class SourceScore:
     """Errors of the whole steps of a source, or of several, in percent of what was measured.
 
-    Attributes
-    ----------
-    name : str
-        The source; of several, which.
-    fitted : str
-        Fields of executions that were fitted with its rows in sight.
-    sources, rows : int
-        How many.
-    mean, median, bias : float
-        Of the absolute errors, and of the errors with their sign; of several sources means and median by equal weights.
-    worst, largest : str, float
-        The source with the largest mean, and that mean; of one source the study.
-    coverage : float or None
-        Percentage of the measured times inside the intervals that all other sources give, those of the catalog that
-        are not among the results too; None where these are too few.
-    sweeps : int
-        Sets of plans of one model that were measured alike.
-    tau, regret : float or None
-        Mean of Kendall's tau, and of what the plan predicted to be fastest costs over the fastest, over the sweeps of a
-        source, and then over sources; None without a sweep.
-    errors, weights : array, shape (rows,)
-        Absolute errors and their weights, which add up to 1 in each source.
+    Attributes:
+        name: The source; of several, which.
+        fitted: Fields of executions that were fitted with its rows in sight.
+        sources, rows: How many.
+        mean, median, bias: Of the absolute errors, and of the errors with their sign; of several sources means and
+            median by equal weights.
+        worst, largest: The source with the largest mean, and that mean; of one source the study.
+        coverage: Percentage of the measured times inside the intervals that all other sources give, those of the
+            catalog that are not among the results too; None where these are too few.
+        sweeps: Sets of plans of one model that were measured alike.
+        tau, regret: Mean of Kendall's tau, and of what the plan predicted to be fastest costs over the fastest, over
+            the sweeps of a source, and then over sources; None without a sweep.
+        errors, weights (shape (rows,)): Absolute errors and their weights, which add up to 1 in each source.
     """
 
     name: str

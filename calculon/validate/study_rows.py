@@ -30,10 +30,8 @@ class Row(Line):
 def read_rows(study: Study) -> list[Row]:
     """Read the measured values of a study.
 
-    Raises
-    ------
-    SpecError
-        When the file cannot be read, has no rows or ragged ones, or lacks a column that the study needs.
+    Raises:
+        SpecError: When the file cannot be read, has no rows or ragged ones, or lacks a column that the study needs.
     """
     columns = [*study.sweep]
     columns += [c for q in study.quantities for c in (q.measured, *q.within, *q.parts_of)]
@@ -84,10 +82,8 @@ def with_derived(study: Study, rows: Sequence[Row]) -> list[Row]:
 def values(study: Study, expression: Expression, rows: Sequence[Row], place: str) -> list[Any]:
     """Return the value of an expression in each row.
 
-    Raises
-    ------
-    SpecError
-        When it asks for a column that is not there, or has no value in some row; names the first such row.
+    Raises:
+        SpecError: When it asks for a column that is not there, or has no value in some row; names the first such row.
     """
     for name in expression.names if rows else ():
         require(name, rows[0].cells, study.file, place)
@@ -137,10 +133,8 @@ def _checker(field: SpecField, place: str) -> Callable[[object], Problem | None]
 def measured_values(column: str, rows: Sequence[Row]) -> list[float]:
     """Return the measured values of a column; not-a-number where a row has none.
 
-    Raises
-    ------
-    SpecError
-        When a cell holds something that is no positive number.
+    Raises:
+        SpecError: When a cell holds something that is no positive number.
     """
     found = []
     for row in rows:

@@ -67,10 +67,8 @@ class Served:
 
     In a thread, its warnings would be errors of the test that runs by chance.
 
-    Parameters
-    ----------
-    folder : Path
-        Where its messages are kept.
+    Args:
+        folder: Where its messages are kept.
     """
 
     def __init__(self, folder: Path):
@@ -115,12 +113,9 @@ class Served:
 class Visitor:
     """Opens pages, and notes what goes wrong on them.
 
-    Parameters
-    ----------
-    browser : Browser
-        The browser.
-    address : str
-        The beginning of every address.
+    Args:
+        browser: The browser.
+        address: The beginning of every address.
     """
 
     def __init__(self, browser: "Browser", address: str):

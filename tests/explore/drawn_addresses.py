@@ -88,12 +88,9 @@ _TEXTS = {one.name: one for one in FIELDS}
 class Addresses:
     """Draws addresses.
 
-    Parameters
-    ----------
-    seed : int
-        Equal seeds draw the same.
-    quick : sequence
-        The questions, as :data:`QUICK`.
+    Args:
+        seed: Equal seeds draw the same.
+        quick: The questions, as :data:`QUICK`.
     """
 
     def __init__(self, seed: int, quick: Sequence[_Asked] = QUICK):

@@ -66,22 +66,14 @@ TOLD = (
 class Point:
     """The fastest plan on so many processors of a machine, and the whole run of it.
 
-    Attributes
-    ----------
-    question : Question
-        The machine, and what is trained.
-    num_procs : int
-        Processors.
-    plan : Candidate or None
-        The plan; None where none fits.
-    whole : WholeRun or None
-        Its run.
-    campaign : Campaign
-        What the run was asked to be.
-    reason : str
-        Why no plan fits.
-    memory : str
-        Why memory may not suffice, where less is left than measured memory differs by.
+    Attributes:
+        question: The machine, and what is trained.
+        num_procs: Processors.
+        plan: The plan; None where none fits.
+        whole: Its run.
+        campaign: What the run was asked to be.
+        reason: Why no plan fits.
+        memory: Why memory may not suffice, where less is left than measured memory differs by.
     """
 
     question: Question
@@ -183,22 +175,14 @@ class Point:
 class FleetAnswer(Displayed):
     """Machines and numbers of processors for a run, compared.
 
-    Attributes
-    ----------
-    questions : tuple of Question
-        One for each machine: model, framework, batch.
-    campaign : Campaign
-        The run, with its limits.
-    objective : str
-        The figure that is to be small.
-    points : tuple of Point
-        The best plan of each machine and count that was tried.
-    further : Point or None
-        A larger count that meets the deadline, where none of those asked for does.
-    tried : int
-        Executions that were searched.
-    coarse : bool
-        Whether open counts were not tried closer to the best, as each search takes long.
+    Attributes:
+        questions: One for each machine: model, framework, batch.
+        campaign: The run, with its limits.
+        objective: The figure that is to be small.
+        points: The best plan of each machine and count that was tried.
+        further: A larger count that meets the deadline, where none of those asked for does.
+        tried: Executions that were searched.
+        coarse: Whether open counts were not tried closer to the best, as each search takes long.
     """
 
     questions: tuple[Question, ...]
@@ -463,10 +447,8 @@ class FleetAnswer(Displayed):
     def plot(self, kind: str = "budget") -> "Figure":
         """Draw days against dollars: each point a plan and a number of processors, with the limits as lines.
 
-        Raises
-        ------
-        SpecError
-            For another kind, and where matplotlib is missing.
+        Raises:
+            SpecError: For another kind, and where matplotlib is missing.
         """
         return drawn(self, kind)
 
@@ -491,10 +473,8 @@ def named(one: Point) -> str:
 def objective_of(text: str) -> str:
     """Return the figure that fleets are compared by.
 
-    Raises
-    ------
-    SpecError
-        For a figure that they are not compared by, and for one that is to be large.
+    Raises:
+        SpecError: For a figure that they are not compared by, and for one that is to be large.
     """
     name, _, sense = text.partition(":")
     if name not in OBJECTIVES:

@@ -61,16 +61,11 @@ Seen = Callable[[str], None]
 class FleetQuestion:
     """What to compare.
 
-    Attributes
-    ----------
-    questions : tuple of Question
-        One for each machine, with the counts to try.
-    campaign : Campaign
-        The run.
-    objective : str
-        The figure that is to be small.
-    open_counts : bool
-        Whether counts are left open: those of `questions` are where their search begins.
+    Attributes:
+        questions: One for each machine, with the counts to try.
+        campaign: The run.
+        objective: The figure that is to be small.
+        open_counts: Whether counts are left open: those of `questions` are where their search begins.
     """
 
     questions: tuple[Question, ...]
@@ -90,25 +85,17 @@ def ask_fleet(
 ) -> FleetQuestion:
     """Read a question about fleets.
 
-    Parameters
-    ----------
-    num_procs : int, str or sequence of int
-        Processor counts, or :data:`ANY`.
-    system : source of a system, or several
-        Machines; names may be joined by commas.
-    campaign : Campaign
-        The run, of one stretch; its tokens, deadline and budgets.
-    objective : str
-        One of :data:`~calculon.advise.runs.fleet.OBJECTIVES`.
-    **words
-        Further arguments of :func:`~calculon.advise.planning.plan`.
+    Args:
+        num_procs: Processor counts, or :data:`ANY`.
+        system: Machines; names may be joined by commas.
+        campaign: The run, of one stretch; its tokens, deadline and budgets.
+        objective: One of :data:`~calculon.advise.runs.fleet.OBJECTIVES`.
+        **words: Further arguments of :func:`~calculon.advise.planning.plan`.
 
-    Raises
-    ------
-    SpecError
-        For anything that cannot be understood, for a run of phases or ramps, and for open counts without a deadline.
-    Infeasible
-        For more processors than a machine joins.
+    Raises:
+        SpecError: For anything that cannot be understood, for a run of phases or ramps, and for open counts without a
+            deadline.
+        Infeasible: For more processors than a machine joins.
     """
     figure = objective_of(objective)
     if words.pop("mine", None) is not None:
@@ -132,10 +119,8 @@ def ask_fleet(
 def _check_known(figure: str, campaign: Campaign, asked: Sequence[Question]) -> None:
     """Refuse an objective that is known of none of the machines; for dollars others stand then.
 
-    Raises
-    ------
-    SpecError
-        With what makes it known.
+    Raises:
+        SpecError: With what makes it known.
     """
     refused = []
     for one in asked:
@@ -160,10 +145,8 @@ def _machines(system: Any) -> list[Any]:
 def fleet_answer(asked: FleetQuestion, seen: Seen | None = None) -> FleetAnswer:
     """Answer a question about fleets: one search for each machine and count.
 
-    Raises
-    ------
-    SpecError
-        For a run without tokens.
+    Raises:
+        SpecError: For a run without tokens.
     """
     told = seen or (lambda _: None)
     machines = [Machine(one, asked.campaign, told) for one in asked.questions]
@@ -184,14 +167,10 @@ def fleet_answer(asked: FleetQuestion, seen: Seen | None = None) -> FleetAnswer:
 class Machine:
     """The searches of one machine.
 
-    Parameters
-    ----------
-    question : Question
-        The machine, model, framework and batch.
-    campaign : Campaign
-        The run.
-    seen : callable
-        Is told of each count.
+    Args:
+        question: The machine, model, framework and batch.
+        campaign: The run.
+        seen: Is told of each count.
     """
 
     def __init__(self, question: Question, campaign: Campaign, seen: Seen):
@@ -282,10 +261,8 @@ class Machine:
 def run_of(plan: Candidate, question: Question, campaign: Campaign) -> WholeRun:
     """Return the whole run of a plan.
 
-    Raises
-    ------
-    SpecError
-        Where the campaign does not say how long it is.
+    Raises:
+        SpecError: Where the campaign does not say how long it is.
     """
     parameters = float(active_count(question.model))
     tokens = tokens_of_run(campaign, parameters, question.tokens_per_step)

@@ -37,12 +37,9 @@ LARGEST_MEASURED = 16_384
 class GoodputCurve:
     """Runs of all sizes with the same time between failures of a processor.
 
-    Attributes
-    ----------
-    mtbf_processor : float
-        That time, in hours.
-    whole : WholeRun
-        The runs; the last axis is the size.
+    Attributes:
+        mtbf_processor: That time, in hours.
+        whole: The runs; the last axis is the size.
     """
 
     mtbf_processor: float
@@ -77,14 +74,10 @@ class GoodputBySize:
     between checkpoints: with batch and tokens as they were, goodput is the same but for that, while a run lasts longer
     than some of these intervals.
 
-    Attributes
-    ----------
-    run : TrainingRun
-        The run whose plan it is.
-    num_procs : tuple of int
-        The sizes, ascending.
-    curves : tuple of GoodputCurve
-        The shortest time between failures first.
+    Attributes:
+        run: The run whose plan it is.
+        num_procs: The sizes, ascending.
+        curves: The shortest time between failures first.
     """
 
     run: TrainingRun
@@ -127,18 +120,13 @@ def goodput_by_size(
 ) -> GoodputBySize:
     """Return the goodput of a run on other numbers of processors.
 
-    Parameters
-    ----------
-    procs : int, str or sequence of int, optional
-        The sizes (``"1024:131072:x2"``); by default doublings from a sixteenth to eight times that of the plan.
-    mtbf : sequence of float or str, optional
-        Hours of a processor between failures, or words (``"50000h"``); by default half, once and twice those of the
-        campaign.
+    Args:
+        procs: The sizes (``"1024:131072:x2"``); by default doublings from a sixteenth to eight times that of the plan.
+        mtbf: Hours of a processor between failures, or words (``"50000h"``); by default half, once and twice those of
+            the campaign.
 
-    Raises
-    ------
-    SpecError
-        For what is no size or time, and for fewer processors than a replica of the plan has.
+    Raises:
+        SpecError: For what is no size or time, and for fewer processors than a replica of the plan has.
     """
     sizes = _sizes(run, procs)
     found = [_curve(run, one, np.array(sizes, float)) for one in _times(run.campaign, mtbf)]

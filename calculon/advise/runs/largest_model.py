@@ -40,12 +40,9 @@ RULE = "20 tokens for each parameter"
 class Optimum:
     """A model and the tokens that it is trained on, by one law.
 
-    Attributes
-    ----------
-    law : str
-        What says so: :data:`RULE`, or a name of :data:`~calculon.campaign.scaling_laws.LAWS`.
-    parameters, tokens : float
-        Both of them.
+    Attributes:
+        law: What says so: :data:`RULE`, or a name of :data:`~calculon.campaign.scaling_laws.LAWS`.
+        parameters, tokens: Both of them.
     """
 
     law: str
@@ -67,19 +64,13 @@ class Optimum:
 class LargestModel(Displayed):
     """The largest model that a fleet trains in some days, by each law.
 
-    Attributes
-    ----------
-    system : System
-        The machine.
-    num_procs : int
-        Processors.
-    days : float
-        Days that there are.
-    nearest : TrainingRun
-        The model of the catalog whose parameters are nearest to the optimum, on this fleet, with its own optimum of
-        tokens: its rate is that which the fleet is taken to have.
-    too_large : tuple of str
-        Models of the catalog nearer to it that do not fit on this fleet.
+    Attributes:
+        system: The machine.
+        num_procs: Processors.
+        days: Days that there are.
+        nearest: The model of the catalog whose parameters are nearest to the optimum, on this fleet, with its own
+            optimum of tokens: its rate is that which the fleet is taken to have.
+        too_large: Models of the catalog nearer to it that do not fit on this fleet.
     """
 
     system: System
@@ -165,32 +156,22 @@ def largest_model(
     The rate of the fleet is that of a model of the catalog of about this size, planned on it, with failures and
     checkpoints: it is looked for until the model whose rate was taken is the nearest one.
 
-    Parameters
-    ----------
-    system : str, path, mapping or System
-        The machine.
-    num_procs : int or str
-        Processors; ``"1k"`` is 1,024.
-    days : float or str, optional
-        Days, or words (``"8w"``); by default the deadline of the campaign.
-    run : str, path, mapping or Campaign, optional
-        Failures, checkpoints and prices, as in :func:`calculon.campaign`; how long its run is does not count.
-    preset, **options
-        As in :func:`calculon.campaign`, without :data:`OF_A_RUN`.
+    Args:
+        system: The machine.
+        num_procs: Processors; ``"1k"`` is 1,024.
+        days: Days, or words (``"8w"``); by default the deadline of the campaign.
+        run: Failures, checkpoints and prices, as in :func:`calculon.campaign`; how long its run is does not count.
+        preset, **options: As in :func:`calculon.campaign`, without :data:`OF_A_RUN`.
 
-    Raises
-    ------
-    SpecError
-        For a malformed request, such as one without days, or an option of how long a run is.
-    Infeasible
-        When no model of the catalog of such a size fits on these processors, and when the days are too few for a model
-        of :data:`SMALLEST` parameters.
+    Raises:
+        SpecError: For a malformed request, such as one without days, or an option of how long a run is.
+        Infeasible: When no model of the catalog of such a size fits on these processors, and when the days are too few
+            for a model of :data:`SMALLEST` parameters.
 
-    Examples
-    --------
-    >>> found = largest_model("h100_80g_sxm", 256, days=30)
-    >>> 10e9 < found.optima[0].parameters < 60e9
-    True
+    Examples:
+        >>> found = largest_model("h100_80g_sxm", 256, days=30)
+        >>> 10e9 < found.optima[0].parameters < 60e9
+        True
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
     for path in stated:

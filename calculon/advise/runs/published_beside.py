@@ -20,16 +20,11 @@ _ALIKE = 1e-4
 def published_beside(whole: WholeRun, model: str) -> list[dict[str, Any]]:
     """Return rows of published figures, each with what this run, or its law of failures, has in its place.
 
-    Parameters
-    ----------
-    whole : WholeRun
-        A run of one execution.
-    model : str
-        Name of its model.
+    Args:
+        whole: A run of one execution.
+        model: Name of its model.
 
-    Returns
-    -------
-    list of dict
+    Returns:
         ``run``, ``num_procs``, ``processor`` (of the published run), ``own_processor`` (of this one), ``figure``,
         ``per`` (tokens of processor-hours, hours of failures), ``published``, ``published_is`` (``about``, ``more
         than``), ``ours``, ``configuration`` (of processor-hours, how much of batch and degrees the source states; else

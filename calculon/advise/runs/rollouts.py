@@ -18,20 +18,14 @@ def generated(rung: Rung, one: Estimate) -> Served:
     The processors of the run generate, and then train (one after the other, as verl and OpenRLHF place both on the same
     processors: Sheng et al., *HybridFlow*, arXiv 2409.19256, section 5).
 
-    Parameters
-    ----------
-    rung : Rung
-        A part of a run with a rollout.
-    one : Estimate
-        A step of it.
+    Args:
+        rung: A part of a run with a rollout.
+        one: A step of it.
 
-    Raises
-    ------
-    SpecError
-        For everything wrong with the deployment, for one of other processors, and for answers that are longer than the
-        sequences that are trained.
-    Infeasible
-        Where an answer does not fit.
+    Raises:
+        SpecError: For everything wrong with the deployment, for one of other processors, and for answers that are
+            longer than the sequences that are trained.
+        Infeasible: Where an answer does not fit.
     """
     asked = rung.rollout
     assert asked is not None

@@ -83,10 +83,8 @@ class SmoothRun(WholeRun):
 def run_figure(name: str) -> Column:
     """Return a figure of whole runs by name.
 
-    Raises
-    ------
-    SpecError
-        When there is none of this name; the hint has the nearest.
+    Raises:
+        SpecError: When there is none of this name; the hint has the nearest.
     """
     found = known_statistic(name, "sensitivity", whole_runs=True)
     if name not in RUN_FIGURES:
@@ -99,10 +97,8 @@ def run_figure(name: str) -> Column:
 def check_known(run: Run, figure: Column) -> None:
     """Refuse a figure that campaign and system leave open.
 
-    Raises
-    ------
-    SpecError
-        With what makes it known.
+    Raises:
+        SpecError: With what makes it known.
     """
     if run.figures[figure.name] is None:
         wanted = f"a figure that the campaign and {run.system.name} leave known"
@@ -115,12 +111,9 @@ class RunCase(Case):
 
     Every part of the run keeps its execution, and its steps.
 
-    Parameters
-    ----------
-    run : Run
-        The run.
-    statistic : str
-        Name of a figure (:class:`~calculon.declarations.run_figures.CampaignFigures`).
+    Args:
+        run: The run.
+        statistic: Name of a figure (:class:`~calculon.declarations.run_figures.CampaignFigures`).
     """
 
     def __init__(self, run: Run, statistic: str):

@@ -34,27 +34,19 @@ def campaign(
 ) -> TrainingRun:
     """Return the whole training run of a plan: days, failures, checkpoints, money and energy.
 
-    Parameters
-    ----------
-    model, execution, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
-        execution the best plan is taken, as of :func:`calculon.plan`.
-    run : str, path, mapping or Campaign, optional
-        The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
-        it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
-    preset : str, optional
-        As in :func:`calculon.estimate`.
-    **options
-        Fields of the campaign that count instead of those of `run`: ``tokens="15T"``, ``deadline="60d"``; of a part of
-        it with two underscores: ``fleet__price=2.0``.
+    Args:
+        model, execution, system: As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of
+            processors instead of an execution the best plan is taken, as of :func:`calculon.plan`.
+        run: The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
+            it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
+        preset: As in :func:`calculon.estimate`.
+        **options: Fields of the campaign that count instead of those of `run`: ``tokens="15T"``, ``deadline="60d"``; of
+            a part of it with two underscores: ``fleet__price=2.0``.
 
-    Raises
-    ------
-    SpecError
-        For a malformed request, such as a run without tokens, or a budget without a price.
-    Infeasible
-        When a part of the run does not fit, which the message says, and when failures are so many that it never ends.
-        A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
+    Raises:
+        SpecError: For a malformed request, such as a run without tokens, or a budget without a price.
+        Infeasible: When a part of the run does not fit, which the message says, and when failures are so many that it
+            never ends. A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
     """
     if "campaign" in options:
         hint = "calculon.campaign(..., run=...) takes the name or the file of a campaign"

@@ -49,20 +49,13 @@ assumed of machine and data."""
 class Part:
     """Steps of a run with the same execution, batch and length of sequences.
 
-    Attributes
-    ----------
-    rung : Rung
-        What it trains.
-    estimate : Estimate
-        A step of it.
-    steps : float
-        How many there are.
-    restarts : bool
-        Whether the run restarts from a checkpoint before it, as the part before is split differently.
-    note : str
-        What differs from the execution that was asked for, and why; else empty.
-    generated : Served or None
-        What generates its answers before each step.
+    Attributes:
+        rung: What it trains.
+        estimate: A step of it.
+        steps: How many there are.
+        restarts: Whether the run restarts from a checkpoint before it, as the part before is split differently.
+        note: What differs from the execution that was asked for, and why; else empty.
+        generated: What generates its answers before each step.
     """
 
     rung: Rung
@@ -172,23 +165,16 @@ def parts_of(
     A phase that is searched runs its own best execution, or that of another part where a restart costs more than it
     gains: the sequence with the least time of steps and restarts.
 
-    Parameters
-    ----------
-    base : Estimate
-        What runs the phases that say nothing else.
-    tokens : float
-        Tokens of the run; 0 where its phases state theirs.
-    parameters : float
-        Parameters of the model, of which tokens may be a multiple.
-    restart : float
-        Seconds of a restart from a checkpoint.
+    Args:
+        base: What runs the phases that say nothing else.
+        tokens: Tokens of the run; 0 where its phases state theirs.
+        parameters: Parameters of the model, of which tokens may be a multiple.
+        restart: Seconds of a restart from a checkpoint.
 
-    Raises
-    ------
-    SpecError
-        For a part whose batch the split does not divide, and everything else wrong with one; it names the part.
-    Infeasible
-        When a part does not fit; likewise.
+    Raises:
+        SpecError: For a part whose batch the split does not divide, and everything else wrong with one; it names the
+            part.
+        Infeasible: When a part does not fit; likewise.
     """
     own, steps = _stated(asked, base), _Steps(base)
     usual = base.execution.batch_size, _length(base, base.execution)
@@ -234,14 +220,10 @@ def quickest(
 ) -> list[int]:
     """Return which option each part of a run takes for the least time together, by dynamic programming.
 
-    Parameters
-    ----------
-    times : sequence of sequences of float
-        Seconds of each part by each of its options.
-    layouts : sequence of sequences
-        What must stay as it is between two parts for the run to go on without a restart.
-    restart : float
-        Seconds of a restart.
+    Args:
+        times: Seconds of each part by each of its options.
+        layouts: What must stay as it is between two parts for the run to go on without a restart.
+        restart: Seconds of a restart.
     """
     sums, choices = [0.0], []
     before: Sequence[Hashable] = [None]
@@ -364,10 +346,8 @@ def _best(
 def _tried(steps: _Steps, options: Sequence[Execution], rung: Rung) -> list[tuple[Estimate, str]]:
     """Return the steps of a rung by those of some executions that can run it.
 
-    Raises
-    ------
-    SpecError, Infeasible
-        Where none can: why the first cannot.
+    Raises:
+        SpecError, Infeasible: Where none can: why the first cannot.
     """
     found = []
     for one in options[1:]:

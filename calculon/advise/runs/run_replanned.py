@@ -45,19 +45,13 @@ class RunReplanner:
     The plan that was asked about is always among those compared, so that the gain is never smaller than that of the
     same plan. Of a run of several parts the step is that of the longest; a plan that does not fit another part is none.
 
-    Parameters
-    ----------
-    run : Run
-        The run.
-    case : Case
-        Plan, machine, and the figure.
-    preset : Preset
-        Framework whose plans are searched.
+    Args:
+        run: The run.
+        case: Plan, machine, and the figure.
+        preset: Framework whose plans are searched.
 
-    Raises
-    ------
-    SpecError
-        For a figure that a shorter step may make worse.
+    Raises:
+        SpecError: For a figure that a shorter step may make worse.
     """
 
     def __init__(self, run: Run, case: Case, preset: Preset):

@@ -50,14 +50,10 @@ NEVER = 1e6
 class TrainingRun(Displayed):
     """A whole training run.
 
-    Attributes
-    ----------
-    campaign : Campaign
-        What was asked.
-    parts : tuple of Part
-        Its steps, in their order.
-    whole : WholeRun
-        What it takes, with money and energy by their parts.
+    Attributes:
+        campaign: What was asked.
+        parts: Its steps, in their order.
+        whole: What it takes, with money and energy by their parts.
     """
 
     campaign: Campaign
@@ -158,17 +154,12 @@ class TrainingRun(Displayed):
     def sensitivity(self, of: str = "days", **options: Any) -> Sensitivity:
         """Find what a figure of the run depends on: elasticities, shadow prices, break-even.
 
-        Parameters
-        ----------
-        of : str
-            Name of the figure.
-        **options
-            ``spread``, ``replan``, ``against`` and ``against_system`` of :func:`calculon.sensitivity`.
+        Args:
+            of: Name of the figure.
+            **options: ``spread``, ``replan``, ``against`` and ``against_system`` of :func:`calculon.sensitivity`.
 
-        Raises
-        ------
-        SpecError, Infeasible
-            As :func:`calculon.sensitivity`.
+        Raises:
+            SpecError, Infeasible: As :func:`calculon.sensitivity`.
         """
         return of_run(self, of, **options)
 
@@ -210,19 +201,14 @@ class TrainingRun(Displayed):
     def plot(self, kind: str = "campaign", **options: Any) -> "Figure":
         """Draw the run.
 
-        Parameters
-        ----------
-        kind : str
-            ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
-            processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
-        **options
-            Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
-            failures, a curve each (:func:`calculon.advise.runs.goodput_by_size.goodput_by_size`).
+        Args:
+            kind: ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
+                processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
+            **options: Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a
+                processor between failures, a curve each (:func:`calculon.advise.runs.goodput_by_size.goodput_by_size`).
 
-        Raises
-        ------
-        SpecError
-            For another kind or option, and where matplotlib is missing.
+        Raises:
+            SpecError: For another kind or option, and where matplotlib is missing.
         """
         picture: Figure = drawn(self, kind, **options)
         return picture

@@ -23,16 +23,12 @@ def communication(
     Each pass that communicates reads and writes the array once in tier-1 memory; a reduction adds one value per element
     and peer.
 
-    Parameters
-    ----------
-    axis : str
-        One of :data:`~calculon.declarations.axes.LAYER_AXES`.
-    elements, ranks : array
-        Elements of the whole array (gathered, or to be reduced), and ranks of a group; nothing is sent by one alone.
-    forward, backward : str, optional
-        Operations, as in the ``ops`` of a network; none where a pass sends nothing.
-    saved : array or float
-        Elements saved for the backward pass.
+    Args:
+        axis: One of :data:`~calculon.declarations.axes.LAYER_AXES`.
+        elements, ranks: Elements of the whole array (gathered, or to be reduced), and ranks of a group; nothing is sent
+            by one alone.
+        forward, backward: Operations, as in the ``ops`` of a network; none where a pass sends nothing.
+        saved: Elements saved for the backward pass.
     """
     elements = np.where(ranks > 1, elements, 0.0)
     size: Bytes = dtype_bytes * elements

@@ -22,20 +22,13 @@ SILU = (5, 8)
 class Core(NamedTuple):
     """What one token has of the state of linear attention on a rank, in elements unless said otherwise.
 
-    Attributes
-    ----------
-    flops : array
-        FLOP of the forward pass.
-    read, written : array
-        Inputs, and outputs.
-    between : array
-        Bytes that its kernels hand on to each other: states of chunks, and products inside of them.
-    saved : array
-        Bytes that stay for the backward pass.
-    weights : array
-        Weights of the rank, of all tokens together.
-    counted : float
-        FLOP that MFU counts, of a whole block.
+    Attributes:
+        flops: FLOP of the forward pass.
+        read, written: Inputs, and outputs.
+        between: Bytes that its kernels hand on to each other: states of chunks, and products inside of them.
+        saved: Bytes that stay for the backward pass.
+        weights: Weights of the rank, of all tokens together.
+        counted: FLOP that MFU counts, of a whole block.
     """
 
     flops: Number

@@ -53,16 +53,11 @@ def positions(name: str, elements: Number, rows: int, hidden: int, *, dtype_byte
 class Loss(NamedTuple):
     """What an implementation of the loss moves and holds per logit: logits, and values of 4 bytes.
 
-    Attributes
-    ----------
-    forward, backward : tuple of int
-        Values moved: of the width of logits, and of 4 bytes; conversions between both come on top.
-    kept, grad : int
-        Values of 4 bytes beside the logits until the backward pass, and its gradient.
-    copies : bool
-        Whether narrower logits are converted to 4 bytes, and the gradient back.
-    launches : tuple of int
-        Kernels forward and backward, conversions apart.
+    Attributes:
+        forward, backward: Values moved: of the width of logits, and of 4 bytes; conversions between both come on top.
+        kept, grad: Values of 4 bytes beside the logits until the backward pass, and its gradient.
+        copies: Whether narrower logits are converted to 4 bytes, and the gradient back.
+        launches: Kernels forward and backward, conversions apart.
     """
 
     forward: tuple[int, int]

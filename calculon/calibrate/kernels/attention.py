@@ -34,17 +34,12 @@ PATH = "ext.kernels.attention"
 class Gpu(NamedTuple):
     """What is known of a processor beside its system file.
 
-    Attributes
-    ----------
-    multiprocessors : int
-        Multiprocessors that are enabled.
-    default : str
-        The kernel that runs unless an execution names one.
-    why : str
-        Why that.
-    borrowed : mapping
-        By kernel, other processors of the same architecture, whose rows count for passes and head widths without rows
-        of its own, and their peak beside this one's.
+    Attributes:
+        multiprocessors: Multiprocessors that are enabled.
+        default: The kernel that runs unless an execution names one.
+        why: Why that.
+        borrowed: By kernel, other processors of the same architecture, whose rows count for passes and head widths
+            without rows of its own, and their peak beside this one's.
     """
 
     multiprocessors: int
@@ -124,14 +119,10 @@ _HUBER = 0.05
 class Kernels:
     """Measured passes of one kernel: the layers that they are, in groups of one mask, and of widths that are equal.
 
-    Attributes
-    ----------
-    rows : DataFrame
-        Of the measured table.
-    peaks : mapping
-        Peak of each processor beside that of the system.
-    groups : tuple
-        Rows of each group, its layer, whose sizes are columns, and its processor's peak.
+    Attributes:
+        rows: Of the measured table.
+        peaks: Peak of each processor beside that of the system.
+        groups: Rows of each group, its layer, whose sizes are columns, and its processor's peak.
     """
 
     rows: pd.DataFrame
@@ -288,18 +279,12 @@ def fit_kernel(
 ) -> AttentionKernel:
     """Fit the constants of one kernel by robust least squares of logarithms of times.
 
-    Parameters
-    ----------
-    measured : Kernels
-        Its rows.
-    used : array of bool
-        Rows that are not held out.
-    system, engine : System, Engine
-        Memory, mode and peak are taken as they are.
-    multiprocessors : int
-        Over which tiles are spread.
-    known : tuple of float, optional
-        Sustained rate, tail and start, where too few rows have few tiles and are short.
+    Args:
+        measured: Its rows.
+        used: Rows that are not held out.
+        system, engine: Memory, mode and peak are taken as they are.
+        multiprocessors: Over which tiles are spread.
+        known: Sustained rate, tail and start, where too few rows have few tiles and are short.
     """
     widths = [measured.widths(one) or measured.widths("fwd") for one in ("fwd", "bwd")]
     form = Form(widths[0], widths[1], known)
@@ -351,18 +336,12 @@ def older(kernel: AttentionKernel, name: str) -> AttentionKernel:
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
     """Fit the kernels of fused attention of a processor.
 
-    Parameters
-    ----------
-    tables : mapping
-        Measured kernels by name of their table; ``attention`` is used.
-    gpu : str
-        Name of the processor in the tables.
-    system : System
-        Its memory, mode and peak in bfloat16 are taken as they are.
+    Args:
+        tables: Measured kernels by name of their table; ``attention`` is used.
+        gpu: Name of the processor in the tables.
+        system: Its memory, mode and peak in bfloat16 are taken as they are.
 
-    Returns
-    -------
-    FittedPart or None
+    Returns:
         None without rows of this processor.
     """
     about, table = GPUS.get(gpu), tables.get("attention")

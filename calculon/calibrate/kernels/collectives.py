@@ -42,14 +42,10 @@ _START = (1e-5, 1e-6, 0.7, 3e-6)
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
     """Return the laws of collectives on the first network of a system; None where no table knows its links.
 
-    Parameters
-    ----------
-    tables : mapping of str to DataFrame
-        Measured kernels by family; those of ``collectives`` count.
-    gpu : str
-        The processor, as the tables name it.
-    system : System
-        Its networks are kept; the operations of the first one are replaced.
+    Args:
+        tables: Measured kernels by family; those of ``collectives`` count.
+        gpu: The processor, as the tables name it.
+        system: Its networks are kept; the operations of the first one are replaced.
     """
     table = _of_one_node(tables["collectives"])
     laws: dict[str, Any] = {}

@@ -50,14 +50,10 @@ def share_of_products(
     tells their rate; the share is the median. Rows that split experts over ranks are left out, since what the exchange
     does is not in them, and so are processors with few rows that tell it.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Measured layers.
-    gpu : str
-        The processor, as the table names it.
-    system : System
-        With the law of its products.
+    Args:
+        table: Measured layers.
+        gpu: The processor, as the table names it.
+        system: With the law of its products.
     """
     rows = table[(table.gpu == gpu) & (table.ep == 1) & table.dtype.isin(list(_WEIGHTS))]
     if rows.empty:

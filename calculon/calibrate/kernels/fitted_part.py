@@ -16,15 +16,12 @@ HELD_OUT = 0.3
 class FittedPart(NamedTuple):
     """A part of a system file, fitted to the measured kernels of one family.
 
-    Attributes
-    ----------
-    fragment : dict
-        What is merged into the system file.
-    sources, assumed : dict of str to str, list of str
-        Where each path of the fragment comes from, and what no measurement says: as under ``about`` of a system file.
-    rows : DataFrame
-        The measured rows: `group` (such as ``"product, m from 1,024"``), `measured` and `predicted` seconds, and
-        whether the row was `held_out` of the fit.
+    Attributes:
+        fragment: What is merged into the system file.
+        sources, assumed: Where each path of the fragment comes from, and what no measurement says: as under ``about``
+            of a system file.
+        rows: The measured rows: `group` (such as ``"product, m from 1,024"``), `measured` and `predicted` seconds, and
+            whether the row was `held_out` of the fit.
     """
 
     fragment: dict[str, Any]

@@ -7,14 +7,10 @@ from typing import NamedTuple
 class Processor(NamedTuple):
     """A processor of the measured tables.
 
-    Attributes
-    ----------
-    multiprocessors : int
-        How many there are.
-    bandwidth : float
-        Of its memory, in B/s.
-    alike : sequence of str
-        Processors with the same chip: their kernels count where nothing was measured on this one.
+    Attributes:
+        multiprocessors: How many there are.
+        bandwidth: Of its memory, in B/s.
+        alike: Processors with the same chip: their kernels count where nothing was measured on this one.
     """
 
     multiprocessors: int

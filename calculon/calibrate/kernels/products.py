@@ -48,23 +48,16 @@ _ROUNDS = 2
 class Kind(NamedTuple):
     """Products of one width of arithmetic.
 
-    Attributes
-    ----------
-    words : str
-        Its name in residuals.
-    types : sequence of str
-        Types of arithmetic of a system file that have these constants.
-    measured : sequence of str
-        Types of the measured rows.
-    beside : sequence of str
-        Constants of what a measured time has in it beside the product. With 8 and 4 bits that is the cast of the left
-        operand: its largest value is searched, and it is written again. With 32 bits it is the host: no graph held
-        these launches.
-    aligned : bool
-        Whether the rate depends on the alignment of rows, as it does on tensor cores.
-    alike : sequence of str
-        Constants that are those of the kind before: one product in 4 bits takes more than 10 ms, which alone would tell
-        how far the rate falls in continuous work.
+    Attributes:
+        words: Its name in residuals.
+        types: Types of arithmetic of a system file that have these constants.
+        measured: Types of the measured rows.
+        beside: Constants of what a measured time has in it beside the product. With 8 and 4 bits that is the cast of
+            the left operand: its largest value is searched, and it is written again. With 32 bits it is the host: no
+            graph held these launches.
+        aligned: Whether the rate depends on the alignment of rows, as it does on tensor cores.
+        alike: Constants that are those of the kind before: one product in 4 bits takes more than 10 ms, which alone
+            would tell how far the rate falls in continuous work.
     """
 
     words: str
@@ -199,14 +192,10 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     follow outliers come near, and a search along each constant in turn goes on from there (Powell, *Computer Journal*
     7(2), 1964). Rows of low or medium certainty, grouped products, and products of zeros do not count.
 
-    Parameters
-    ----------
-    tables : mapping of str to DataFrame
-        Tables ``gemm`` and ``sources`` of ``systems/measured``.
-    gpu : str
-        The processor's name in the tables.
-    system : System
-        Peaks of its engines and bandwidth of its memory.
+    Args:
+        tables: Tables ``gemm`` and ``sources`` of ``systems/measured``.
+        gpu: The processor's name in the tables.
+        system: Peaks of its engines and bandwidth of its memory.
     """
     if gpu not in PROCESSORS or "gemm" not in tables:
         return None

@@ -72,15 +72,12 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     Products are no part of it: the law ``tiles`` of training holds for products of few rows, and its `start` is their
     floor.
 
-    Parameters
-    ----------
-    tables : mapping of str to DataFrame
-        Measured kernels by family; of ``attention`` decoding counts, of ``collectives`` all-reduces of kernels of
-        inference engines in graphs, of ``launches`` the least time of a small kernel, of ``moe`` layers of experts.
-    gpu : str
-        The processor, as the tables name it.
-    system : System
-        Bandwidth of a port of its first network.
+    Args:
+        tables: Measured kernels by family; of ``attention`` decoding counts, of ``collectives`` all-reduces of kernels
+            of inference engines in graphs, of ``launches`` the least time of a small kernel, of ``moe`` layers of
+            experts.
+        gpu: The processor, as the tables name it.
+        system: Bandwidth of a port of its first network.
     """
     parts = [
         part

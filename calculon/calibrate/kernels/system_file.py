@@ -29,14 +29,10 @@ _SCORES = ("n", "median", "p90", "bias")
 class Kernels:
     """A new system file, and the residuals of its kernels.
 
-    Attributes
-    ----------
-    document : dict
-        The file.
-    processor : str
-        Its name in the tables.
-    rows : DataFrame
-        The measured rows of all families, as in :class:`FittedPart`.
+    Attributes:
+        document: The file.
+        processor: Its name in the tables.
+        rows: The measured rows of all families, as in :class:`FittedPart`.
     """
 
     document: dict[str, Any]
@@ -76,21 +72,15 @@ def fitted_system(
 ) -> Kernels:
     """Fit all families of kernels, and return the file.
 
-    Parameters
-    ----------
-    base : mapping
-        Document of the system to start from.
-    file, name : str
-        Its path, for messages, and its name.
-    tables : mapping of str to DataFrame
-        Measured kernels by the stem of their file.
-    processor : str or None
-        Name of the processor in the tables; None for that of the document.
+    Args:
+        base: Document of the system to start from.
+        file, name: Its path, for messages, and its name.
+        tables: Measured kernels by the stem of their file.
+        processor: Name of the processor in the tables; None for that of the document.
 
-    Raises
-    ------
-    SpecError
-        For an unknown processor, and one without measured kernels. Families without a table are left as they are.
+    Raises:
+        SpecError: For an unknown processor, and one without measured kernels. Families without a table are left as they
+            are.
     """
     gpu = processor or _about(base).get("processor")
     if not isinstance(gpu, str) or gpu not in PROCESSORS:

@@ -116,10 +116,8 @@ def _kind_of(name: str) -> str | None:
 def _named(words: Sequence[str]) -> tuple[str, str]:
     """Return kind and exact name of the one that some words name: exactly, or as people write it.
 
-    Raises
-    ------
-    SpecError
-        For none, for several, and for a name of two kinds.
+    Raises:
+        SpecError: For none, for several, and for a name of two kinds.
     """
     text = " ".join(words)
     if not text:

@@ -154,14 +154,11 @@ def _frontier_options(parser: Parser) -> None:
 class Kind:
     """One kind of picture.
 
-    Attributes
-    ----------
-    configure : callable
-        Declares its own arguments.
-    data : str
-        The function that makes its content of the arguments.
-    page : str
-        What shows the content in a terminal where no file is asked for: ``module:function``; empty where nothing does.
+    Attributes:
+        configure: Declares its own arguments.
+        data: The function that makes its content of the arguments.
+        page: What shows the content in a terminal where no file is asked for: ``module:function``; empty where nothing
+            does.
     """
 
     name: str

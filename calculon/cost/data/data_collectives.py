@@ -56,12 +56,9 @@ class Units(NamedTuple):
 class DataCollectives:
     """Collectives of a batch between replicas, per execution, in the unit of the cost function: seconds or bytes.
 
-    Parameters
-    ----------
-    block : SyncedBlock
-        Gradient and parameter bytes of one block.
-    embedding_head : pair of SyncedBytes
-        The same of embedding and LM head; 0 without a vocabulary.
+    Args:
+        block: Gradient and parameter bytes of one block.
+        embedding_head: The same of embedding and LM head; 0 without a vocabulary.
     """
 
     def __init__(

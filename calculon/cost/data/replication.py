@@ -37,10 +37,8 @@ class Synchronisation:
 class Replication:
     """Hidden and exposed traffic between replicas, per execution.
 
-    Parameters
-    ----------
-    collectives : DataCollectives
-        Those between replicas, in seconds.
+    Args:
+        collectives: Those between replicas, in seconds.
     """
 
     def __init__(self, collectives: DataCollectives, windows: Windows):

@@ -13,14 +13,10 @@ from calculon.plan.schedule import Schedule
 class Sharding:
     """Kinds of tensors that are split over replicas. Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.
 
-    Attributes
-    ----------
-    state, gradients, weights : bool
-        What is split.
-    layer_wise : bool
-        They are split by whole layers, each owned by one rank.
-    buffered : bool
-        Collectives have buffers of their own, into and out of which weights and gradients are copied.
+    Attributes:
+        state, gradients, weights: What is split.
+        layer_wise: They are split by whole layers, each owned by one rank.
+        buffered: Collectives have buffers of their own, into and out of which weights and gradients are copied.
     """
 
     state: bool = False

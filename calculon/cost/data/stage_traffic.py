@@ -40,12 +40,10 @@ class SyncedStage(Protocol):
 class StageTraffic:
     """Data-parallel traffic of the stages of executions.
 
-    Parameters
-    ----------
-    stages : sequence of SyncedStage
-        What each kind of stage of the layout synchronises; one alone where there is no layout: all stages are alike.
-    cost : CollectiveCost
-        What collectives take, in seconds.
+    Args:
+        stages: What each kind of stage of the layout synchronises; one alone where there is no layout: all stages are
+            alike.
+        cost: What collectives take, in seconds.
     """
 
     def __init__(self, stages: Sequence[SyncedStage], cost: CollectiveCost, edition: Edition):

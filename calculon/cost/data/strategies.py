@@ -33,10 +33,9 @@ from calculon.plan.schedule import Schedule
 class DataParallelStrategy(ABC):
     """One data-parallel strategy.
 
-    Attributes
-    ----------
-    sharding : Sharding or None
-        Sharding over replicas; None for the published model, where ``optimizer_sharding`` says it by execution.
+    Attributes:
+        sharding: Sharding over replicas; None for the published model, where ``optimizer_sharding`` says it by
+            execution.
     """
 
     sharding: Sharding | None = None
@@ -78,12 +77,9 @@ class DataParallelStrategy(ABC):
     ) -> tuple[Bytes, Bytes]:
         """Return transient bytes of a stage: weights gathered from other ranks, and gradients on their way.
 
-        Parameters
-        ----------
-        block : HeldBlock
-            Bytes of the weights and gradients of a block.
-        end : SyncedBytes, optional
-            Whole weights of embedding or head, and the gradient of their largest table.
+        Args:
+            block: Bytes of the weights and gradients of a block.
+            end: Whole weights of embedding or head, and the gradient of their largest table.
         """
         none = np.zeros_like(schedule.blocks)
         return none, none

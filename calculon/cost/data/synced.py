@@ -26,12 +26,10 @@ class SyncedBytes:
 class SyncedBlock:
     """What replicas synchronise of a block, by class of parameters.
 
-    Attributes
-    ----------
-    dense : SyncedBytes
-        Weights of which every replica of the model has the same, experts among them where their groups are the same.
-    experts : SyncedBytes, optional
-        Routed experts, where they have groups of their own; None where they have not, or there are none.
+    Attributes:
+        dense: Weights of which every replica of the model has the same, experts among them where their groups are the
+            same.
+        experts: Routed experts, where they have groups of their own; None where they have not, or there are none.
     """
 
     dense: SyncedBytes

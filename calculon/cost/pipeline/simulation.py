@@ -62,18 +62,13 @@ class _Wave(NamedTuple):
 class _Waves(NamedTuple):
     """The passes of a schedule.
 
-    Attributes
-    ----------
-    waves : list
-        In the order of their execution.
-    events : int
-        Passes, of which pairs are one, as are gradients of weights with the pass before them.
-    code, weights : array
-        Of each of the times: rank, kind and chunk as one number, and gradients of weights of either chunk after it.
-    begin : tuple of arrays
-        The first event of each rank, and the number of its time.
-    tail : array, shape (ranks, 2)
-        Gradients of weights of either chunk that follow the last other pass.
+    Attributes:
+        waves: In the order of their execution.
+        events: Passes, of which pairs are one, as are gradients of weights with the pass before them.
+        code, weights: Of each of the times: rank, kind and chunk as one number, and gradients of weights of either
+            chunk after it.
+        begin: The first event of each rank, and the number of its time.
+        tail (shape (ranks, 2)): Gradients of weights of either chunk that follow the last other pass.
     """
 
     waves: list[_Wave]

@@ -31,23 +31,15 @@ def timeline(
 ) -> list[Span]:
     """Execute the passes of each stage in their order: each starts when its stage is free and its input is there.
 
-    Parameters
-    ----------
-    orders : sequence of sequences of Pass
-        What each stage does (:func:`~calculon.cost.pipeline.orders.order`).
-    duration : callable
-        How long a pass takes. A transfer that the stage waits for is part of it.
-    delay : float
-        Time of a transfer between stages that happens beside the passes.
-    hidden : callable, optional
-        How much less two passes of a stage take that run beside each other.
-    schedule : str
-        Which part of the model the chunks are (:func:`~calculon.cost.pipeline.orders.place`).
+    Args:
+        orders: What each stage does (:func:`~calculon.cost.pipeline.orders.order`).
+        duration: How long a pass takes. A transfer that the stage waits for is part of it.
+        delay: Time of a transfer between stages that happens beside the passes.
+        hidden: How much less two passes of a stage take that run beside each other.
+        schedule: Which part of the model the chunks are (:func:`~calculon.cost.pipeline.orders.place`).
 
-    Raises
-    ------
-    ValueError
-        When the orders wait for each other.
+    Raises:
+        ValueError: When the orders wait for each other.
     """
     clock = _Clock(schedule, orders, delay)
     at = [0] * len(orders)

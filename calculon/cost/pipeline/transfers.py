@@ -104,12 +104,9 @@ def bubble_time(
 
     with the chunk time :math:`\Phi`, forward and backward.
 
-    Parameters
-    ----------
-    base, edge : array
-        Forward plus backward time of a block of each kind.
-    stalled : array or float
-        Time that a stage waits for data-parallel traffic of each microbatch.
+    Args:
+        base, edge: Forward plus backward time of a block of each kind.
+        stalled: Time that a stage waits for data-parallel traffic of each microbatch.
 
     Microbatches pass chunks in groups of *p*. The last group may be short, where Megatron-LM refuses to run: it keeps
     the places of a full one, which is the second term. In empty places nothing is exchanged between replicas.

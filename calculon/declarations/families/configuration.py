@@ -15,20 +15,13 @@ REQUIRED: Final = object()
 class Key:
     """One key of a configuration.
 
-    Attributes
-    ----------
-    name : str
-        The key; a dot leads into an object.
-    default : object
-        What stands for a missing key, as the configuration would write it.
-    kind : type
-        One of int, float, bool and str.
-    also : tuple of str
-        Other spellings.
-    words : mapping, optional
-        What each allowed text means.
-    null : object
-        What stands for null, where that is not the default.
+    Attributes:
+        name: The key; a dot leads into an object.
+        default: What stands for a missing key, as the configuration would write it.
+        kind: One of int, float, bool and str.
+        also: Other spellings.
+        words: What each allowed text means.
+        null: What stands for null, where that is not the default.
     """
 
     name: str
@@ -59,10 +52,8 @@ class Configuration:
     def read(self, key: Key) -> Any:
         """Return the value of a key as a model file has it; its default when it is missing.
 
-        Raises
-        ------
-        SpecError
-            When a required key is missing, or for a value that is not allowed.
+        Raises:
+            SpecError: When a required key is missing, or for a value that is not allowed.
         """
         name, there, value = key.name, False, None
         for spelling in (key.name, *key.also):

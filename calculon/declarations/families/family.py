@@ -41,27 +41,18 @@ def one_in(blocks: Sequence[bool]) -> int | None:
 class Family:
     """How the configurations of one ``model_type`` are read.
 
-    Attributes
-    ----------
-    fields : mapping
-        For each field of a model its key, its rule, or its value in the whole family.
-    window : key or rule, optional
-        Tokens of the sliding window; 0 for none.
-    full_every : rule
-        One of every n blocks attends to the whole sequence, where there is a window and no ``layer_types``; 0: none.
-    chunked : bool
-        Its windows do not slide: they begin anew after so many tokens.
-    only : mapping
-        Keys, each with the values that a model can express.
-    equal : mapping
-        Keys, each with the field that it must be equal to.
-    blocks : rule, optional
-        Fields that say which block has what, from lists and patterns: others than those of windows. None leaves a field
-        that was read at its default.
-    inside : str
-        Key of the object that describes the text model of several.
-    reads : tuple of str
-        Keys of features that it reads, or need not read, where others are refused.
+    Attributes:
+        fields: For each field of a model its key, its rule, or its value in the whole family.
+        window: Tokens of the sliding window; 0 for none.
+        full_every: One of every n blocks attends to the whole sequence, where there is a window and no ``layer_types``;
+            0: none.
+        chunked: Its windows do not slide: they begin anew after so many tokens.
+        only: Keys, each with the values that a model can express.
+        equal: Keys, each with the field that it must be equal to.
+        blocks: Fields that say which block has what, from lists and patterns: others than those of windows. None leaves
+            a field that was read at its default.
+        inside: Key of the object that describes the text model of several.
+        reads: Keys of features that it reads, or need not read, where others are refused.
     """
 
     fields: Sources

@@ -23,12 +23,9 @@ INDEXED = "index_topk"
 def _groups(methods: tuple[str, ...], usual: str, groups: int, reached: int) -> Sources:
     """Return the groups of experts, and those that a token is sent to: 0 unless the method chooses groups first.
 
-    Parameters
-    ----------
-    methods : tuple of str
-        Methods that do.
-    usual, groups, reached
-        What stands for missing keys.
+    Args:
+        methods: Methods that do.
+        usual, groups, reached: What stands for missing keys.
     """
     method = Key("topk_method", usual, str)
     counts = {

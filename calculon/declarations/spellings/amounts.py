@@ -72,15 +72,12 @@ def tokens(text: str, name: str = "tokens") -> int:
 
     k, M, B (or G) and T are powers of 1000, in either case; the word "tokens" may follow.
 
-    Raises
-    ------
-    SpecError
-        For anything else, and for less than one token.
+    Raises:
+        SpecError: For anything else, and for less than one token.
 
-    Examples
-    --------
-    >>> tokens("15T"), tokens("15.6 trillion tokens"), tokens("1e12")
-    (15000000000000, 15600000000000, 1000000000000)
+    Examples:
+        >>> tokens("15T"), tokens("15.6 trillion tokens"), tokens("1e12")
+        (15000000000000, 15600000000000, 1000000000000)
     """
     wanted = "a number of tokens such as 15T, 300B or 1e12"
     number, unit = _number_and_unit(text, name, wanted)
@@ -93,15 +90,12 @@ def tokens(text: str, name: str = "tokens") -> int:
 def sequence_length(text: str, name: str = "seq") -> int:
     """Return the tokens of a sequence: ``8192``, ``8k``, ``128k``, ``1M``; k and M are powers of 1024.
 
-    Raises
-    ------
-    SpecError
-        For anything else.
+    Raises:
+        SpecError: For anything else.
 
-    Examples
-    --------
-    >>> sequence_length("8k"), sequence_length("128K"), sequence_length("4096")
-    (8192, 131072, 4096)
+    Examples:
+        >>> sequence_length("8k"), sequence_length("128K"), sequence_length("4096")
+        (8192, 131072, 4096)
     """
     wanted = "tokens of a sequence such as 8192, 8k or 128k (k: 1024)"
     number, unit = _number_and_unit(text, name, wanted)
@@ -118,26 +112,19 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
     in powers of 1024: batches of tokens are powers of two in practice, so that 4M in sequences of 8,192 are 512 of
     them. Tokens are taken to the nearest whole number of sequences. ``k`` alone may mean both, and is refused.
 
-    Parameters
-    ----------
-    text : str
-        What was written.
-    seq_size : int
-        Tokens of a sequence.
-    name : str
-        Name of the argument, for messages.
+    Args:
+        text: What was written.
+        seq_size: Tokens of a sequence.
+        name: Name of the argument, for messages.
 
-    Raises
-    ------
-    SpecError
-        For anything else, and for less than half a sequence.
+    Raises:
+        SpecError: For anything else, and for less than half a sequence.
 
-    Examples
-    --------
-    >>> global_batch("512", 8192).tokens, global_batch("4M", 8192).sequences
-    (4194304, 512)
-    >>> global_batch("16Mtok", 8192).words
-    '2,048 sequences = 16.78 M tokens'
+    Examples:
+        >>> global_batch("512", 8192).tokens, global_batch("4M", 8192).sequences
+        (4194304, 512)
+        >>> global_batch("16Mtok", 8192).words
+        '2,048 sequences = 16.78 M tokens'
     """
     wanted = "a batch in sequences (512) or in tokens (4M, 512k tokens)"
     number, unit = _number_and_unit(text, name, wanted)
@@ -165,15 +152,12 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
 def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
     """Return the seconds of a time: ``60d``, ``12h``, ``90 min``, ``1d 12h``; none only where that is one.
 
-    Raises
-    ------
-    SpecError
-        For anything else; ``m`` may be minutes or months.
+    Raises:
+        SpecError: For anything else; ``m`` may be minutes or months.
 
-    Examples
-    --------
-    >>> duration("60d"), duration("1d12h"), duration("90 min")
-    (5184000.0, 129600.0, 5400.0)
+    Examples:
+        >>> duration("60d"), duration("1d12h"), duration("90 min")
+        (5184000.0, 129600.0, 5400.0)
     """
     wanted = "a time such as 60d, 12h or 90min"
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text[:_LONGEST])
@@ -193,15 +177,12 @@ def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
 def dollars(text: str, name: str = "money") -> float:
     """Return US dollars: ``5M``, ``$5.5M``, ``500k``, ``5,000,000 USD``; letters are powers of 1000 as of tokens.
 
-    Raises
-    ------
-    SpecError
-        For anything else.
+    Raises:
+        SpecError: For anything else.
 
-    Examples
-    --------
-    >>> dollars("5M"), dollars("$2.50"), dollars("500k USD")
-    (5000000.0, 2.5, 500000.0)
+    Examples:
+        >>> dollars("5M"), dollars("$2.50"), dollars("500k USD")
+        (5000000.0, 2.5, 500000.0)
     """
     wanted = "US dollars such as 5M, 500k or 2.50"
     number, unit = _number_and_unit(text.strip().removeprefix("$"), name, wanted)

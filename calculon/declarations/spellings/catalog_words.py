@@ -72,14 +72,10 @@ class Meaning:
 def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
     """Return what a text means that is no exact name of the catalog.
 
-    Parameters
-    ----------
-    kind : str
-        ``model``, ``system``, or another kind, whose names may differ in case and separators alone.
-    text : str
-        What was written.
-    known : mapping of str to Path
-        The files of that kind by name.
+    Args:
+        kind: ``model``, ``system``, or another kind, whose names may differ in case and separators alone.
+        text: What was written.
+        known: The files of that kind by name.
     """
     if len(text) > _LONGEST or not text.isascii():
         return Meaning(())
@@ -90,16 +86,11 @@ def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
 class _Stated:
     """What a file says of itself.
 
-    Attributes
-    ----------
-    anything : bool
-        Whether it states aliases.
-    aliases : mapping of str to str
-        Further names with their reasons.
-    size : tuple of str
-        Its memory as a word.
-    usual : tuple of str
-        Words for other systems, if this is the usual one of its family.
+    Attributes:
+        anything: Whether it states aliases.
+        aliases: Further names with their reasons.
+        size: Its memory as a word.
+        usual: Words for other systems, if this is the usual one of its family.
     """
 
     anything: bool

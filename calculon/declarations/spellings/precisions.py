@@ -42,24 +42,18 @@ _PARTS = ("torch.", "mixed", "amp", "precision", "training", "-", "_", " ", ".")
 def precision(text: str, name: str = "precision") -> Mapping[str, str]:
     """Return the execution fields that a word for a precision means.
 
-    Parameters
-    ----------
-    text : str
-        A word in either case, with or without what frameworks add to it (``bf16-mixed``, ``torch.bfloat16``).
-    name : str
-        Name of the argument, for messages.
+    Args:
+        text: A word in either case, with or without what frameworks add to it (``bf16-mixed``, ``torch.bfloat16``).
+        name: Name of the argument, for messages.
 
-    Raises
-    ------
-    SpecError
-        For any other word.
+    Raises:
+        SpecError: For any other word.
 
-    Examples
-    --------
-    >>> precision("bf16"), precision("half")
-    ({'datatype': 'bfloat16'}, {'datatype': 'float16'})
-    >>> precision("fp8")
-    {'datatype': 'bfloat16', 'fp8_recipe': 'delayed'}
+    Examples:
+        >>> precision("bf16"), precision("half")
+        ({'datatype': 'bfloat16'}, {'datatype': 'float16'})
+        >>> precision("fp8")
+        {'datatype': 'bfloat16', 'fp8_recipe': 'delayed'}
     """
     word = text.strip().lower()
     for part in _PARTS:

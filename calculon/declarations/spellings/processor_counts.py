@@ -20,30 +20,25 @@ _WANTED = (
 def processor_counts(text: str, name: str = "num_procs") -> tuple[int, ...]:
     """Read a list of counts and inclusive ranges, in the order written, each count once.
 
-    Parameters
-    ----------
-    text : str
-        Parts separated by commas: a count; ``FIRST-LAST``, which doubles; ``FIRST:LAST:STEP``, ``FIRST:LAST:xFACTOR``,
-        or ``FIRST:LAST`` with steps of 1. A ``k`` after a number is 1024, underscores group digits, and blanks may
-        stand around commas. The last count is included when a step meets it.
-    name : str
-        Name of the field or argument, for messages.
+    Args:
+        text: Parts separated by commas: a count; ``FIRST-LAST``, which doubles; ``FIRST:LAST:STEP``,
+            ``FIRST:LAST:xFACTOR``, or ``FIRST:LAST`` with steps of 1. A ``k`` after a number is 1024, underscores group
+            digits, and blanks may stand around commas. The last count is included when a step meets it.
+        name: Name of the field or argument, for messages.
 
-    Raises
-    ------
-    SpecError
-        For anything else; for a count below 1 or above 2147483647; for a range that runs backwards or does not move.
+    Raises:
+        SpecError: For anything else; for a count below 1 or above 2147483647; for a range that runs backwards or does
+            not move.
 
-    Examples
-    --------
-    >>> processor_counts("512,1024")
-    (512, 1024)
-    >>> processor_counts("1k"), processor_counts("512-2048")
-    ((1024,), (512, 1024, 2048))
-    >>> processor_counts("512:1024:256")
-    (512, 768, 1024)
-    >>> processor_counts("8:100:x2, 7")
-    (8, 16, 32, 64, 7)
+    Examples:
+        >>> processor_counts("512,1024")
+        (512, 1024)
+        >>> processor_counts("1k"), processor_counts("512-2048")
+        ((1024,), (512, 1024, 2048))
+        >>> processor_counts("512:1024:256")
+        (512, 768, 1024)
+        >>> processor_counts("8:100:x2, 7")
+        (8, 16, 32, 64, 7)
     """
     counts: dict[int, None] = {}
     for part in text.split(","):

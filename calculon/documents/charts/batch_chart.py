@@ -34,10 +34,8 @@ _BEYOND = 1.2  # end of the axis over the largest batch
 def batch_curves(document: Plain) -> Chart:
     """Return three panels over the batch.
 
-    Parameters
-    ----------
-    document : mapping
-        :meth:`calculon.serving.by_batch.ByBatch.to_dict`.
+    Args:
+        document: :meth:`calculon.serving.by_batch.ByBatch.to_dict`.
     """
     columns, load, deployment = (document[name] for name in ("columns", "workload", "deployment"))
     batch = columns["batch"]

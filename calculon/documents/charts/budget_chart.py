@@ -23,15 +23,11 @@ def budget(document: Plain) -> Chart:
 
     Points that miss a limit are hollow. The cheapest that meets them is ringed, with the interval of its days.
 
-    Parameters
-    ----------
-    document : mapping
-        :meth:`calculon.advise.runs.fleet.FleetAnswer.to_dict`.
+    Args:
+        document: :meth:`calculon.advise.runs.fleet.FleetAnswer.to_dict`.
 
-    Raises
-    ------
-    Infeasible
-        When no plan fits, and when no price is known of several machines.
+    Raises:
+        Infeasible: When no plan fits, and when no price is known of several machines.
     """
     money, asked = document["money"], document["question"]
     points = [one for one in document["points"] if one.get(money) is not None]

@@ -58,14 +58,11 @@ def rates_panel(
 ) -> Panel:
     """Return measured rates over sizes with the curve of the new file.
 
-    Parameters
-    ----------
-    title : str
-        The part, and its errors.
-    unit : str
-        Unit of the sizes: ``B`` or ``FLOP``.
-    fitted, held, curve, left : pair of sequences of float
-        Sizes and rates of the fitted rows, of the held-out rows, of the new file, and of the rows that did not count.
+    Args:
+        title: The part, and its errors.
+        unit: Unit of the sizes: ``B`` or ``FLOP``.
+        fitted, held, curve, left: Sizes and rates of the fitted rows, of the held-out rows, of the new file, and of the
+            rows that did not count.
     """
     scale, prefix = (1e9, "G") if unit == "B" else (1e12, "T")
     fitted, held, curve, left = (

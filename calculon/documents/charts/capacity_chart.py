@@ -31,16 +31,11 @@ def capacity_chart(
 ) -> Chart:
     """Return the staircase.
 
-    Parameters
-    ----------
-    title : str
-        Model and machine.
-    every : sequence of CapacityStep
-        The steps, the least capacity first.
-    now, in_file : float
-        Capacity of the machine, and of the machine in its file, in bytes.
-    digits : Digits
-        Digits of the times.
+    Args:
+        title: Model and machine.
+        every: The steps, the least capacity first.
+        now, in_file: Capacity of the machine, and of the machine in its file, in bytes.
+        digits: Digits of the times.
     """
     first, last = min(now, in_file) / WIDEST, max(now, in_file) * WIDEST
     steps = [one for one in every if first <= one.capacity <= last] or list(every[:1])

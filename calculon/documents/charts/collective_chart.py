@@ -20,16 +20,11 @@ _WIDE = 10
 class CollectiveTimes:
     """A collective over sizes.
 
-    Attributes
-    ----------
-    title : str
-        The operation and its group.
-    sizes : sequence of float
-        Bytes, ascending.
-    seconds, bus : mapping of str to sequences of float
-        Times, and bus bandwidths in GB/s, of each algorithm at these sizes.
-    taken : sequence of str
-        The algorithm that is taken at each size.
+    Attributes:
+        title: The operation and its group.
+        sizes: Bytes, ascending.
+        seconds, bus: Times, and bus bandwidths in GB/s, of each algorithm at these sizes.
+        taken: The algorithm that is taken at each size.
     """
 
     title: str

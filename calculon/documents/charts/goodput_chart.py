@@ -43,10 +43,8 @@ def goodput_curves(document: Plain) -> Chart:
 
     Sizes are grey where the time between failures is extrapolated, and published runs have black marks.
 
-    Parameters
-    ----------
-    document : mapping
-        :meth:`calculon.advise.runs.goodput_by_size.GoodputBySize.to_dict`.
+    Args:
+        document: :meth:`calculon.advise.runs.goodput_by_size.GoodputBySize.to_dict`.
     """
     question = document["question"]
     model, system = (stated_name(question[kind]) for kind in ("model", "system"))

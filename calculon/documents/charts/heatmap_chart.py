@@ -31,16 +31,11 @@ _FAR = 2.5
 class Cell(Pointed):
     """One pair of degrees, with the best plan in words, or why there is none.
 
-    Attributes
-    ----------
-    tensor_par, pipeline_par : int
-        Degrees of parallelism.
-    value : float or None
-        The best value in the unit of the statistic; None if no plan can run.
-    note : str
-        Why no plan can run, in a word.
-    text : str
-        The value as it is written; without it with three digits.
+    Attributes:
+        tensor_par, pipeline_par: Degrees of parallelism.
+        value: The best value in the unit of the statistic; None if no plan can run.
+        note: Why no plan can run, in a word.
+        text: The value as it is written; without it with three digits.
     """
 
     tensor_par: int

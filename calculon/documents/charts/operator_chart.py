@@ -53,14 +53,10 @@ def operator_chart(
 ) -> Chart:
     """Return the chart.
 
-    Parameters
-    ----------
-    result : Result
-        The plan.
-    operators : sequence of mapping
-        Operators of a block of one kind, sorted by :func:`by_time`.
-    names, links : sequence of str
-        For each operator its name, and the address to which a click leads.
+    Args:
+        result: The plan.
+        operators: Operators of a block of one kind, sorted by :func:`by_time`.
+        names, links: For each operator its name, and the address to which a click leads.
     """
     rest = operators[MOST:]
     labels = [*names[:MOST], *([counted(len(rest), "other")] if rest else [])]

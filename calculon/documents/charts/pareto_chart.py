@@ -27,12 +27,9 @@ COUNTS = "num_procs"
 class PlanPoint(Pointed):
     """A plan on the chart, with its statistics in words.
 
-    Attributes
-    ----------
-    x, y : float
-        Its statistics, in their own units.
-    label : str
-        A short name next to the point.
+    Attributes:
+        x, y: Its statistics, in their own units.
+        label: A short name next to the point.
     """
 
     x: float
@@ -44,20 +41,13 @@ class PlanPoint(Pointed):
 class Pareto:
     """Executions by two statistics.
 
-    Attributes
-    ----------
-    x, y : str
-        Statistics, or fields of the execution.
-    columns : array, shape (2, rows)
-        Their values, in their own units.
-    front : array of int64
-        Rows of the front, in the order of `x`.
-    names : sequence of str
-        One per row of the front.
-    complete : bool
-        The rows are all executions, not only the front.
-    terms : sequence of str
-        Editions of the model.
+    Attributes:
+        x, y: Statistics, or fields of the execution.
+        columns (shape (2, rows)): Their values, in their own units.
+        front: Rows of the front, in the order of `x`.
+        names: One per row of the front.
+        complete: The rows are all executions, not only the front.
+        terms: Editions of the model.
     """
 
     title: str
@@ -102,18 +92,12 @@ def plans_chart(
 ) -> Chart:
     """Return the best plan of each split, the front, the best of all, and the plan of the page.
 
-    Parameters
-    ----------
-    title, terms : str
-        The question, and the edition with its preset.
-    statistics : tuple of str
-        Names of the horizontal and of the vertical statistic.
-    front : sequence of PlanPoint
-        Plans that no other one beats in both, in the order of `x`.
-    splits : sequence of PlanPoint
-        The best plan of each split.
-    shown, best : PlanPoint, optional
-        The plan of the page, and the best of all.
+    Args:
+        title, terms: The question, and the edition with its preset.
+        statistics: Names of the horizontal and of the vertical statistic.
+        front: Plans that no other one beats in both, in the order of `x`.
+        splits: The best plan of each split.
+        shown, best: The plan of the page, and the best of all.
     """
     single = [one for one in (best, shown) if one is not None]
     drawn = _Plans(*statistics, [*front, *splits, *single], [*front, *single])
@@ -128,14 +112,10 @@ def plans_chart(
 class _Plans:
     """Two statistics on their axes.
 
-    Parameters
-    ----------
-    x, y : str
-        The statistics.
-    every : sequence of PlanPoint
-        All plans, which are in sight.
-    important : sequence of PlanPoint
-        Plans that decide whether an axis is logarithmic.
+    Args:
+        x, y: The statistics.
+        every: All plans, which are in sight.
+        important: Plans that decide whether an axis is logarithmic.
     """
 
     def __init__(self, x: str, y: str, every: Sequence[PlanPoint], important: Sequence[PlanPoint]):

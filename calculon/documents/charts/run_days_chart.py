@@ -29,16 +29,11 @@ _LABEL = 24  # letters of a line
 class RunDays:
     """The content of the chart.
 
-    Attributes
-    ----------
-    run : mapping
-        :meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`.
-    main : Result
-        Its main part: the split, and the interval of a step, whose level and digits the days have too.
-    ended : sequence of (float, float)
-        Shares of such runs, ascending, and the days by which they have ended, as failures alone leave it.
-    split : str
-        The split of its processors.
+    Attributes:
+        run: :meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`.
+        main: Its main part: the split, and the interval of a step, whose level and digits the days have too.
+        ended: Shares of such runs, ascending, and the days by which they have ended, as failures alone leave it.
+        split: The split of its processors.
     """
 
     run: Plain

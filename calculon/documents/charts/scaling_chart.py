@@ -20,12 +20,9 @@ _IDEAL = "proportional to the processors"
 class Point(Pointed):
     """The best plan on a number of processors, with its figures in words, or why there is none.
 
-    Attributes
-    ----------
-    num_procs : int
-        Processors.
-    rate, efficiency : float or None
-        Samples per second, and useful arithmetic at peak rate over the time; None if no plan can run.
+    Attributes:
+        num_procs: Processors.
+        rate, efficiency: Samples per second, and useful arithmetic at peak rate over the time; None if no plan can run.
     """
 
     num_procs: int

@@ -71,16 +71,11 @@ class Piece:
 class Gantt:
     """The passes of all stages.
 
-    Attributes
-    ----------
-    title, subtitle : str
-        Model, plan and machine; the schedule.
-    edition : str
-        Edition of the model with its preset.
-    row, second : str
-        The word for a row, and the words for the second of two chunks.
-    again : sequence of sequences of float
-        Seconds of recomputation in the backward pass of each stage and chunk.
+    Attributes:
+        title, subtitle: Model, plan and machine; the schedule.
+        edition: Edition of the model with its preset.
+        row, second: The word for a row, and the words for the second of two chunks.
+        again: Seconds of recomputation in the backward pass of each stage and chunk.
     """
 
     title: str
@@ -137,16 +132,11 @@ def schedule(
 ) -> Chart:
     """Return a row for each stage, the first at the top.
 
-    Parameters
-    ----------
-    gantt : Gantt
-        The passes.
-    digits : Digits, optional
-        Digits of the times under a pointer.
-    links : sequence of str
-        The address to which a click on each row leads.
-    selected : int, optional
-        The row with a frame.
+    Args:
+        gantt: The passes.
+        digits: Digits of the times under a pointer.
+        links: The address to which a click on each row leads.
+        selected: The row with a frame.
     """
     drawn = _Schedule(gantt, digits or Digits())
     row = min(_ROW, _TALLEST / gantt.stages)

@@ -22,12 +22,10 @@ _MARKS = "marks: ends, and where another split begins; B: sequences of a replica
 def serving_frontier(document: Plain) -> Chart:
     """Return the frontier of each machine with a mark where another deployment begins.
 
-    Parameters
-    ----------
-    document : mapping
-        ``model``, ``num_procs``, ``workload``, and ``curves``: each with its ``system``, and its ``points`` in order
-        of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``; if it has none,
-        ``none`` is the reason.
+    Args:
+        document: ``model``, ``num_procs``, ``workload``, and ``curves``: each with its ``system``, and its ``points``
+            in order of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``; if it has
+            none, ``none`` is the reason.
     """
     load, types = document["workload"], all_types(document)
     curves = [curve for curve in document["curves"] if curve["points"]]

@@ -29,16 +29,11 @@ def stage_memory(
 ) -> Chart:
     """Return the tier-1 memory of stages as stacked bars.
 
-    Parameters
-    ----------
-    stages : sequence of mapping
-        Bytes of each stage by kind.
-    usable : float
-        Usable bytes.
-    result : Result, optional
-        The plan.
-    title : str
-        The title if there is no result: for a plan that does not fit.
+    Args:
+        stages: Bytes of each stage by kind.
+        usable: Usable bytes.
+        result: The plan.
+        title: The title if there is no result: for a plan that does not fit.
     """
     places = range(len(stages))
     sums, limit = [sum(stage.values()) / GIB for stage in stages], usable / GIB

@@ -31,20 +31,13 @@ class Curve:
 class Curves:
     """Several curves.
 
-    Attributes
-    ----------
-    title : str
-        Model and machine.
-    x, y : str
-        Text of the horizontal axis; name of the statistic.
-    curves : sequence of Curve
-        At least one.
-    names : sequence of str
-        Names of the places, from 0 on, if they are no numbers.
-    by : str
-        The column whose values the curves have.
-    terms : sequence of str
-        Editions of the model.
+    Attributes:
+        title: Model and machine.
+        x, y: Text of the horizontal axis; name of the statistic.
+        curves: At least one.
+        names: Names of the places, from 0 on, if they are no numbers.
+        by: The column whose values the curves have.
+        terms: Editions of the model.
     """
 
     title: str

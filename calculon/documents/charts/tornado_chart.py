@@ -67,14 +67,10 @@ def tornado(
 ) -> Chart:
     """Return the tornado of a sensitivity; where the plan was searched again, diamonds are the best plans.
 
-    Parameters
-    ----------
-    document : mapping
-        The sensitivity as plain data (:meth:`calculon.advise.dependence.Sensitivity.to_dict`).
-    names : mapping, optional
-        Names of figures and statistics, in place of their paths.
-    link : callable, optional
-        Returns the address that a bar leads to. Bars with links have short texts.
+    Args:
+        document: The sensitivity as plain data (:meth:`calculon.advise.dependence.Sensitivity.to_dict`).
+        names: Names of figures and statistics, in place of their paths.
+        link: Returns the address that a bar leads to. Bars with links have short texts.
     """
     kinds = kinds_shown(document) or [Kind("No figure of the machine has an effect", ())]
     tornado = _Tornado(document, names or {}, link)

@@ -27,16 +27,11 @@ _LOG = 5
 class Pairs:
     """One quantity of one study.
 
-    Attributes
-    ----------
-    title, quantity, unit : str
-        The study, the measured quantity, and its unit.
-    measured, estimated : sequence of float
-        Pairs in this unit.
-    score : mapping
-        ``n``, ``mean`` absolute error and ``bias``, in percent.
-    labels : sequence of str
-        Names of the pairs.
+    Attributes:
+        title, quantity, unit: The study, the measured quantity, and its unit.
+        measured, estimated: Pairs in this unit.
+        score: ``n``, ``mean`` absolute error and ``bias``, in percent.
+        labels: Names of the pairs.
     """
 
     title: str

@@ -22,18 +22,12 @@ SAVED, ADDED, WHOLE, SIZE = "blue", "vermilion", "black+30", "sky"
 class WaterfallData:
     """A waterfall with the words of its chart.
 
-    Attributes
-    ----------
-    waterfall : mapping
-        As plain data (:meth:`calculon.Waterfall.to_dict`).
-    names : tuple of str
-        Names of the plans at both ends.
-    title, terms : str
-        Model and machine of both plans, and the edition with its preset.
-    digits : Digits
-        Digits of the times.
-    capacity : float or None
-        Usable bytes of tier 1.
+    Attributes:
+        waterfall: As plain data (:meth:`calculon.Waterfall.to_dict`).
+        names: Names of the plans at both ends.
+        title, terms: Model and machine of both plans, and the edition with its preset.
+        digits: Digits of the times.
+        capacity: Usable bytes of tier 1.
     """
 
     waterfall: Mapping[str, Any]

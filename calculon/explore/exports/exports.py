@@ -53,14 +53,10 @@ _TYPES = {
 class Written:
     """A file.
 
-    Attributes
-    ----------
-    name : str
-        Its name: letters, digits and a few signs alone, whatever specs are called.
-    media_type : str
-        What it is, for a browser.
-    text : str
-        What it contains.
+    Attributes:
+        name: Its name: letters, digits and a few signs alone, whatever specs are called.
+        media_type: What it is, for a browser.
+        text: What it contains.
     """
 
     name: str
@@ -72,16 +68,11 @@ class Written:
 class Export:
     """A file that a page can give.
 
-    Attributes
-    ----------
-    title : str
-        What it is.
-    text : callable
-        Returns what it contains.
-    views : tuple of str
-        The views that offer it.
-    runs : bool
-        It needs a plan that can run.
+    Attributes:
+        title: What it is.
+        text: Returns what it contains.
+        views: The views that offer it.
+        runs: It needs a plan that can run.
     """
 
     title: str
@@ -103,19 +94,13 @@ def offered(state: State, answers: Answers) -> dict[str, Export]:
 def written(name: str, state: State, answers: Answers) -> Written:
     """Return a file.
 
-    Parameters
-    ----------
-    name : str
-        One of :data:`EXPORTS`, or of :data:`LAUNCH_FILES`.
-    state, answers
-        The page.
+    Args:
+        name: One of :data:`EXPORTS`, or of :data:`LAUNCH_FILES`.
+        state, answers: The page.
 
-    Raises
-    ------
-    SpecError
-        For another name, and for what a launcher cannot express.
-    Infeasible
-        Where no plan can run.
+    Raises:
+        SpecError: For another name, and for what a launcher cannot express.
+        Infeasible: Where no plan can run.
     """
     known = EXPORTS | LAUNCH_FILES
     if name not in known:
@@ -172,10 +157,8 @@ def _sources(state: State, answers: Answers) -> tuple[Any, Any]:
 def shown_estimate(state: State, answers: Answers) -> Estimate:
     """Return the plan that is shown.
 
-    Raises
-    ------
-    Infeasible
-        Where it cannot run.
+    Raises:
+        Infeasible: Where it cannot run.
     """
     shown = answers.plan(state)
     if shown.estimate is None:
@@ -233,10 +216,8 @@ def _report(state: State, answers: Answers) -> str:
 def launch_file(dialect: str, state: State, answers: Answers) -> tuple[str, str]:
     """Return the launch file of the plan, and why it is without the settings of the model, if it is.
 
-    Raises
-    ------
-    SpecError
-        For what the launcher cannot express.
+    Raises:
+        SpecError: For what the launcher cannot express.
     """
     tokens = answers.question(state).tokens
     return exported_plan(shown_estimate(state, answers), dialect, tokens)

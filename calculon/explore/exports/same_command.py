@@ -27,16 +27,11 @@ PROGRAM = "calculon"
 class Same:
     """What a page shows, in a terminal and in Python.
 
-    Attributes
-    ----------
-    title : str
-        What it gives.
-    argv : tuple of str
-        The command and its arguments.
-    given : str
-        What the command reads from standard input: an execution as JSON; empty where it reads nothing.
-    name, call : str
-        The result in Python, and the expression that gives it.
+    Attributes:
+        title: What it gives.
+        argv: The command and its arguments.
+        given: What the command reads from standard input: an execution as JSON; empty where it reads nothing.
+        name, call: The result in Python, and the expression that gives it.
     """
 
     title: str
@@ -55,10 +50,8 @@ class Same:
 def same(state: State, answers: Answers) -> list[Same]:
     """Return the commands for the view of a state: first the one that plans, on which the others rest in Python.
 
-    Raises
-    ------
-    SpecError
-        For a question that means nothing.
+    Raises:
+        SpecError: For a question that means nothing.
     """
     return [_answer(state, answers), *_VIEWS[state.view](state, answers)]
 
@@ -125,14 +118,10 @@ def of_plan(
 ) -> Same:
     """Return a command about the plan that is shown, which it reads from standard input.
 
-    Parameters
-    ----------
-    title, name, call : str
-        As of :class:`Same`.
-    argv : sequence of str
-        The command, and the options behind its three specs.
-    state, answers
-        The page.
+    Args:
+        title, name, call: As of :class:`Same`.
+        argv: The command, and the options behind its three specs.
+        state, answers: The page.
     """
     command, *options = argv
     model, system = _sources(state, answers)

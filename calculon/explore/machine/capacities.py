@@ -14,12 +14,9 @@ AMPLE = 2**20
 def capacities(best: Estimate, preset: Preset) -> Staircase:
     """Return the best plan of each capacity of tier 1, on a machine and with a preset.
 
-    Parameters
-    ----------
-    best : Estimate
-        Any plan of the question, which says processors, batch and precision: the steps do not depend on it.
-    preset : Preset
-        The framework whose plans are searched.
+    Args:
+        best: Any plan of the question, which says processors, batch and precision: the steps do not depend on it.
+        preset: The framework whose plans are searched.
     """
     case = Case(best.model, best.execution, best.system, TIME)
     return Replanner(case, preset).staircase()

@@ -44,16 +44,11 @@ def field_of(figure: Figure, value: float) -> Field:
 class Knob:
     """A figure of a machine with a slider.
 
-    Attributes
-    ----------
-    figure : Figure
-        The figure, with its value in the file.
-    label : str
-        Its name on the page.
-    value : float
-        Its value now.
-    stops : tuple of float
-        The values of the slider, in rising order; that of the file is among them.
+    Attributes:
+        figure: The figure, with its value in the file.
+        label: Its name on the page.
+        value: Its value now.
+        stops: The values of the slider, in rising order; that of the file is among them.
     """
 
     figure: Figure
@@ -121,16 +116,11 @@ def knobs(
 ) -> list[Knob]:
     """Return the sliders of a machine.
 
-    Parameters
-    ----------
-    system : System
-        The machine as its file has it.
-    known : mapping of str to Figure
-        Its figures by path.
-    changes : mapping of str to float
-        New values of its figures by path.
-    arithmetic : str
-        Type of the products of the plan that is shown: the engine for it is the one that counts.
+    Args:
+        system: The machine as its file has it.
+        known: Its figures by path.
+        changes: New values of its figures by path.
+        arithmetic: Type of the products of the plan that is shown: the engine for it is the one that counts.
     """
     return [
         Knob(

@@ -22,16 +22,11 @@ Fields = Mapping[str, Any]
 class FoundPlans:
     """The plans of a search.
 
-    Attributes
-    ----------
-    asked : Asked
-        What was searched.
-    found : SearchResult
-        The plans, best first.
-    state : State
-        The page that they are shown on.
-    answers : Answers
-        What computes.
+    Attributes:
+        asked: What was searched.
+        found: The plans, best first.
+        state: The page that they are shown on.
+        answers: What computes.
     """
 
     asked: Asked

@@ -51,20 +51,13 @@ _READ = ("objective", "where", "open", "fix")
 class Asked:
     """What is searched.
 
-    Attributes
-    ----------
-    question : Question
-        The question, with what is fixed and opened.
-    space : Space
-        All that is tried.
-    objective : Objective
-        What is looked for.
-    where : Condition or None
-        What an execution must meet.
-    condition : str
-        The same as it was written.
-    plain : bool
-        It is the search for the best plan that every view has.
+    Attributes:
+        question: The question, with what is fixed and opened.
+        space: All that is tried.
+        objective: What is looked for.
+        where: What an execution must meet.
+        condition: The same as it was written.
+        plain: It is the search for the best plan that every view has.
     """
 
     question: Question
@@ -91,10 +84,8 @@ class Asked:
 def asked(state: State, answers: Answers) -> Asked:
     """Return what is searched.
 
-    Raises
-    ------
-    SpecError
-        For an objective, a condition or fields that mean nothing, and where nothing is left to try.
+    Raises:
+        SpecError: For an objective, a condition or fields that mean nothing, and where nothing is left to try.
     """
     return answers.kept(("asked", _key(state)), lambda: _asked(state, answers))
 
@@ -152,10 +143,8 @@ def _more(space: Space, name: str) -> Values:
 def _opened(state: State) -> list[str]:
     """Return the fields of which more is tried.
 
-    Raises
-    ------
-    SpecError
-        For one that is none of :data:`OPENED`.
+    Raises:
+        SpecError: For one that is none of :data:`OPENED`.
     """
     names = [name.strip() for name in state.option("open").split(",") if name.strip()]
     for name in names:
@@ -215,10 +204,8 @@ def axes(state: State) -> tuple[str, str]:
 def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
     """Return the numbers of processors that are compared, that of the page among them, ascending.
 
-    Raises
-    ------
-    SpecError
-        For what is no number, and for more than :data:`MOST_COUNTS`.
+    Raises:
+        SpecError: For what is no number, and for more than :data:`MOST_COUNTS`.
     """
     text = state.option("counts")
     if not text:

@@ -27,21 +27,14 @@ def first_page(
 ) -> State:
     """Return the state that a page shows first.
 
-    Parameters
-    ----------
-    answers : Answers
-        What may be asked for; its offer has a model and a system.
-    words : sequence of (str, str)
-        The address, without model and system.
-    mine : str or mapping, optional
-        A plan of one's own, as ``calculon plan --mine`` takes it.
+    Args:
+        answers: What may be asked for; its offer has a model and a system.
+        words: The address, without model and system.
+        mine: A plan of one's own, as ``calculon plan --mine`` takes it.
 
-    Raises
-    ------
-    SpecError
-        For anything malformed.
-    Infeasible
-        For more processors than the networks of the system join.
+    Raises:
+        SpecError: For anything malformed.
+        Infeasible: For more processors than the networks of the system join.
     """
     offer = answers.offer
     state = read_state(words, offer, State(model=offer.model, system=offer.system, procs=1))

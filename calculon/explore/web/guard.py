@@ -36,14 +36,10 @@ class Guard:
     A page of somebody else's can make its own name lead here, but not take another in its requests: only names that
     are this machine's are answered. A number is never the name of somebody else's site.
 
-    Parameters
-    ----------
-    app : ASGI application
-        What answers.
-    names : collection of str
-        Names by which it may be asked for.
-    frames : collection of str
-        Pages that may show it inside of them beside its own, as the policy of a browser names them.
+    Args:
+        app: What answers.
+        names: Names by which it may be asked for.
+        frames: Pages that may show it inside of them beside its own, as the policy of a browser names them.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str], frames: Collection[str] = ()):

@@ -30,19 +30,13 @@ QUIET = 60
 def listening(host: str, port: int, *, only: bool) -> socket.socket:
     """Return a socket that listens.
 
-    Parameters
-    ----------
-    host : str
-        Name or number of the address.
-    port : int
-        Port; 0 for any that is free.
-    only : bool
-        At this port or not at all; else the next that is free is taken.
+    Args:
+        host: Name or number of the address.
+        port: Port; 0 for any that is free.
+        only: At this port or not at all; else the next that is free is taken.
 
-    Raises
-    ------
-    SpecError
-        When that cannot be.
+    Raises:
+        SpecError: When that cannot be.
     """
     ports = [port] if only or not port else [*range(port, min(port + TRIED, 2**16)), 0]
     try:
@@ -88,25 +82,17 @@ def serve(
 ) -> int | None:
     """Serve a page until a signal ends the program.
 
-    Parameters
-    ----------
-    page : ASGI application
-        What answers.
-    listener : socket
-        Where it is asked.
-    endings : collection of signal
-        Signals that end it. Their handlers are put aside meanwhile: an error that one raises would be that of the
-        request which is just being answered, and lost there.
+    Args:
+        page: What answers.
+        listener: Where it is asked.
+        endings: Signals that end it. Their handlers are put aside meanwhile: an error that one raises would be that of
+            the request which is just being answered, and lost there.
 
-    Returns
-    -------
-    int or None
+    Returns:
         The number of the signal of `endings` that came; None where the server ended by itself.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        For Ctrl-C.
+    Raises:
+        KeyboardInterrupt: For Ctrl-C.
     """
     share_heaps()
     came: list[int] = []

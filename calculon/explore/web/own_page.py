@@ -30,10 +30,8 @@ _HEIGHT = 720
 class ExplorePage:
     """A page that is being served, until it is closed; a context, too.
 
-    Attributes
-    ----------
-    url : str
-        Its address.
+    Attributes:
+        url: Its address.
     """
 
     def __init__(self, app: "ASGIApp", query: str, port: int = 0):
@@ -105,35 +103,26 @@ def explore(
 ) -> ExplorePage:
     """Open the page of ``calculon explore`` from Python: served to this machine alone, in the background.
 
-    Parameters
-    ----------
-    model, system, procs : str, path or int
-        What is shown first: names of the catalog or files, and processors (``"1k"`` is 1,024).
-    mine : str or mapping, optional
-        A plan of one's own, as :func:`calculon.plan` takes it; by default the best is shown.
-    port : int
-        Where to listen; 0 takes a port that is free.
-    **words : str or int
-        Further words of the address: ``batch``, ``seq``, ``dtype``, ``preset``, ``tokens``, ``view="pipeline"``.
+    Args:
+        model, system, procs: What is shown first: names of the catalog or files, and processors (``"1k"`` is 1,024).
+        mine: A plan of one's own, as :func:`calculon.plan` takes it; by default the best is shown.
+        port: Where to listen; 0 takes a port that is free.
+        **words: Further words of the address: ``batch``, ``seq``, ``dtype``, ``preset``, ``tokens``,
+            ``view="pipeline"``.
 
-    Returns
-    -------
-    ExplorePage
+    Returns:
         Its ``url`` is the address; a notebook shows the page below the cell. It is served until ``close()``, the end of
         a ``with`` block, or the end of Python.
 
-    Raises
-    ------
-    SpecError
-        For anything malformed, for a port that is taken, and where the packages of the page are missing, with the
-        command that installs them.
+    Raises:
+        SpecError: For anything malformed, for a port that is taken, and where the packages of the page are missing,
+            with the command that installs them.
 
-    Examples
-    --------
-    >>> from calculon import explore
-    >>> with explore("llama3-8B", "h100_80g_sxm", 64, view="machine") as page:
-    ...     page.url.partition("/?")[2]
-    'model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
+    Examples:
+        >>> from calculon import explore
+        >>> with explore("llama3-8B", "h100_80g_sxm", 64, view="machine") as page:
+        ...     page.url.partition("/?")[2]
+        'model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
     """
     require("explore")
     from calculon.explore.answers import Answers
@@ -152,10 +141,8 @@ def explore(
 def _listening(port: int) -> socket.socket:
     """Return a socket that listens at a port of this machine.
 
-    Raises
-    ------
-    SpecError
-        When something else does, or it is none.
+    Raises:
+        SpecError: When something else does, or it is none.
     """
     found = socket.socket()
     try:

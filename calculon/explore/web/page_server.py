@@ -75,12 +75,9 @@ _TYPES = {
 class Site:
     """Answers requests.
 
-    Parameters
-    ----------
-    answers : Answers
-        What computes.
-    first : State
-        What an empty address shows.
+    Args:
+        answers: What computes.
+        first: What an empty address shows.
     """
 
     def __init__(self, answers: Answers, first: State):
@@ -300,12 +297,9 @@ def app(
 ) -> Starlette:
     """Return the application.
 
-    Parameters
-    ----------
-    answers, first
-        As of :class:`Site`.
-    names, frames : collection of str
-        As of :class:`~calculon.explore.web.guard.Guard`.
+    Args:
+        answers, first: As of :class:`Site`.
+        names, frames: As of :class:`~calculon.explore.web.guard.Guard`.
     """
     listen()
     site = Site(answers, first)

@@ -78,10 +78,8 @@ def paced(
     No collective takes less than its launch; a group of one takes no time. Where the system states what the operation
     reaches on a network (:class:`~calculon.hardware.collective_law.CollectiveLaw`), bytes move there at that rate.
 
-    Parameters
-    ----------
-    size : array
-        Bytes of the full array, as nccl-tests counts them.
+    Args:
+        size: Bytes of the full array, as nccl-tests counts them.
 
     Source: Hockney's model, as in Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 3; NCCL,
     src/graph/tuning.cc, for latencies and shares by protocol.

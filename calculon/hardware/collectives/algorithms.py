@@ -35,14 +35,10 @@ IN_FLIGHT = 8
 class Schedule:
     """A collective by one algorithm, on the networks of the system in their order; zeros where one is not used.
 
-    Attributes
-    ----------
-    steps : tuple of arrays
-        Steps on the critical path that pay the step latency of the network.
-    shares : tuple of arrays
-        Bytes through each port of the network per byte of the message.
-    together : bool
-        The networks are busy at the same time, and the slowest decides; else one after the other.
+    Attributes:
+        steps: Steps on the critical path that pay the step latency of the network.
+        shares: Bytes through each port of the network per byte of the message.
+        together: The networks are busy at the same time, and the slowest decides; else one after the other.
     """
 
     steps: tuple[Count, ...]

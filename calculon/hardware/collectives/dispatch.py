@@ -34,12 +34,9 @@ SCALED_BYTES = 1 + 4 / 128
 class Routing(NamedTuple):
     """How tokens choose their experts.
 
-    Attributes
-    ----------
-    experts, each : int
-        Experts of a block, and those of a token.
-    groups, limit : int
-        Groups of experts, of which a token goes to so many at most; 0 without a limit.
+    Attributes:
+        experts, each: Experts of a block, and those of a token.
+        groups, limit: Groups of experts, of which a token goes to so many at most; 0 without a limit.
     """
 
     experts: int
@@ -75,12 +72,9 @@ def distinct_parts(routing: Routing, parts: Count) -> Array:
     `j` are chosen by the hypergeometric distribution. Parts that cut across groups count as without a limit, which is
     an upper bound.
 
-    Parameters
-    ----------
-    routing : Routing
-        The experts of a token.
-    parts : int array
-        Equal parts, which divide the experts.
+    Args:
+        routing: The experts of a token.
+        parts: Equal parts, which divide the experts.
     """
     parts = np.asarray(parts)
     size = routing.experts / parts
@@ -121,14 +115,10 @@ def copies(system: System, routing: Routing, group: Group) -> Array:
     Between nodes one for each other node with an expert; what goes further than a network between nodes connects leaves
     through its port, too, as in an all-to-all.
 
-    Parameters
-    ----------
-    system : System
-        Its networks.
-    routing : Routing
-        The experts of a token.
-    group : Group
-        The ranks among which the experts are split.
+    Args:
+        system: Its networks.
+        routing: The experts of a token.
+        group: The ranks among which the experts are split.
     """
     inside = np.asarray(group.members[group.node])
     nodes = np.asarray(group.ranks) // inside
@@ -161,24 +151,15 @@ def exchange_volume(
 ) -> Bytes:
     """Return the bytes through the busiest port to each network, in each direction: shape (networks, ...).
 
-    Parameters
-    ----------
-    system : System
-        Its networks.
-    dispatcher : str
-        ``alltoall``, or one of :data:`LIBRARIES`; ``allgather`` is an all-gather and a reduce-scatter.
-    tokens : array
-        Those of a rank, which has not the tokens of another.
-    row : array
-        Bytes of a token, with the scales of its elements.
-    routing : Routing
-        The experts of a token.
-    group : Group
-        The ranks among which the experts are split.
-    imbalance : array
-        Rows of the busiest rank beside the mean.
-    algorithm : str
-        Of the all-to-all: see :func:`~calculon.hardware.collectives.group_times.group_time`.
+    Args:
+        system: Its networks.
+        dispatcher: ``alltoall``, or one of :data:`LIBRARIES`; ``allgather`` is an all-gather and a reduce-scatter.
+        tokens: Those of a rank, which has not the tokens of another.
+        row: Bytes of a token, with the scales of its elements.
+        routing: The experts of a token.
+        group: The ranks among which the experts are split.
+        imbalance: Rows of the busiest rank beside the mean.
+        algorithm: Of the all-to-all: see :func:`~calculon.hardware.collectives.group_times.group_time`.
     """
     if dispatcher not in LIBRARIES:
         message = imbalance * tokens * routing.each * row

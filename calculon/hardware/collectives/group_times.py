@@ -25,23 +25,16 @@ def group_time(
 ) -> Seconds:
     """Return the time of an operation in columns of groups.
 
-    Parameters
-    ----------
-    system : System
-        Its networks.
-    operation : str
-        One of ``OPERATIONS``; ``p2p`` is a transfer between neighbours of the group.
-    size : array
-        Bytes of the full array, as nccl-tests counts them.
-    group : Group
-        The process groups.
-    algorithm : str
-        ``published``, as :meth:`Fabric.time` on the outermost network (a broadcast or reduce is a transfer of the whole
-        message; there is no all-to-all, scatter or gather); ``auto``, as measured where the system says so and else the
-        fastest that NCCL can choose; or one of ``ALGORITHMS``. Where that cannot do the operation, or not in a group,
-        it is as for ``auto``.
-    per_step : array of bool
-        Only for ``published``.
+    Args:
+        system: Its networks.
+        operation: One of ``OPERATIONS``; ``p2p`` is a transfer between neighbours of the group.
+        size: Bytes of the full array, as nccl-tests counts them.
+        group: The process groups.
+        algorithm: ``published``, as :meth:`Fabric.time` on the outermost network (a broadcast or reduce is a transfer
+            of the whole message; there is no all-to-all, scatter or gather); ``auto``, as measured where the system
+            says so and else the fastest that NCCL can choose; or one of ``ALGORITHMS``. Where that cannot do the
+            operation, or not in a group, it is as for ``auto``.
+        per_step: Only for ``published``.
     """
     if algorithm == PUBLISHED:
         name = _published(operation)

@@ -20,21 +20,14 @@ Rooms = tuple[Count, ...]
 class Group:
     """One process group, or a column of them: whole numbers, or arrays of them that broadcast.
 
-    Attributes
-    ----------
-    ranks : int array
-        Members of the group.
-    members : tuple of int arrays
-        Members that one instance of each network joins: ranks in a node, nodes, or groups of nodes; 1 where the
-        group does not use the network.
-    below : tuple of int arrays
-        Ranks of the group inside each of these members; each has its own port to the network.
-    network : int array
-        Number of the outermost network that is used; 0 for a group of one that was placed.
-    node : int
-        Number of the innermost network of the system.
-    apart : tuple of int arrays, optional
-        Distance of these members on each network, in instances of the networks inside; neighbours without it.
+    Attributes:
+        ranks: Members of the group.
+        members: Members that one instance of each network joins: ranks in a node, nodes, or groups of nodes; 1 where
+            the group does not use the network.
+        below: Ranks of the group inside each of these members; each has its own port to the network.
+        network: Number of the outermost network that is used; 0 for a group of one that was placed.
+        node: Number of the innermost network of the system.
+        apart: Distance of these members on each network, in instances of the networks inside; neighbours without it.
     """
 
     ranks: Count
@@ -76,16 +69,11 @@ class Group:
 
         Processors are numbered so that they fill an instance of the innermost network first, then of the next.
 
-        Parameters
-        ----------
-        system : System
-            Its networks nest in their order; one that is no larger than those before it is not used.
-        ranks : int array
-            Members of the group.
-        stride : int array
-            Distance of their numbers; 1 or more.
-        rooms : tuple of int arrays, optional
-            What an instance of each network joins (:func:`rooms_used`); as much as it can by default.
+        Args:
+            system: Its networks nest in their order; one that is no larger than those before it is not used.
+            ranks: Members of the group.
+            stride: Distance of their numbers; 1 or more.
+            rooms: What an instance of each network joins (:func:`rooms_used`); as much as it can by default.
         """
         ranks = np.asarray(ranks)
         members: list[Count] = [np.array(1)] * len(system.networks)
@@ -155,14 +143,11 @@ def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) ->
 
     Groups that span instances of a network between nodes, such as pods, may share the last one with others.
 
-    Parameters
-    ----------
-    system : System
-        Its networks nest in their order; one that is no larger than those before it is not used.
-    degrees : sequence of int arrays
-        Ranks of the groups of each axis of the mesh, fastest first.
-    between_layers : int
-        How many of the first axes have collectives between layers: their groups share no pod with others.
+    Args:
+        system: Its networks nest in their order; one that is no larger than those before it is not used.
+        degrees: Ranks of the groups of each axis of the mesh, fastest first.
+        between_layers: How many of the first axes have collectives between layers: their groups share no pod with
+            others.
     """
     if len(degrees) == 1 and np.ndim(degrees[0]):
         return _of_one_axis(system, degrees[0], between_layers)
@@ -199,16 +184,12 @@ def _rooms_used(system: System, degrees: Sequence[Count], between_layers: int) -
 def _used(spans: Sequence[Count], inside: Count, room: int, alone: Count | None) -> Count:
     """Return how many instances of the networks inside one of the next joins.
 
-    Parameters
-    ----------
-    spans : sequence of int arrays
-        Processors that the groups of the axes span, each with all faster ones; the last is that of all processors.
-    inside : int array
-        Processors of an instance of the networks inside.
-    room : int
-        How many of these there are.
-    alone : int array, optional
-        The span up to which groups share the last instance with no others; by default none do.
+    Args:
+        spans: Processors that the groups of the axes span, each with all faster ones; the last is that of all
+            processors.
+        inside: Processors of an instance of the networks inside.
+        room: How many of these there are.
+        alone: The span up to which groups share the last instance with no others; by default none do.
     """
     limit = inside * room
     held, further = inside, spans[-1]
@@ -273,21 +254,14 @@ def _inside_others(system: System, number: int) -> bool:
 def place(system: System, ranks: int, per_node: int | None = None) -> Group:
     """Place a group: consecutive ranks fill the first network up to its size, then the next.
 
-    Parameters
-    ----------
-    system : System
-        Its networks nest in their order; one that is no larger than those before it is not used.
-    ranks : int
-        Members of the group.
-    per_node : int, optional
-        How many of them sit in each instance of the first network; as many as fit by default.
+    Args:
+        system: Its networks nest in their order; one that is no larger than those before it is not used.
+        ranks: Members of the group.
+        per_node: How many of them sit in each instance of the first network; as many as fit by default.
 
-    Raises
-    ------
-    SpecError
-        When the ranks do not divide into equal nodes.
-    Infeasible
-        For more ranks than the networks connect, or more of them in a node than it has.
+    Raises:
+        SpecError: When the ranks do not divide into equal nodes.
+        Infeasible: For more ranks than the networks connect, or more of them in a node than it has.
     """
     rooms = nested_rooms(system)
     if ranks > 1:

@@ -67,14 +67,11 @@ LL_LEAST_LIMITS = (39e9, 39e9, 20.4e9)
 class Pace:
     """One protocol on the networks of a system, in their order.
 
-    Attributes
-    ----------
-    protocol : str
-        Its name; empty where no network is of a known kind.
-    base, step : tuple of float
-        Seconds to start, the largest of the networks used, and of each step; infinite bases where it cannot run.
-    rate : float
-        Share of the achieved bandwidth that it can use.
+    Attributes:
+        protocol: Its name; empty where no network is of a known kind.
+        base, step: Seconds to start, the largest of the networks used, and of each step; infinite bases where it cannot
+            run.
+        rate: Share of the achieved bandwidth that it can use.
     """
 
     protocol: str

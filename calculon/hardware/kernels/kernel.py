@@ -123,16 +123,11 @@ def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
 class Shapes(NamedTuple):
     """The layers of a table that run at one rate; each size is picked when a rate asks for it.
 
-    Attributes
-    ----------
-    all_flops, all_accessed : array, shape (phases, all layers, blocks)
-        FLOP, and bytes moved in tier-1 memory.
-    all_layers : sequence of layers
-        The layers, for the sizes that FLOP and bytes do not tell.
-    rows : array of int, shape (layers,)
-        Which of them these are.
-    together : int
-        Most products of a batch that run together; 0: all.
+    Attributes:
+        all_flops, all_accessed (shape (phases, all layers, blocks)): FLOP, and bytes moved in tier-1 memory.
+        all_layers: The layers, for the sizes that FLOP and bytes do not tell.
+        rows (shape (layers,)): Which of them these are.
+        together: Most products of a batch that run together; 0: all.
     """
 
     all_flops: Flops
@@ -202,16 +197,11 @@ class Rate(Protocol):
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the times of layers.
 
-        Parameters
-        ----------
-        shapes : Shapes
-            The layers.
-        engine : Engine
-            The engine that runs them: its peak is what shares are of.
-        memory : Memory
-            Tier-1 memory, likewise.
-        element_bytes : float
-            Bytes per element of the operands.
+        Args:
+            shapes: The layers.
+            engine: The engine that runs them: its peak is what shares are of.
+            memory: Tier-1 memory, likewise.
+            element_bytes: Bytes per element of the operands.
         """
 
     def slowed(self, factor: float, start: float, end: float) -> "Rate":

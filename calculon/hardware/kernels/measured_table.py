@@ -176,14 +176,10 @@ def _work(sizes: Array) -> Array:
 def _interpolated(rows: Array, rates: Array, points: Array) -> Array:
     """Return the rates at some points.
 
-    Parameters
-    ----------
-    rows : array, shape (rows, columns)
-        Logarithms of the sizes of the rows.
-    rates : array, shape (rows,)
-        Their rates.
-    points : array, shape (points, columns)
-        Logarithms of the sizes to find.
+    Args:
+        rows (shape (rows, columns)): Logarithms of the sizes of the rows.
+        rates (shape (rows,)): Their rates.
+        points (shape (points, columns)): Logarithms of the sizes to find.
     """
     apart = points[:, None] - rows
     distance = np.sqrt((apart * apart).sum(axis=-1))

@@ -13,14 +13,10 @@ Share = Callable[[Count, Count, Count, Count], Fraction]
 def of_passes(share: Share, shapes: Array, activations: Array) -> Fraction:
     """Return the shares of the three passes of products ``(m, n) x (n, k)``; the first axis is the pass.
 
-    Parameters
-    ----------
-    share : callable
-        The share of one product.
-    shapes : array, shape (4, ...)
-        How many products, and their m, n and k.
-    activations : array of bool
-        Products of two activations: the gradients of both count in the second pass, like their FLOP.
+    Args:
+        share: The share of one product.
+        shapes (shape (4, ...)): How many products, and their m, n and k.
+        activations: Products of two activations: the gradients of both count in the second pass, like their FLOP.
     """
     batch, m, n, k = shapes
     # one call for all passes, which have the shapes (m, k), (m, n) and (n, k) and the depths n, k and m

@@ -28,16 +28,11 @@ from calculon.hardware.kernels.tiles import Gemm
 class Family(NamedTuple):
     """Kinds of kernels whose rates are stated alike.
 
-    Attributes
-    ----------
-    kinds, types : sequence of str
-        The kinds, and the types of arithmetic that they have.
-    laws : mapping
-        Records of constants by name of the law.
-    over : sequence of str
-        Sizes that a curve may be over.
-    columns : sequence of str
-        Sizes in a row of a table.
+    Attributes:
+        kinds, types: The kinds, and the types of arithmetic that they have.
+        laws: Records of constants by name of the law.
+        over: Sizes that a curve may be over.
+        columns: Sizes in a row of a table.
     """
 
     kinds: Sequence[str]

@@ -168,18 +168,13 @@ class Gemm:
     ) -> Seconds:
         """Return the time of products with an ``m x n`` result and a sum over `depth`.
 
-        Parameters
-        ----------
-        batch, m, n, depth : array
-            Products of one call, and their sizes.
-        aligned : array
-            Bytes of :func:`alignment`.
-        on : Processor
-            What they run on.
-        slowed : array
-            Factor of the time of the arithmetic.
-        moved : array, optional
-            Bytes of operands and results of all products, where operands differ in width; without it those of `on`.
+        Args:
+            batch, m, n, depth: Products of one call, and their sizes.
+            aligned: Bytes of :func:`alignment`.
+            on: What they run on.
+            slowed: Factor of the time of the arithmetic.
+            moved: Bytes of operands and results of all products, where operands differ in width; without it those of
+                `on`.
         """
         arithmetic, memory = self.parts(batch, m, n, depth, aligned, on, slowed, moved)
         if memory is None:

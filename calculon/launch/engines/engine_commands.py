@@ -20,12 +20,9 @@ _SHARE = "memory_fraction"
 class Commanded:
     """A deployment as an engine runs it.
 
-    Attributes
-    ----------
-    settings : mapping
-        What says it.
-    changes : mapping of str to (object, object)
-        Fields at our default of which the engine runs another value: both.
+    Attributes:
+        settings: What says it.
+        changes: Fields at our default of which the engine runs another value: both.
     """
 
     settings: Fields
@@ -40,22 +37,15 @@ def commanded(
 ) -> Commanded:
     """Return the settings of an engine that say a deployment, in the order of the rows.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        The engine.
-    deployment : mapping
-        All fields of the deployment, as in a file.
-    defaults : mapping
-        Defaults of those that have one. Fields at their default are open: the engine runs its own value of them where
-        it cannot run ours.
-    server : Server, optional
-        Model and machine, which shares of all memory need.
+    Args:
+        dialect: The engine.
+        deployment: All fields of the deployment, as in a file.
+        defaults: Defaults of those that have one. Fields at their default are open: the engine runs its own value of
+            them where it cannot run ours.
+        server: Model and machine, which shares of all memory need.
 
-    Raises
-    ------
-    SpecError
-        For fields that the engine cannot express, each with the value that it runs.
+    Raises:
+        SpecError: For fields that the engine cannot express, each with the value that it runs.
     """
     fields, changes = dict(deployment), dict[str, tuple[Any, Any]]()
     if problems := [*_unknown_fields(dialect, deployment, defaults)]:

@@ -41,23 +41,16 @@ def parse_server(
 ) -> Parsed:
     """Return the settings of a command that starts an engine, or of its configuration alone.
 
-    Parameters
-    ----------
-    text, file : str
-        The script or configuration, and its name.
-    variables : mapping of str to str
-        Values that hold whatever a script says.
-    program : pattern
-        The word after which the flags of the engine begin.
-    name_of, key_of : callable
-        Return the name of a setting, given a flag, or the path of a key of a configuration; by default as of a flag.
-    known : callable
-        Whether a name is a setting of the engine.
+    Args:
+        text, file: The script or configuration, and its name.
+        variables: Values that hold whatever a script says.
+        program: The word after which the flags of the engine begin.
+        name_of, key_of: Return the name of a setting, given a flag, or the path of a key of a configuration; by default
+            as of a flag.
+        known: Whether a name is a setting of the engine.
 
-    Raises
-    ------
-    SpecError
-        For a script that starts no engine, and for what is no YAML.
+    Raises:
+        SpecError: For a script that starts no engine, and for what is no YAML.
     """
     key_of = key_of or (lambda key: name_of(f"--{key}"))
     found = dict(_comments(text, file))
@@ -169,18 +162,12 @@ def render_server(
 ) -> str:
     """Return a script that starts an engine with some flags; its argument is the checkpoint.
 
-    Parameters
-    ----------
-    command : sequence of str
-        Words before the flags.
-    flags : mapping
-        Flags by name; of a switch the value is True.
-    head : sequence of str
-        Lines of comment.
-    beside : mapping
-        Fields that the flags do not say.
-    before : sequence of str
-        Lines before the command.
+    Args:
+        command: Words before the flags.
+        flags: Flags by name; of a switch the value is True.
+        head: Lines of comment.
+        beside: Fields that the flags do not say.
+        before: Lines before the command.
     """
     lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
     if beside:

@@ -65,18 +65,13 @@ def option(setting: str, field: str, on: Any, off: Any) -> Row:
 class Degrees:
     """What an engine calls processors and degrees.
 
-    Attributes
-    ----------
-    tensor, pipeline, copies : str
-        Settings of the ranks that share products, of stages, and of copies of the model or of attention ranks with
-        requests of their own; `copies` is empty where there is none.
-    further : tuple of str
-        Settings that the callables ask for.
-    read_split : callable
-        Returns ``tensor_par`` (all ranks of a stage), ``attn_data_par`` and ``expert_par``, given the ranks and copies
-        that are stated, and the copies of the model that are left.
-    write_split : callable
-        Returns the settings of these three.
+    Attributes:
+        tensor, pipeline, copies: Settings of the ranks that share products, of stages, and of copies of the model or of
+            attention ranks with requests of their own; `copies` is empty where there is none.
+        further: Settings that the callables ask for.
+        read_split: Returns ``tensor_par`` (all ranks of a stage), ``attn_data_par`` and ``expert_par``, given the ranks
+            and copies that are stated, and the copies of the model that are left.
+        write_split: Returns the settings of these three.
     """
 
     tensor: str
@@ -133,16 +128,12 @@ def _least_one(one: Reading, name: str) -> int:
 class TypeNames:
     """What an engine calls types of numbers.
 
-    Attributes
-    ----------
-    dtype, weights, cache : str
-        The settings of the type of 16 bits, of quantised weights, and of the cache; `weights` is empty where the
-        checkpoint alone says it.
-    quantised : mapping of str to (str, str)
-        Types of weights and of experts by the engine's names; ``wide`` is the type of 16 bits, and ``same`` that of
-        the other weights.
-    caches : mapping of str to str
-        Types of the cache by the engine's names.
+    Attributes:
+        dtype, weights, cache: The settings of the type of 16 bits, of quantised weights, and of the cache; `weights` is
+            empty where the checkpoint alone says it.
+        quantised: Types of weights and of experts by the engine's names; ``wide`` is the type of 16 bits, and ``same``
+            that of the other weights.
+        caches: Types of the cache by the engine's names.
     """
 
     dtype: str
@@ -241,16 +232,11 @@ def memory_share(
 
     Where it leaves more for the cache than what is free beside the reserve, the reserve is smaller instead.
 
-    Parameters
-    ----------
-    setting : str
-        Its name.
-    default : float or None
-        Without the setting; None where the engine works it out.
-    cache_in : callable
-        Bytes of the cache, given the memory of a rank and the share.
-    share_of : callable
-        The share, given the memory of a rank and the bytes of the cache.
+    Args:
+        setting: Its name.
+        default: Without the setting; None where the engine works it out.
+        cache_in: Bytes of the cache, given the memory of a rank and the share.
+        share_of: The share, given the memory of a rank and the bytes of the cache.
     """
     reserve = f"{BESIDE}reserve_gib"
 

@@ -361,10 +361,8 @@ def _connections(flags: Mapping[str, Any]) -> str:
 def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
     """Return a complete script: nodes of 8 processors, or fewer on one.
 
-    Raises
-    ------
-    SpecError
-        For a combination that Megatron-LM refuses.
+    Raises:
+        SpecError: For a combination that Megatron-LM refuses.
     """
     per_node = min(num_procs, _PER_NODE)
     whole = num_procs % per_node == 0

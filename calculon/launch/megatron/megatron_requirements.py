@@ -141,12 +141,9 @@ _DERIVED: Mapping[str, Callable[[Flags], Any]] = {
 def broken(settings: Mapping[str, Any], num_procs: int) -> Iterator[tuple[Requirement, str]]:
     """Yield the rows of the table that a script breaks, and its flags that do so.
 
-    Parameters
-    ----------
-    settings : mapping of str to object
-        Its flags, and variables of its environment.
-    num_procs : int
-        Processors.
+    Args:
+        settings: Its flags, and variables of its environment.
+        num_procs: Processors.
     """
     flags = Flags(settings, num_procs)
     for one in requirements():

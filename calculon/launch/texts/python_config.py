@@ -77,10 +77,8 @@ class Call(Tree):
     The name ``_target_`` has what is called, with its dots, such as ``SelectiveAC.Config``; a dictionary, and an
     argument without value, have no such name.
 
-    Attributes
-    ----------
-    positional : tuple
-        Its positional arguments: constants, lists, calls, or :class:`~calculon.launch.dialect.Unresolved`.
+    Attributes:
+        positional: Its positional arguments: constants, lists, calls, or :class:`~calculon.launch.dialect.Unresolved`.
     """
 
     positional: tuple[Any, ...] = ()
@@ -101,16 +99,11 @@ class Call(Tree):
 class Configuration:
     """A configuration of a file.
 
-    Attributes
-    ----------
-    name : str
-        The function that returns it; empty for statements of the file itself.
-    root : Call
-        What it returns.
-    imports : mapping of str to str
-        Modules that names of the file are from.
-    notes : tuple of str
-        What was passed over.
+    Attributes:
+        name: The function that returns it; empty for statements of the file itself.
+        root: What it returns.
+        imports: Modules that names of the file are from.
+        notes: What was passed over.
     """
 
     name: str
@@ -122,18 +115,13 @@ class Configuration:
 def read_configuration(text: str, file: str, variables: Mapping[str, str]) -> Configuration:
     """Read a configuration: that which the statements of a file make, or else one of its functions.
 
-    Parameters
-    ----------
-    text, file : str
-        What a file contains, and its name.
-    variables : mapping of str to str
-        Values of arguments of that function, in place of their defaults; ``recipe`` names the function, where there
-        are several.
+    Args:
+        text, file: What a file contains, and its name.
+        variables: Values of arguments of that function, in place of their defaults; ``recipe`` names the function,
+            where there are several.
 
-    Raises
-    ------
-    SpecError
-        For what is not Python or too large, and where it is not clear which function is meant.
+    Raises:
+        SpecError: For what is not Python or too large, and where it is not clear which function is meant.
     """
     with reading(file) as budget:
         return _configuration(parsed(text, file), file, variables, budget)

@@ -20,19 +20,13 @@ def entry(
 ) -> Function:
     """Return the function that makes the configuration: the one that is named, or that no other function needs.
 
-    Parameters
-    ----------
-    functions : mapping of str to node
-        The functions of a file by name.
-    file, recipe : str
-        The file, and the name of a function; empty for any.
-    variables : collection of str
-        Arguments whose values are known.
+    Args:
+        functions: The functions of a file by name.
+        file, recipe: The file, and the name of a function; empty for any.
+        variables: Arguments whose values are known.
 
-    Raises
-    ------
-    SpecError
-        Where there is none of the name, none that returns anything, or more than one that it may be.
+    Raises:
+        SpecError: Where there is none of the name, none that returns anything, or more than one that it may be.
     """
     if recipe in functions:
         return functions[recipe]

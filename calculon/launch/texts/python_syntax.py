@@ -10,10 +10,9 @@ from calculon.launch.texts.reading_budget import LARGEST_NUMBER, reading, too_la
 def parsed(text: str, file: str) -> ast.Module:
     """Return the tree of a text in Python.
 
-    Raises
-    ------
-    SpecError
-        For what is not Python or more than the budget allows, and for a number that is too large for a setting.
+    Raises:
+        SpecError: For what is not Python or more than the budget allows, and for a number that is too large for a
+            setting.
     """
     with reading(file) as budget:
         budget.spend_tokens(text)

@@ -35,10 +35,8 @@ class ExhaustedError(SpecError):
 class Budget:
     """What is left for reading a launch file.
 
-    Parameters
-    ----------
-    file : str
-        Name of the file, for messages.
+    Args:
+        file: Name of the file, for messages.
     """
 
     def __init__(self, file: str) -> None:
@@ -100,10 +98,8 @@ _current: ContextVar[Budget | None] = ContextVar("budget", default=None)
 def reading(file: str) -> Iterator[Budget]:
     """Yield the budget of a file: a new one, or the budget of the file that refers to it.
 
-    Raises
-    ------
-    SpecError
-        When the budget is exhausted, and for a file that is nested too deeply for the readers.
+    Raises:
+        SpecError: When the budget is exhausted, and for a file that is nested too deeply for the readers.
     """
     if (budget := _current.get()) is not None:
         yield budget

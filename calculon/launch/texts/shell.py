@@ -53,14 +53,10 @@ class Command:
 class Script:
     """What a script would run.
 
-    Attributes
-    ----------
-    commands : tuple of Command
-        In order; those of branches that were not decided are among them.
-    variables : mapping of str to str or list of str
-        What variables hold at the end.
-    sourced : tuple of str
-        Other files that it reads, which were not.
+    Attributes:
+        commands: In order; those of branches that were not decided are among them.
+        variables: What variables hold at the end.
+        sourced: Other files that it reads, which were not.
     """
 
     commands: tuple[Command, ...]
@@ -80,10 +76,9 @@ class Script:
 def run(text: str, file: str, given: Mapping[str, str]) -> Script:
     """Return what a script would run, with some variables given.
 
-    Raises
-    ------
-    SpecError
-        Where a quotation, a list or an expansion has no end, and for a script that is more than the budget allows.
+    Raises:
+        SpecError: Where a quotation, a list or an expansion has no end, and for a script that is more than the budget
+            allows.
     """
     with reading(file) as budget:
         body = statements(OPEN_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text), file)

@@ -21,17 +21,12 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 def whole(text: str, number: Callable[[str], int]) -> int:
     """Return the value of an expression of whole numbers.
 
-    Parameters
-    ----------
-    text : str
-        The expression.
-    number : callable
-        Returns a variable as a whole number.
+    Args:
+        text: The expression.
+        number: Returns a variable as a whole number.
 
-    Raises
-    ------
-    ValueError, SyntaxError, ZeroDivisionError
-        For anything else.
+    Raises:
+        ValueError, SyntaxError, ZeroDivisionError: For anything else.
     """
     text = text.strip()
     mark = text.find("?", 1)

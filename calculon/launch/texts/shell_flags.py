@@ -85,27 +85,18 @@ def parse_script(
 
     Of flags that are repeated the last counts, as argparse has it.
 
-    Parameters
-    ----------
-    text, file : str
-        The script, and its name.
-    variables : mapping of str to str
-        Values that hold whatever the script says.
-    is_flag : callable
-        Whether a name is one that the dialect knows: of several commands the one with most of these counts.
-    name_of : callable, optional
-        Returns the name of a flag, which may be followed by its value; by default :func:`flag_name`.
-    environment : sequence of str
-        Variables of the environment that are settings, too, where the script says them. So is the name of the program
-        that it runs, under :data:`PROGRAM`.
-    program : (pattern, str), optional
-        The word after which flags begin whatever they are, and the setting that the word after it is, if it is no flag:
-        ``vllm serve MODEL``.
+    Args:
+        text, file: The script, and its name.
+        variables: Values that hold whatever the script says.
+        is_flag: Whether a name is one that the dialect knows: of several commands the one with most of these counts.
+        name_of: Returns the name of a flag, which may be followed by its value; by default :func:`flag_name`.
+        environment: Variables of the environment that are settings, too, where the script says them. So is the name of
+            the program that it runs, under :data:`PROGRAM`.
+        program: The word after which flags begin whatever they are, and the setting that the word after it is, if it is
+            no flag: ``vllm serve MODEL``.
 
-    Raises
-    ------
-    SpecError
-        For a script that trains nothing, and where a quotation or a list has no end.
+    Raises:
+        SpecError: For a script that trains nothing, and where a quotation or a list has no end.
     """
     named = name_of or flag_name
 
@@ -136,10 +127,8 @@ def _chosen(
 ) -> tuple[list[str], list[str]]:
     """Return the words of the command with the most flags of the launcher, and what to tell of others.
 
-    Raises
-    ------
-    SpecError
-        Where there is none.
+    Raises:
+        SpecError: Where there is none.
     """
     commands = [_words(script, one) for one in script.commands if one.words[0] not in _SAYING]
     command = max(commands, key=lambda words: _score(words, known), default=[])

@@ -545,15 +545,11 @@ def _add_branch(
 def statements(text: str, file: str) -> tuple[Statement, ...]:
     """Return the statements of a script.
 
-    Parameters
-    ----------
-    text, file : str
-        The script, and its name for messages.
+    Args:
+        text, file: The script, and its name for messages.
 
-    Raises
-    ------
-    SpecError
-        Where a quotation, a list or an expansion has no end.
+    Raises:
+        SpecError: Where a quotation, a list or an expansion has no end.
     """
     with reading(file) as budget:
         tokens = _Lexer(text.replace("\r\n", "\n"), file, budget).tokens()

@@ -22,17 +22,12 @@ _AROUND = ("ConfigContainer", "training")
 def settings_in(text: str, file: str, variables: Mapping[str, str]) -> Tree:
     """Return the settings of a YAML file.
 
-    Parameters
-    ----------
-    text, file : str
-        What it contains, and its name.
-    variables : mapping of str to str
-        Values of what it refers to beside itself: ``${TP}``.
+    Args:
+        text, file: What it contains, and its name.
+        variables: Values of what it refers to beside itself: ``${TP}``.
 
-    Raises
-    ------
-    SpecError
-        For what is no YAML, no mapping, or more than the budget allows.
+    Raises:
+        SpecError: For what is no YAML, no mapping, or more than the budget allows.
     """
     with reading(file) as budget:
         tree = _composed(text, file, budget)

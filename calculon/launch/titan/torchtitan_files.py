@@ -101,10 +101,8 @@ def parallel(option: str) -> tuple[str, ...]:
 def positive(one: Reading, *names: str, default: int) -> int:
     """Return a count of at least 1.
 
-    Raises
-    ------
-    SpecError
-        For any other value.
+    Raises:
+        SpecError: For any other value.
     """
     count = one.count(*names, default=default)
     if count is None:
@@ -286,10 +284,8 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 def _lines(text: str, file: str) -> dict[str, int]:
     """Return the lines of the options of a TOML file by name, as far as they are written one on a line.
 
-    Raises
-    ------
-    SpecError
-        For a name of more parts than the parser can take.
+    Raises:
+        SpecError: For a name of more parts than the parser can take.
     """
     found, section = {}, ""
     for number, line in enumerate(text.splitlines(), 1):

@@ -47,12 +47,9 @@ def check_memory(reason: Array, tier1: Bytes, tier2: Bytes, system: System) -> A
 def raise_for(one: Request, code: int, tier1: float = 0.0, tier2: float = 0.0) -> None:
     """Raise the error that a reason code stands for; nothing for code 0.
 
-    Raises
-    ------
-    SpecError
-        For a malformed request.
-    Infeasible
-        For a request that cannot run on this system; the message says which limit, and by how much.
+    Raises:
+        SpecError: For a malformed request.
+        Infeasible: For a request that cannot run on this system; the message says which limit, and by how much.
     """
     if code == 0:
         return

@@ -36,18 +36,13 @@ _AFTER = {
 class Failure:
     """A rule that an execution breaks.
 
-    Attributes
-    ----------
-    reason : str
-        Identifier of the rule, such as ``attn_heads_split``.
-    field : str
-        The field that is named for it; empty where several fields together do not fit the system.
-    message : str
-        What was expected and found, with the numbers of both.
-    hint : str
-        What helps; may be empty.
-    malformed : bool
-        Whether the execution contradicts itself, its model or its framework; else it does not fit the system.
+    Attributes:
+        reason: Identifier of the rule, such as ``attn_heads_split``.
+        field: The field that is named for it; empty where several fields together do not fit the system.
+        message: What was expected and found, with the numbers of both.
+        hint: What helps; may be empty.
+        malformed: Whether the execution contradicts itself, its model or its framework; else it does not fit the
+            system.
     """
 
     reason: str

@@ -58,21 +58,15 @@ class Request:
 class Rule:
     """One requirement.
 
-    Attributes
-    ----------
-    reason : str
-        Short stable identifier.
-    holds : callable
-        Mask of the requests that meet it.
-    explain : callable
-        Message for one execution that does not: a :class:`Problem` for a malformed request, else text.
-    about : tuple of str
-        Optional fields: where all of them have their default, the rule holds.
-    counted : bool
-        A search counts what it rejects as infeasible. What other rules reject is not in the space at all: the
-        published enumeration has no loop for it.
-    every : callable, optional
-        Explanations of all that breaks it, where it asks for several things at once; by default `explain` is all.
+    Attributes:
+        reason: Short stable identifier.
+        holds: Mask of the requests that meet it.
+        explain: Message for one execution that does not: a :class:`Problem` for a malformed request, else text.
+        about: Optional fields: where all of them have their default, the rule holds.
+        counted: A search counts what it rejects as infeasible. What other rules reject is not in the space at all: the
+            published enumeration has no loop for it.
+        every: Explanations of all that breaks it, where it asks for several things at once; by default `explain` is
+            all.
     """
 
     reason: str

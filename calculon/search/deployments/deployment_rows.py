@@ -26,18 +26,12 @@ from calculon.serving.states.served_points import Points
 class Rows:
     """Deployments of a group with their figures; columns have shape ``(deployments,)``.
 
-    Attributes
-    ----------
-    space, group
-        The space, and the choices of the deployments.
-    places : int array
-        Their places in the group.
-    points : Points
-        What replicas do.
-    alike : int array
-        Which of these each deployment has.
-    free : array, of the points
-        Share of the memory of a rank that is left for sequences; below 0 where the model does not fit.
+    Attributes:
+        space, group: The space, and the choices of the deployments.
+        places: Their places in the group.
+        points: What replicas do.
+        alike: Which of these each deployment has.
+        free: Share of the memory of a rank that is left for sequences; below 0 where the model does not fit.
     """
 
     space: DeploymentSpace

@@ -44,20 +44,13 @@ ROWS, ROWS_ALIKE = 2**16, 2**19
 class Group:
     """Deployments that have the same choices.
 
-    Attributes
-    ----------
-    number : int
-        Number of its first deployment.
-    record : Deployment
-        The choices.
-    splits : int array, shape (fields of SPLIT, splits)
-        Processors of all replicas, and how each replica is split.
-    engines : int array, shape (splits,)
-        Which of the splits of a replica each has.
-    pools : int array of the shape of splits, or None
-        Likewise of the pools that prefill, where there are any.
-    scheduling : int array, shape (fields of SCHEDULING, settings)
-        Token budgets, and batches that they allow.
+    Attributes:
+        number: Number of its first deployment.
+        record: The choices.
+        splits (shape (fields of SPLIT, splits)): Processors of all replicas, and how each replica is split.
+        engines (shape (splits,)): Which of the splits of a replica each has.
+        pools: Likewise of the pools that prefill, where there are any.
+        scheduling (shape (fields of SCHEDULING, settings)): Token budgets, and batches that they allow.
     """
 
     number: int
@@ -114,18 +107,12 @@ class DeploymentSpace:
     A deployment has a number: its place in loops over choices, prompts in passes of their own or mixed with decoding,
     counts, splits, ``token_budget`` and ``max_batch``, the last one fastest.
 
-    Attributes
-    ----------
-    model, system, workload
-        What is served, on what, and what is asked of it.
-    counts : tuple of int
-        Processors.
-    fix, add : mapping
-        Values by field: those alone that are tried, and those that are tried as well.
-    front : bool
-        Whether batches are tried that the load does not ask for: a load that is neither a rate nor users.
-    apart : bool
-        Whether deployments are tried as well whose prompts are prefilled by a pool of their own.
+    Attributes:
+        model, system, workload: What is served, on what, and what is asked of it.
+        counts: Processors.
+        fix, add: Values by field: those alone that are tried, and those that are tried as well.
+        front: Whether batches are tried that the load does not ask for: a load that is neither a rate nor users.
+        apart: Whether deployments are tried as well whose prompts are prefilled by a pool of their own.
     """
 
     model: Model
@@ -141,10 +128,8 @@ class DeploymentSpace:
     def groups(self) -> tuple[Group, ...]:
         """The deployments by their choices.
 
-        Raises
-        ------
-        SpecError
-            Where no choices go together.
+        Raises:
+            SpecError: Where no choices go together.
         """
         found: list[Group] = []
         number = 0

@@ -68,10 +68,8 @@ def stated_default(name: str) -> Any:
 def figure(name: str, where: str = "objective") -> Column:
     """Return a figure of serving by name.
 
-    Raises
-    ------
-    SpecError
-        When there is none of this name, with the nearest.
+    Raises:
+        SpecError: When there is none of this name, with the nearest.
     """
     if name not in SERVING_FIGURES:
         hint = nearest(name, [*SERVING_FIGURES]) or f"see: {_SEE}"
@@ -102,17 +100,12 @@ _WORDS = Words(
 def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     """Check the values of ``fix`` or ``add`` against the declarations of their fields.
 
-    Parameters
-    ----------
-    option : str
-        As the caller calls it: ``fix`` or ``add``, with dashes on the command line.
-    values : mapping
-        One value or a sequence of values by field, as files state them.
+    Args:
+        option: As the caller calls it: ``fix`` or ``add``, with dashes on the command line.
+        values: One value or a sequence of values by field, as files state them.
 
-    Raises
-    ------
-    SpecError
-        With every field that there is not and every value that its field does not take.
+    Raises:
+        SpecError: With every field that there is not and every value that its field does not take.
     """
     problems, found = [], dict[str, Values]()
     for name, given in values.items():
@@ -136,10 +129,8 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
 def parsed(option: str, texts: Sequence[str]) -> dict[str, Values]:
     """Read ``FIELD=VALUE[,VALUE...]`` texts; a field may be given several times.
 
-    Raises
-    ------
-    SpecError
-        As :func:`checked`, and for a text without ``=``.
+    Raises:
+        SpecError: As :func:`checked`, and for a text without ``=``.
     """
     values: dict[str, list[Any]] = {}
     for text in texts:

@@ -30,16 +30,11 @@ if TYPE_CHECKING:
 class DeploymentCounts:
     """How many deployments there are, and what becomes of them.
 
-    Attributes
-    ----------
-    total : int
-        Deployments of the space.
-    solved : int
-        Those whose batch was solved; the others cannot be among the best.
-    unfit : int
-        Those of them without room for a sequence.
-    missing : int
-        Those that miss a limit.
+    Attributes:
+        total: Deployments of the space.
+        solved: Those whose batch was solved; the others cannot be among the best.
+        unfit: Those of them without room for a sequence.
+        missing: Those that miss a limit.
     """
 
     total: int
@@ -62,21 +57,15 @@ class DeploymentCounts:
 class DeploymentSearch(Displayed):
     """The best deployments of a space, best first: a sequence of :class:`~calculon.serving.serve.Served`.
 
-    Attributes
-    ----------
-    space : DeploymentSpace
-        The space that was searched.
-    objectives : tuple of Objective
-        What the ranking is by: of several, what no other deployment beats in all of them.
-    counts : DeploymentCounts
-        Deployments enumerated, solved, and why others are not feasible.
-    numbers : int array, shape (results,)
-        Numbers of the deployments in the space.
-    nearest : int or None
-        Where none keeps all limits: the number of the one that misses its worst limit by the least, of those with room
-        if there are any.
-    unknown : tuple of str
-        Figures that the ranking or the condition reads and that none of the deployments that keep the limits has.
+    Attributes:
+        space: The space that was searched.
+        objectives: What the ranking is by: of several, what no other deployment beats in all of them.
+        counts: Deployments enumerated, solved, and why others are not feasible.
+        numbers (shape (results,)): Numbers of the deployments in the space.
+        nearest: Where none keeps all limits: the number of the one that misses its worst limit by the least, of those
+            with room if there are any.
+        unknown: Figures that the ranking or the condition reads and that none of the deployments that keep the limits
+            has.
     """
 
     space: DeploymentSpace
@@ -110,10 +99,8 @@ class DeploymentSearch(Displayed):
     def best(self) -> Served:
         """The best deployment.
 
-        Raises
-        ------
-        Infeasible
-            When none keeps the limits: the message says which the nearest one misses, and by how much.
+        Raises:
+            Infeasible: When none keeps the limits: the message says which the nearest one misses, and by how much.
         """
         if len(self):
             return self[0]
@@ -206,13 +193,10 @@ class DeploymentSearch(Displayed):
     def plot(self, kind: str = "frontier") -> "Figure":
         """Draw rates of a processor against those of a user at every batch, as ``calculon plot frontier`` does.
 
-        Raises
-        ------
-        SpecError
-            For another kind than ``frontier``, for a load that states how many requests come, and where matplotlib is
-            missing.
-        Infeasible
-            Without deployments.
+        Raises:
+            SpecError: For another kind than ``frontier``, for a load that states how many requests come, and where
+                matplotlib is missing.
+            Infeasible: Without deployments.
         """
         return drawn(self, kind)
 

@@ -64,40 +64,28 @@ def search_deployments(
     counts with token budgets from 512 to 16,384, and with prompts in passes of their own. The batch is solved as
     :func:`calculon.serve` does, and all limits are kept. Types have 16 bits, unless `fix` or `add` names others.
 
-    Parameters
-    ----------
-    model, system, workload, **options
-        As in :func:`calculon.serve`.
-    num_procs : int, str or sequence of int
-        Processors of the deployment; several counts as ``"8:64:x2"``, or listed.
-    objective, top : str, int
-        ``FIGURE[:max|min]`` to rank by (``calculon describe serving``), and how many of the best to keep.
-    pareto : sequence of str
-        Figures, of which no other deployment is better in all; where no load states it, also batches of powers of two.
-    where : str, optional
-        A condition such as ``"ttft_p < 0.5 and tensor_par <= 4"``.
-    fix : mapping, optional
-        Values by field of a deployment that alone are tried: ``{"tensor_par": 8}``.
-    add : mapping, optional
-        Values by field that are tried as well: ``{"weights_dtype": "float8"}``.
-    apart : bool
-        Whether pools that only prefill are tried as well: each number of replicas of each split.
+    Args:
+        model, system, workload, **options: As in :func:`calculon.serve`.
+        num_procs: Processors of the deployment; several counts as ``"8:64:x2"``, or listed.
+        objective, top: ``FIGURE[:max|min]`` to rank by (``calculon describe serving``), and how many of the best to
+            keep.
+        pareto: Figures, of which no other deployment is better in all; where no load states it, also batches of powers
+            of two.
+        where: A condition such as ``"ttft_p < 0.5 and tensor_par <= 4"``.
+        fix: Values by field of a deployment that alone are tried: ``{"tensor_par": 8}``.
+        add: Values by field that are tried as well: ``{"weights_dtype": "float8"}``.
+        apart: Whether pools that only prefill are tried as well: each number of replicas of each split.
 
-    Returns
-    -------
-    DeploymentSearch
+    Returns:
         The best, best first; of equal ones the one with the shortest time per token, then the first.
 
-    Raises
-    ------
-    SpecError
-        For everything wrong with the question.
+    Raises:
+        SpecError: For everything wrong with the question.
 
-    Examples
-    --------
-    >>> found = search_deployments("llama3-8B", "1,2", "h100_80g_sxm", prompt=1000, output=200, rate=5)
-    >>> found.best.deployment.num_procs
-    1
+    Examples:
+        >>> found = search_deployments("llama3-8B", "1,2", "h100_80g_sxm", prompt=1000, output=200, rate=5)
+        >>> found.best.deployment.num_procs
+        1
     """
     space = make_space(
         model, num_procs, system, workload, options, fix, add, front=bool(pareto), apart=apart
@@ -175,10 +163,8 @@ def make_ranking(
 ) -> Best | Front:
     """Return what a search keeps: the best by a figure, or what nothing beats in several.
 
-    Raises
-    ------
-    SpecError
-        For unknown figures, for fewer than two of a front, and for no deployments to keep.
+    Raises:
+        SpecError: For unknown figures, for fewer than two of a front, and for no deployments to keep.
     """
     if pareto:
         if len(pareto) < 2 or len({text.partition(":")[0] for text in pareto}) < len(pareto):
@@ -201,16 +187,11 @@ def run(
 ) -> DeploymentSearch:
     """Search a space.
 
-    Parameters
-    ----------
-    space : DeploymentSpace
-        The deployments.
-    ranking : Best or Front
-        What is kept, of this search alone.
-    where : Condition, optional
-        What is looked at.
-    prune : bool
-        Whether deployments are left out whose score is known without their batch, and too low.
+    Args:
+        space: The deployments.
+        ranking: What is kept, of this search alone.
+        where: What is looked at.
+        prune: Whether deployments are left out whose score is known without their batch, and too low.
     """
     search = _Search(space, ranking, where)
     bounds = [

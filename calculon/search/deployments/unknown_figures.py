@@ -34,14 +34,10 @@ HINTS: Mapping[str, str] = {
 def unknown_figure(asked: str, name: str, system: str) -> SpecError:
     """Return the error of a figure that no deployment of a search has.
 
-    Parameters
-    ----------
-    asked : str
-        What of the question names it: objective, or where.
-    name : str
-        The figure.
-    system : str
-        Name of the system.
+    Args:
+        asked: What of the question names it: objective, or where.
+        name: The figure.
+        system: Name of the system.
     """
     hint = HINTS[name].format(system=system)
     return SpecError(asked, Problem("", "a figure that is known", name, hint))

@@ -47,14 +47,10 @@ _FRAMEWORK = ("edition", "preset")
 class Axis:
     """The values that one field is tried with, or several together.
 
-    Attributes
-    ----------
-    names : tuple of str
-        The paths as they were asked for: the names of their columns.
-    owners : tuple of (str, str)
-        For each its kind of spec, and the path in it.
-    values : tuple of tuple
-        A value for each path, for every position on the axis.
+    Attributes:
+        names: The paths as they were asked for: the names of their columns.
+        owners: For each its kind of spec, and the path in it.
+        values: A value for each path, for every position on the axis.
     """
 
     names: tuple[str, ...]
@@ -91,10 +87,9 @@ def column_of(values: Sequence[Any]) -> Array:
 def axes_of(changes: Mapping[Paths, Any] | None) -> list[Axis]:
     """Return the axes that were asked for.
 
-    Raises
-    ------
-    SpecError
-        For what is no mapping of paths to values, for a path that no spec has, and for one that is there twice.
+    Raises:
+        SpecError: For what is no mapping of paths to values, for a path that no spec has, and for one that is there
+            twice.
     """
     given: Any = {} if changes is None else changes
     if not isinstance(given, Mapping):
@@ -140,10 +135,8 @@ def _plain(value: Any) -> Any:
 def sources_of(given: Any, kind: str) -> list[Any]:
     """Return one source of a spec, or several, as a list.
 
-    Raises
-    ------
-    SpecError
-        For an empty list.
+    Raises:
+        SpecError: For an empty list.
     """
     several = isinstance(given, Iterable) and not isinstance(given, (str, Mapping, os.PathLike))
     sources = list(given) if several and not inputs.is_row(given) else [given]
@@ -156,14 +149,10 @@ def sources_of(given: Any, kind: str) -> list[Any]:
 class Table:
     """The executions of a sweep, and the name of each: that of its file, else its number.
 
-    Attributes
-    ----------
-    plan : Plan
-        A row for each execution and each combination of its changes, the executions outermost.
-    labels : sequence of str
-        Names of the executions.
-    named : bool
-        Whether some have a name.
+    Attributes:
+        plan: A row for each execution and each combination of its changes, the executions outermost.
+        labels: Names of the executions.
+        named: Whether some have a name.
     """
 
     plan: Plan
@@ -176,20 +165,14 @@ def table_of(
 ) -> Table:
     """Return the executions that were asked for, with their changes.
 
-    Parameters
-    ----------
-    plans : source, record, table, or list of sources and records
-        The executions.
-    axes : sequence of Axis
-        Those that change executions.
-    edition, preset : str, optional
-        In place of what the executions say.
+    Args:
+        plans: The executions.
+        axes: Those that change executions.
+        edition, preset: In place of what the executions say.
 
-    Raises
-    ------
-    SpecError
-        For an execution that is not there or lacks a field, and for a path that is no field. Impossible values are
-        marked in their rows.
+    Raises:
+        SpecError: For an execution that is not there or lacks a field, and for a path that is no field. Impossible
+            values are marked in their rows.
     """
     for axis in axes:
         for name, (kind, path) in zip(axis.names, axis.owners, strict=True):

@@ -58,41 +58,29 @@ def sweep(
     Executions are evaluated together, as :func:`calculon.evaluate` does, and figures of systems too
     (:func:`calculon.what_if`): ten thousand rows take about a second. Rows that cannot run have a ``reason``.
 
-    Parameters
-    ----------
-    models, systems : str, path, mapping or record, or a list of them
-        As in :func:`calculon.estimate`.
-    plans : str, path, mapping, record or table, or a list of sources and records
-        Executions: as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or results that have some
-        (estimates, searches, evaluations).
-    set : mapping, optional
-        Lists of values by path, all of which are combined: ``{"system.mem1.GBps": [2000, 3350],
-        "execution.microbatch_size": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as ``--set``
-        takes them. A tuple of paths has tuples of values that go together: ``{("tensor_par", "data_par"): [(8, 8),
-        (4, 16)]}``. Ranges are those of numpy: ``np.linspace(1000, 8000, 15)``.
-    stats : str or sequence of str, optional
-        Statistics that frames of the result have; by default all.
-    edition : Edition or str, optional
-        Edition of the cost model, or its name; by default that of each execution.
-    preset : str, optional
-        Framework that fills in what executions leave out; by default the execution's.
+    Args:
+        models, systems: As in :func:`calculon.estimate`.
+        plans: Executions: as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or results that have
+            some (estimates, searches, evaluations).
+        set: Lists of values by path, all of which are combined: ``{"system.mem1.GBps": [2000, 3350],
+            "execution.microbatch_size": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as
+            ``--set`` takes them. A tuple of paths has tuples of values that go together: ``{("tensor_par", "data_par"):
+            [(8, 8), (4, 16)]}``. Ranges are those of numpy: ``np.linspace(1000, 8000, 15)``.
+        stats: Statistics that frames of the result have; by default all.
+        edition: Edition of the cost model, or its name; by default that of each execution.
+        preset: Framework that fills in what executions leave out; by default the execution's.
 
-    Returns
-    -------
-    Sweep
+    Returns:
         Models change slowest, then systems, then executions, then what is in `set`, the last of it fastest.
 
-    Raises
-    ------
-    SpecError
-        For anything that is not there or malformed, and for a path that leads nowhere, with the nearest.
+    Raises:
+        SpecError: For anything that is not there or malformed, and for a path that leads nowhere, with the nearest.
 
-    Examples
-    --------
-    >>> found = sweep("llama3-8B", ["a100_80g_sxm", "h100_80g_sxm"], "llama3-8B_h100x64",
-    ...               set={"microbatch_size": [1, 2]})
-    >>> found.to_frame()[["system", "microbatch_size", "reason"]].shape
-    (4, 3)
+    Examples:
+        >>> found = sweep("llama3-8B", ["a100_80g_sxm", "h100_80g_sxm"], "llama3-8B_h100x64",
+        ...               set={"microbatch_size": [1, 2]})
+        >>> found.to_frame()[["system", "microbatch_size", "reason"]].shape
+        (4, 3)
     """
     axes = axes_of(set)
     known = None if edition is None else find_edition(edition).name
@@ -196,10 +184,8 @@ class _Machine:
     def of(cls, source: Any, axes: Sequence[Axis]) -> "_Machine":
         """Return a system whose figures can be changed as asked.
 
-        Raises
-        ------
-        SpecError
-            For a path that leads nowhere in it, and for a value that a figure cannot have.
+        Raises:
+            SpecError: For a path that leads nowhere in it, and for a value that a figure cannot have.
         """
         record = inputs.system(source)
         figures = figures_of(record)

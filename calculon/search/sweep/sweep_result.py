@@ -25,27 +25,21 @@ if TYPE_CHECKING:
 class Sweep(Displayed):
     """Every combination of models, systems, executions and values of their fields, each with its statistics.
 
-    Attributes
-    ----------
-    asked : mapping of str to array
-        What was combined, a column each: ``model``, ``system``, ``execution`` (its name, or its number from 0), and
-        the values of each path under the path.
-    evaluation : Evaluation
-        The executions of the rows, why rows cannot run, and the statistics, in the same order.
-    units : mapping of str to str
-        Units of the columns by name: of paths those of files, of statistics those of ``describe stats``; empty for
-        shares of 1, counts, names and switches.
-    stats : tuple of str
-        The statistics that frames have.
+    Attributes:
+        asked: What was combined, a column each: ``model``, ``system``, ``execution`` (its name, or its number from 0),
+            and the values of each path under the path.
+        evaluation: The executions of the rows, why rows cannot run, and the statistics, in the same order.
+        units: Units of the columns by name: of paths those of files, of statistics those of ``describe stats``; empty
+            for shares of 1, counts, names and switches.
+        stats: The statistics that frames have.
 
-    Examples
-    --------
-    >>> from calculon import sweep
-    >>> found = sweep("llama3-8B", "h100_80g_sxm", "llama3-8B_h100x64", set={"system.mem1.GBps": [2000, 4000]})
-    >>> found
-    <Sweep of 2 rows over system.mem1.GBps, 2 feasible>
-    >>> bool(found["total_time"][0] > found["total_time"][1])
-    True
+    Examples:
+        >>> from calculon import sweep
+        >>> found = sweep("llama3-8B", "h100_80g_sxm", "llama3-8B_h100x64", set={"system.mem1.GBps": [2000, 4000]})
+        >>> found
+        <Sweep of 2 rows over system.mem1.GBps, 2 feasible>
+        >>> bool(found["total_time"][0] > found["total_time"][1])
+        True
     """
 
     asked: Mapping[str, Array]
@@ -61,10 +55,8 @@ class Sweep(Displayed):
 
         Statistics are float64, and not-a-number in rows that cannot run.
 
-        Raises
-        ------
-        KeyError
-            When there is none of this name; the message names the nearest.
+        Raises:
+            KeyError: When there is none of this name; the message names the nearest.
         """
         if name in self.asked:
             return self.asked[name]
@@ -120,21 +112,14 @@ class Sweep(Displayed):
         Where several rows of a curve have the same place, the best of them is drawn; places at which nothing can run
         are marked.
 
-        Parameters
-        ----------
-        x : str
-            A column; by default what was asked with the most values.
-        y : str
-            ``STATISTIC[:max|min]``; without a sense, what is better for it.
-        by : str, optional
-            A column with a curve for each of its values; by default all that was asked; "" for one curve.
+        Args:
+            x: A column; by default what was asked with the most values.
+            y: ``STATISTIC[:max|min]``; without a sense, what is better for it.
+            by: A column with a curve for each of its values; by default all that was asked; "" for one curve.
 
-        Raises
-        ------
-        SpecError
-            For a column that there is not, for too many curves, and where matplotlib is missing.
-        Infeasible
-            When no row can run.
+        Raises:
+            SpecError: For a column that there is not, for too many curves, and where matplotlib is missing.
+            Infeasible: When no row can run.
         """
         return drawn(self, "curves", x=x, y=y, by=by)
 
@@ -154,10 +139,8 @@ def _plain(column: Array) -> list[Any]:
 def asked_stats(stats: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     """Return the statistics that were asked for: all without a list.
 
-    Raises
-    ------
-    SpecError
-        For a name that there is not; the hint has the nearest.
+    Raises:
+        SpecError: For a name that there is not; the hint has the nearest.
     """
     if stats is None:
         return known

@@ -23,10 +23,8 @@ class CachedBlocks:
     def of(cls, model: Model) -> "CachedBlocks":
         """Count the blocks of a model.
 
-        Raises
-        ------
-        SpecError
-            For models with other blocks than attention with softmax: their state is no cache of tokens.
+        Raises:
+            SpecError: For models with other blocks than attention with softmax: their state is no cache of tokens.
         """
         check_served(model)
         numbers = range(model.num_blocks) if model.sliding_window else ()

@@ -26,12 +26,9 @@ from calculon.serving.states.steady import Prompts, Steady, at_rate, concurrency
 class KeptPrefixes:
     """What replicas keep between requests, beside the sequences at hand; columns of shape ``(deployments,)``.
 
-    Attributes
-    ----------
-    replica, memory
-        The replicas, and the memory of a rank of each.
-    tier : SecondTier or None
-        Where prefixes go that tier 1 has no room for; None where they are lost.
+    Attributes:
+        replica, memory: The replicas, and the memory of a rank of each.
+        tier: Where prefixes go that tier 1 has no room for; None where they are lost.
     """
 
     replica: Replica
@@ -42,10 +39,8 @@ class KeptPrefixes:
     def of(cls, replica: Replica, memory: RankMemory) -> "KeptPrefixes":
         """Return what is kept where deployments say.
 
-        Raises
-        ------
-        SpecError
-            Where the system has no such place.
+        Raises:
+            SpecError: Where the system has no such place.
         """
         place = replica.deployments.record.cache_offload
         return cls(replica, memory, None if place == NO_TIER else SecondTier(replica.system, place))
@@ -111,14 +106,10 @@ class KeptPrefixes:
         the first is there (Gao et al., *CachedAttention*, USENIX ATC 2024, section 3.2). How many prefixes there are
         follows from the rate without lost hits, which is the largest.
 
-        Parameters
-        ----------
-        batch, decode : array
-            Sequences at hand, and the time of a pass that decodes them.
-        prompts : Prompts
-            What prompts add if all hits are in tier 1.
-        state : Steady
-            The state of full batches with these.
+        Args:
+            batch, decode: Sequences at hand, and the time of a pass that decodes them.
+            prompts: What prompts add if all hits are in tier 1.
+            state: The state of full batches with these.
         """
         w, found = self.replica.workload, prompts
         token = decode / self.replica.per_pass

@@ -33,12 +33,9 @@ OFFLOADS = {
 class SecondTier:
     """Where a system keeps what caches evict.
 
-    Attributes
-    ----------
-    system : System
-        The machine.
-    place : str
-        ``host`` or ``disk``.
+    Attributes:
+        system: The machine.
+        place: ``host`` or ``disk``.
     """
 
     system: System
@@ -95,16 +92,11 @@ def idle_conversations(rate: Array, think: float, turns: int) -> Count:
 def kept_share(room: Count, rate: Array, think: float, turns: int) -> Fraction:
     """Return the share of the hits that a cache keeps.
 
-    Parameters
-    ----------
-    room : array
-        Conversations that fit.
-    rate : array
-        Requests per second.
-    think : float
-        Mean time between turns.
-    turns : int
-        Requests of a conversation, 2 at least.
+    Args:
+        room: Conversations that fit.
+        rate: Requests per second.
+        think: Mean time between turns.
+        turns: Requests of a conversation, 2 at least.
     """
     asked = np.maximum(rate * think, 1e-300)
     wanted = np.maximum(room, 0.0) / asked
@@ -119,12 +111,9 @@ def kept_share(room: Count, rate: Array, think: float, turns: int) -> Fraction:
 def hit_places(first: Count, second: Count, rate: Array, think: float, turns: int) -> HitPlaces:
     """Return where the hits of conversations are: what tier 1 evicts goes into tier 2, and is lost beyond both.
 
-    Parameters
-    ----------
-    first, second : array
-        Conversations for which the tiers have room.
-    rate, think, turns
-        As in :func:`kept_share`.
+    Args:
+        first, second: Conversations for which the tiers have room.
+        rate, think, turns: As in :func:`kept_share`.
     """
     near = kept_share(first, rate, think, turns)
     both = np.maximum(near, kept_share(first + second, rate, think, turns))
@@ -137,14 +126,10 @@ def fetched_beside(busy: Seconds, fetch: Seconds, decoding: Seconds) -> Seconds:
     Fetching goes on while others are computed, and bounds the rate only where it takes longer than a request does:
     ``1 / x = max(busy + decoding, fetch)``.
 
-    Parameters
-    ----------
-    busy : array
-        Time that the prompt takes of passes.
-    fetch : array
-        Time that its prefix takes of the link, on average over requests.
-    decoding : array
-        Time of its tokens: ``(o - 1) t_d / B``.
+    Args:
+        busy: Time that the prompt takes of passes.
+        fetch: Time that its prefix takes of the link, on average over requests.
+        decoding: Time of its tokens: ``(o - 1) t_d / B``.
     """
     return np.maximum(busy, fetch - decoding)
 

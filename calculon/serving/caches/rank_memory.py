@@ -23,16 +23,11 @@ NO_DRAFT = Draft()
 class RankMemory:
     """Bytes of the rank with the most, and what they leave for caches; all of shape ``(deployments,)``.
 
-    Attributes
-    ----------
-    capacity : array
-        What a process gets.
-    weights, reserve, activation : array
-        What a rank holds whatever is asked of it.
-    free : array
-        What is left for sequences, their caches and logits; below 0 where the model does not fit.
-    room : array
-        What of it caches may take: ``memory_fraction``.
+    Attributes:
+        capacity: What a process gets.
+        weights, reserve, activation: What a rank holds whatever is asked of it.
+        free: What is left for sequences, their caches and logits; below 0 where the model does not fit.
+        room: What of it caches may take: ``memory_fraction``.
     """
 
     capacity: Bytes

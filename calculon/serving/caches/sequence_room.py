@@ -32,10 +32,8 @@ def admitted_tokens(deployment: Deployment, workload: Workload, drafted: int = 0
 class SequenceRoom:
     """The room of a rank for sequences of a workload; columns of shape ``(deployments,)``.
 
-    Attributes
-    ----------
-    replica, memory
-        The replicas, and the memory of a rank of each.
+    Attributes:
+        replica, memory: The replicas, and the memory of a rank of each.
     """
 
     replica: Replica

@@ -37,14 +37,10 @@ PADDING = 0.01
 class Draft:
     """What drafts tokens, and in which passes.
 
-    Attributes
-    ----------
-    speculation : Speculation
-        How many tokens, and how much of them is accepted.
-    model : Model or None
-        A smaller model, or that which is served, whose modules draft; None without passes that draft.
-    modules : int
-        Modules that draft; 0 of a smaller model.
+    Attributes:
+        speculation: How many tokens, and how much of them is accepted.
+        model: A smaller model, or that which is served, whose modules draft; None without passes that draft.
+        modules: Modules that draft; 0 of a smaller model.
     """
 
     speculation: Speculation = Speculation()
@@ -114,12 +110,9 @@ class Draft:
     ) -> PassTimes:
         """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
 
-        Parameters
-        ----------
-        times : PassTimes
-            Of the verifications, and what else the steps take.
-        system, types, step, graphs, shared_heads, routing, overlap
-            As of the verifications.
+        Args:
+            times: Of the verifications, and what else the steps take.
+            system, types, step, graphs, shared_heads, routing, overlap: As of the verifications.
         """
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
@@ -162,10 +155,9 @@ def speculation_of(model: Model, deployment: Deployment) -> Speculation:
 def draft_of(model: Model, deployment: Deployment) -> Draft:
     """Return what drafts tokens of a deployment.
 
-    Raises
-    ------
-    SpecError
-        As :func:`speculation_of`; where there is no such model, or one that does not go with that which is served.
+    Raises:
+        SpecError: As :func:`speculation_of`; where there is no such model, or one that does not go with that which is
+            served.
     """
     speculation = speculation_of(model, deployment)
     if speculation.draft == MTP:

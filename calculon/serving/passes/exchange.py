@@ -33,20 +33,13 @@ DISPATCH, COMBINE = "dispatch", "combine"
 class Exchange(NamedTuple):
     """What one rank sends in each block with experts; arrays of shape ``(passes,)``.
 
-    Attributes
-    ----------
-    tokens : array
-        Tokens of a rank, which no other rank sends; 0 where all ranks have all tokens.
-    decoded : array
-        Those among them that are not of prompts.
-    sent, returned : float
-        Bytes of a token as it is sent, and of a result.
-    routing : Routing
-        Experts of a token.
-    ranks, groups : array
-        Ranks among which experts are split, and groups of them that have different experts.
-    fullest : array
-        Tokens of the fullest rank over the mean.
+    Attributes:
+        tokens: Tokens of a rank, which no other rank sends; 0 where all ranks have all tokens.
+        decoded: Those among them that are not of prompts.
+        sent, returned: Bytes of a token as it is sent, and of a result.
+        routing: Experts of a token.
+        ranks, groups: Ranks among which experts are split, and groups of them that have different experts.
+        fullest: Tokens of the fullest rank over the mean.
     """
 
     tokens: Count

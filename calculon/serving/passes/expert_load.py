@@ -48,16 +48,11 @@ def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array
     each goes to the expert that has the most tokens left, and all are placed evenly, the fullest first.
     Source: DeepSeek-AI, EPLB, README, "global load balancing".
 
-    Parameters
-    ----------
-    routing : str
-        One of :data:`ROUTINGS`.
-    experts : int
-        Experts of a block.
-    groups : array
-        Groups of ranks that have different experts, which divide them.
-    copies : array
-        Experts that are there once more, over all groups.
+    Args:
+        routing: One of :data:`ROUTINGS`.
+        experts: Experts of a block.
+        groups: Groups of ranks that have different experts, which divide them.
+        copies: Experts that are there once more, over all groups.
     """
     found = np.ones(np.broadcast_shapes(np.shape(groups), np.shape(copies)))
     if not ROUTINGS[routing]:
@@ -113,16 +108,11 @@ def touched_experts(
     Source: an expert is missed by a token with probability ``1 - k s`` with its share `s` of the tokens, by all with
     that to the power of their number; DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
 
-    Parameters
-    ----------
-    model : Model
-        Its experts.
-    groups, copies : array
-        As of :func:`imbalance`.
-    tokens : array
-        Those of all ranks.
-    routing : str
-        One of :data:`ROUTINGS`.
+    Args:
+        model: Its experts.
+        groups, copies: As of :func:`imbalance`.
+        tokens: Those of all ranks.
+        routing: One of :data:`ROUTINGS`.
     """
     experts, each = model.num_experts, model.experts_per_token
     if not ROUTINGS[routing] and not np.any(copies):

@@ -86,34 +86,20 @@ JOINED = ("sum",)
 class Row(NamedTuple):
     """A row of a pass, on one rank.
 
-    Attributes
-    ----------
-    name : str
-        One of :data:`ROWS`.
-    layer : Layer or None
-        FLOP, bytes and shape; None of a reduction, decode attention and what only has bytes.
-    times : int
-        How often it occurs in a pass through all stages.
-    stage : str
-        ``block``, ``first`` or ``last``: where.
-    engine : str
-        Type of the arithmetic, where it is a product with weights.
-    flops, moved : array
-        FLOP, and bytes in tier-1 memory, of one occurrence.
-    weights, cache : array
-        Bytes of weights and of the cache among these.
-    message : array or None
-        Bytes of an all-reduce over the ranks that have the same tokens.
-    keys : array or None
-        Keys of each sequence that are read, of decode attention.
-    kernels : int
-        Kernels that it launches.
-    exchange : Exchange or None
-        What is sent to experts, or comes back.
-    parts : array or float
-        Parts of the batch, each of which has the row.
-    split : SplitCache or None
-        What ranks exchange that have parts of the tokens of a cache.
+    Attributes:
+        name: One of :data:`ROWS`.
+        layer: FLOP, bytes and shape; None of a reduction, decode attention and what only has bytes.
+        times: How often it occurs in a pass through all stages.
+        stage: ``block``, ``first`` or ``last``: where.
+        engine: Type of the arithmetic, where it is a product with weights.
+        flops, moved: FLOP, and bytes in tier-1 memory, of one occurrence.
+        weights, cache: Bytes of weights and of the cache among these.
+        message: Bytes of an all-reduce over the ranks that have the same tokens.
+        keys: Keys of each sequence that are read, of decode attention.
+        kernels: Kernels that it launches.
+        exchange: What is sent to experts, or comes back.
+        parts: Parts of the batch, each of which has the row.
+        split: What ranks exchange that have parts of the tokens of a cache.
     """
 
     name: str
@@ -136,14 +122,10 @@ class Row(NamedTuple):
 class Chain(NamedTuple):
     """What a pass goes through between embedding and LM head.
 
-    Attributes
-    ----------
-    segments : tuple of Segment
-        Kinds of block, each with its number.
-    cached : CachedBlocks
-        The same by what they cache.
-    reductions : int
-        All-reduces over the ranks of ``tensor_par``.
+    Attributes:
+        segments: Kinds of block, each with its number.
+        cached: The same by what they cache.
+        reductions: All-reduces over the ranks of ``tensor_par``.
     """
 
     segments: tuple[Segment, ...]
@@ -178,22 +160,15 @@ def pass_rows(
 ) -> list[Row]:
     """Return the rows of passes in order of execution.
 
-    Parameters
-    ----------
-    model : Model
-        Its blocks have attention with softmax (:func:`~calculon.serving.cache.check_served`).
-    types : NumberTypes
-        Types of weights and of the cache.
-    sizes : PassSizes
-        Columns.
-    shared_heads : bool
-        Whether a key/value head is read once for all query heads that share it.
-    routing : str
-        How tokens choose experts: one of :data:`~calculon.serving.expert_load.ROUTINGS`.
-    overlap : str
-        What hides the exchange with experts: with ``two_batches`` each block has two parts of the batch in turn.
-    module : bool
-        Through a module that predicts a further token in place of the blocks.
+    Args:
+        model: Its blocks have attention with softmax (:func:`~calculon.serving.cache.check_served`).
+        types: Types of weights and of the cache.
+        sizes: Columns.
+        shared_heads: Whether a key/value head is read once for all query heads that share it.
+        routing: How tokens choose experts: one of :data:`~calculon.serving.expert_load.ROUTINGS`.
+        overlap: What hides the exchange with experts: with ``two_batches`` each block has two parts of the batch in
+            turn.
+        module: Through a module that predicts a further token in place of the blocks.
     """
     chain, model, own = chain_of(model, module=module), executed(model), sizes.of_group
     rows = [*_ends(model, types, sizes, own.tokens, "first")]

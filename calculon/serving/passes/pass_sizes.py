@@ -18,28 +18,17 @@ class PassSizes:
 
     Each has a token at least, and a row of logits.
 
-    Attributes
-    ----------
-    tensor_par : array of float
-        Ranks of a stage.
-    expert_par, copies : array of float
-        Groups of these ranks that have different experts, and experts that are there once more.
-    attn_data_par : array of float
-        Groups of these ranks that have different sequences; all else is of all of them together.
-    context_par : array of float
-        Ranks of such a group that have parts of the tokens of the same cache.
-    decoded : array of float
-        Sequences of which the pass makes a token.
-    verified : array of float
-        Rows of each of these: its last token, and of speculation the tokens that were drafted after it.
-    context : array of float
-        Cached tokens that the first of these rows sees, itself included; every further one sees one more.
-    prompts : array of float
-        Prompts of which the pass takes a chunk.
-    chunk, cached : array of float
-        Tokens of such a chunk, and those of its prompt before it.
-    logits : array of float
-        Rows of which logits are computed.
+    Attributes:
+        tensor_par: Ranks of a stage.
+        expert_par, copies: Groups of these ranks that have different experts, and experts that are there once more.
+        attn_data_par: Groups of these ranks that have different sequences; all else is of all of them together.
+        context_par: Ranks of such a group that have parts of the tokens of the same cache.
+        decoded: Sequences of which the pass makes a token.
+        verified: Rows of each of these: its last token, and of speculation the tokens that were drafted after it.
+        context: Cached tokens that the first of these rows sees, itself included; every further one sees one more.
+        prompts: Prompts of which the pass takes a chunk.
+        chunk, cached: Tokens of such a chunk, and those of its prompt before it.
+        logits: Rows of which logits are computed.
     """
 
     tensor_par: Count

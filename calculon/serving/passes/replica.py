@@ -45,12 +45,9 @@ STEPS = 16
 class Replica:
     """A replica of each of several deployments, with its workload; all columns have shape ``(deployments,)``.
 
-    Attributes
-    ----------
-    model, system, deployments, workload
-        The records.
-    timed : dict
-        Passes that were timed before, by their sizes.
+    Attributes:
+        model, system, deployments, workload: The records.
+        timed: Passes that were timed before, by their sizes.
     """
 
     model: Model
@@ -210,12 +207,9 @@ class Replica:
     ) -> Prompts:
         """Return what prompts add to passes that decode so many sequences, on average over their lengths.
 
-        Parameters
-        ----------
-        batch, decode : array
-            Sequences, and the time of a pass that decodes them.
-        lost : array, optional
-            Share of the requests whose prefix is no longer cached.
+        Args:
+            batch, decode: Sequences, and the time of a pass that decodes them.
+            lost: Share of the requests whose prefix is no longer cached.
         """
         shares: list[Fraction | float] = []
         kinds: list[Prompts] = []

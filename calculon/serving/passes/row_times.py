@@ -89,14 +89,11 @@ class PassSpans(NamedTuple):
 class PassTimes:
     """The times of passes: rows in the order of :data:`~calculon.serving.pass_rows.ROWS`.
 
-    Attributes
-    ----------
-    rows : tuple of RowTime
-        Of a pass through all stages; their times sum up to ``time``.
-    time : array, shape (passes,)
-        From the first row to the last, with what the host adds.
-    blocks, first, last : array, shape (passes,)
-        What of it blocks take, what the first stage and what the last takes beside.
+    Attributes:
+        rows: Of a pass through all stages; their times sum up to ``time``.
+        time (shape (passes,)): From the first row to the last, with what the host adds.
+        blocks, first, last (shape (passes,)): What of it blocks take, what the first stage and what the last takes
+            beside.
     """
 
     rows: tuple[RowTime, ...]
@@ -172,21 +169,14 @@ def pass_times(
     those of ``ext.serving`` where the law of a kernel states no start. Source: fits to kernels in graphs
     (:class:`~calculon.hardware.serving.Serving`); Williams et al., *Roofline*, CACM 52(4), 2009.
 
-    Parameters
-    ----------
-    model, system
-        The model, and the machine.
-    rows : sequence of Row
-        From :func:`~calculon.serving.pass_rows.pass_rows`.
-    sizes : PassSizes
-        Of the passes.
-    graphs : bool, or array of bool of shape (passes,)
-        Which passes are launched as graphs. Of others the host launches every kernel, and they take as long as that at
-        least, each stage its share of it.
-    overlap : str
-        What the exchange with experts hides behind; what it takes longer counts.
-    step : bool
-        Whether each is a step of the engine, which the host schedules; drafts are part of another's.
+    Args:
+        model, system: The model, and the machine.
+        rows: From :func:`~calculon.serving.pass_rows.pass_rows`.
+        sizes: Of the passes.
+        graphs (shape (passes,)): Which passes are launched as graphs. Of others the host launches every kernel, and
+            they take as long as that at least, each stage its share of it.
+        overlap: What the exchange with experts hides behind; what it takes longer counts.
+        step: Whether each is a step of the engine, which the host schedules; drafts are part of another's.
     """
     timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
     launching = _launching(system, rows, timed)

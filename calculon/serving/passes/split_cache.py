@@ -28,14 +28,10 @@ SUM_BYTES = 4
 class SplitCache(NamedTuple):
     """What ranks that share a cache exchange in one block; arrays of shape ``(passes,)``.
 
-    Attributes
-    ----------
-    ranks : array
-        Ranks that have parts of the tokens.
-    queries, results : array
-        Bytes that are gathered of the queries of new tokens, and summed up of their results.
-    keys : array
-        Bytes of keys and values of prompts that are gathered.
+    Attributes:
+        ranks: Ranks that have parts of the tokens.
+        queries, results: Bytes that are gathered of the queries of new tokens, and summed up of their results.
+        keys: Bytes of keys and values of prompts that are gathered.
     """
 
     ranks: Count

@@ -23,17 +23,12 @@ def read_deployment(
 ) -> Deployment:
     """Return a deployment.
 
-    Parameters
-    ----------
-    source : str, path, mapping or Deployment
-        A name of the catalog, a file, the fields of one, or a record.
-    options : mapping, optional
-        Values by field that count instead of those of the source, as a file would state them.
+    Args:
+        source: A name of the catalog, a file, the fields of one, or a record.
+        options: Values by field that count instead of those of the source, as a file would state them.
 
-    Raises
-    ------
-    SpecError
-        When there is no such deployment, and for everything wrong with it.
+    Raises:
+        SpecError: When there is no such deployment, and for everything wrong with it.
     """
     return _read(Deployment, "deployment", source, options)
 

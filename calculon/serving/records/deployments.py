@@ -27,16 +27,11 @@ POOL_SIZES = tuple(one.name for one in fields(Pool))
 class Deployments:
     """Deployments with the same choices; columns of shape ``(deployments,)``.
 
-    Attributes
-    ----------
-    record : Deployment
-        The choices: types of numbers, scheduler, price. Its sizes do not count.
-    num_procs, tensor_par, pipeline_par, attn_data_par, context_par : array of float
-        The fields of these names.
-    expert_par, redundant_experts, max_batch, token_budget, kv_block : array of float
-        Likewise.
-    prefilling : Deployments or None
-        The pools that only prefill, where there are any: row by row.
+    Attributes:
+        record: The choices: types of numbers, scheduler, price. Its sizes do not count.
+        num_procs, tensor_par, pipeline_par, attn_data_par, context_par: The fields of these names.
+        expert_par, redundant_experts, max_batch, token_budget, kv_block: Likewise.
+        prefilling: The pools that only prefill, where there are any: row by row.
     """
 
     record: Deployment
@@ -58,19 +53,13 @@ class Deployments:
     ) -> "Deployments":
         """Make columns of a record and of sizes that count instead of its own, which broadcast.
 
-        Parameters
-        ----------
-        record : Deployment
-            Its choices, and sizes where no others are stated.
-        prefill : mapping, optional
-            Sizes of its pool that prefills.
-        **sizes
-            Of its own.
+        Args:
+            record: Its choices, and sizes where no others are stated.
+            prefill: Sizes of its pool that prefills.
+            **sizes: Of its own.
 
-        Raises
-        ------
-        ValueError
-            Where some have a budget of tokens and others have none: these are different schedulers.
+        Raises:
+            ValueError: Where some have a budget of tokens and others have none: these are different schedulers.
         """
         given = {name: sizes.pop(name, getattr(record, name)) for name in SIZES}
         assert not sizes, f"no sizes of deployments: {sorted(sizes)}"

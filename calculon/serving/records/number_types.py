@@ -56,18 +56,12 @@ SENT_BYTES: Mapping[str, float] = {FLOAT8: SCALED_BYTES, FLOAT4: WEIGHT_TYPES["n
 class NumberTypes(NamedTuple):
     """The types of a deployment, as a rank multiplies with them.
 
-    Attributes
-    ----------
-    weights, experts, head : str
-        Types of weights, as :data:`WEIGHT_TYPES` names them.
-    cache : float
-        Bytes of a cached element.
-    engines : tuple of str
-        Types of the arithmetic with weights, experts and head on the machine at hand.
-    wide : str
-        Its type of 16 bits.
-    dispatch : float
-        Bytes of an element of a token that is sent to its experts, with its share of the scales.
+    Attributes:
+        weights, experts, head: Types of weights, as :data:`WEIGHT_TYPES` names them.
+        cache: Bytes of a cached element.
+        engines: Types of the arithmetic with weights, experts and head on the machine at hand.
+        wide: Its type of 16 bits.
+        dispatch: Bytes of an element of a token that is sent to its experts, with its share of the scales.
     """
 
     weights: str

@@ -58,12 +58,9 @@ def longest_output(batch: Count, output: float, variation: float) -> Count:
     of Weibull lengths with this mean and variation, which are exponential at 1: ``o (1 + 1/2 + ... + 1/B)``. Served
     outputs are about exponential (Xiang et al., *ServeGen*, arXiv 2505.09999, section 3.2).
 
-    Parameters
-    ----------
-    batch : array
-        Outputs, 1 at least.
-    output, variation : float
-        Their mean, and their standard deviation over it.
+    Args:
+        batch: Outputs, 1 at least.
+        output, variation: Their mean, and their standard deviation over it.
     """
     if not variation:
         return np.full(np.shape(batch), float(output))
@@ -89,14 +86,10 @@ def _sums(values: Array, at: Array) -> Array:
 class RunningOut(NamedTuple):
     """Passes in which a batch runs out that nobody follows, in parts of about as many; of shape ``(batches, parts)``.
 
-    Attributes
-    ----------
-    passes : array
-        Passes of each part.
-    left : array
-        Sequences that are left in them, on average.
-    made : array
-        Tokens that these have made since the batch ran out.
+    Attributes:
+        passes: Passes of each part.
+        left: Sequences that are left in them, on average.
+        made: Tokens that these have made since the batch ran out.
     """
 
     passes: Count
@@ -111,14 +104,10 @@ def running_out(batch: Count, steps: float, variation: float, *, under_way: bool
     :math:`1 - (1 - S)^B`. Of those that are `under_way` for any time, where batches have been full, what is left is
     longer than `x` for a share :math:`\int_x^\infty S / \bar o`. Source: Cox, *Renewal Theory*, 1962, section 5.2.
 
-    Parameters
-    ----------
-    batch : array, shape (batches,)
-        Sequences at the beginning.
-    steps, variation : float
-        Mean steps of an output, and their standard deviation over it, above 0.
-    under_way : bool
-        Whether sequences began at any time before, or all begin now.
+    Args:
+        batch (shape (batches,)): Sequences at the beginning.
+        steps, variation: Mean steps of an output, and their standard deviation over it, above 0.
+        under_way: Whether sequences began at any time before, or all begin now.
     """
     shape = weibull_shape(variation)
     length = np.union1d(np.linspace(0.0, 1.0, _POINTS), _spread(shape)[1])

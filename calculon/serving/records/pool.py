@@ -51,10 +51,8 @@ class Pool:
     def __post_init__(self) -> None:
         """Check what the fields say together.
 
-        Raises
-        ------
-        SpecError
-            Where ranks do not make whole replicas.
+        Raises:
+            SpecError: Where ranks do not make whole replicas.
         """
         check_record(self)
         if problems := list(self.contradictions()):

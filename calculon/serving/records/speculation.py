@@ -102,14 +102,10 @@ def acceptance_of(accepted: float, drafted: int) -> float:
 class Speculation:
     """What is drafted, and how much of it is accepted.
 
-    Attributes
-    ----------
-    draft : str
-        One of :data:`DRAFTS`.
-    tokens : int
-        Tokens that are drafted before a verification; 0 without speculation.
-    acceptance : float
-        Probability that one is accepted where those before it are.
+    Attributes:
+        draft: One of :data:`DRAFTS`.
+        tokens: Tokens that are drafted before a verification; 0 without speculation.
+        acceptance: Probability that one is accepted where those before it are.
     """
 
     draft: str = NO_DRAFT
@@ -127,11 +123,9 @@ class Speculation:
     ) -> "Speculation":
         """Return the speculation of a deployment with a model that has so many prediction modules.
 
-        Raises
-        ------
-        SpecError
-            Where more are accepted than drafted, for modules that a model has not, and where the acceptance of several
-            drafted tokens is not stated.
+        Raises:
+            SpecError: Where more are accepted than drafted, for modules that a model has not, and where the acceptance
+                of several drafted tokens is not stated.
         """
         if draft == NO_DRAFT:
             return cls()

@@ -40,18 +40,12 @@ class AllReplicas(NamedTuple):
     ) -> "AllReplicas":
         """Return the figures of all replicas.
 
-        Parameters
-        ----------
-        workload : Workload
-            What is asked of them.
-        rate, most : array
-            Requests per second that a replica answers, and the most that it could.
-        replicas, num_procs : array
-            Replicas, and their processors together.
-        price : Quote or None
-            Of an hour of a processor.
-        ends : array or None
-            Time of a finite run.
+        Args:
+            workload: What is asked of them.
+            rate, most: Requests per second that a replica answers, and the most that it could.
+            replicas, num_procs: Replicas, and their processors together.
+            price: Of an hour of a processor.
+            ends: Time of a finite run.
         """
         w = workload
         output = rate * w.output * replicas

@@ -17,22 +17,14 @@ from calculon.serving.passes.replica import Replica
 class Prefilling:
     """What pools that prefill give; columns of shape ``(deployments,)``.
 
-    Attributes
-    ----------
-    replica : Replica
-        What prefills.
-    time : array
-        From the begin of a prompt to its first token; groups of ranks with prompts of their own begin together.
-    busy : array
-        Time that a replica has for each prompt.
-    moved : array
-        Time from the first token until the cache of the prompt is where it is decoded.
-    replicas : array
-        Independent engines.
-    memory : RankMemory
-        Of a rank.
-    room : array of float
-        Prompts whose caches fit into the memory of one.
+    Attributes:
+        replica: What prefills.
+        time: From the begin of a prompt to its first token; groups of ranks with prompts of their own begin together.
+        busy: Time that a replica has for each prompt.
+        moved: Time from the first token until the cache of the prompt is where it is decoded.
+        replicas: Independent engines.
+        memory: Of a rank.
+        room: Prompts whose caches fit into the memory of one.
     """
 
     replica: Replica

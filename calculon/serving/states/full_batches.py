@@ -25,20 +25,13 @@ MOST_SEQUENCES = 2.0**20
 class FullBatches:
     """Replicas that always have as many sequences as they may.
 
-    Attributes
-    ----------
-    replica, load, deployments
-        The replicas, their workload, and their deployments.
-    memory : RankMemory
-        Of a rank of each.
-    sequences : SequenceRoom
-        What of it sequences take.
-    room : array of float
-        Sequences that fit into the memory of a replica.
-    prefixes : KeptPrefixes
-        What replicas keep between requests.
-    pool : Prefilling or None
-        The pools that only prefill, where there are any.
+    Attributes:
+        replica, load, deployments: The replicas, their workload, and their deployments.
+        memory: Of a rank of each.
+        sequences: What of it sequences take.
+        room: Sequences that fit into the memory of a replica.
+        prefixes: What replicas keep between requests.
+        pool: The pools that only prefill, where there are any.
     """
 
     def __init__(self, replica: Replica):

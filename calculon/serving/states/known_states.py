@@ -23,10 +23,8 @@ _STEADY, _PROMPTS = len(Steady._fields), len(Prompts._fields)
 class KnownStates:
     """The states of replicas, by their number and a whole number of sequences.
 
-    Parameters
-    ----------
-    find : callable
-        Returns the states of replicas, given by their numbers, with batches.
+    Args:
+        find: Returns the states of replicas, given by their numbers, with batches.
     """
 
     def __init__(self, find: Callable[[Array, Count], State]):

@@ -54,10 +54,8 @@ class Load(FullBatches):
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
 
-        Raises
-        ------
-        Infeasible
-            Where not a single sequence has room in memory, or in a pass.
+        Raises:
+            Infeasible: Where not a single sequence has room in memory, or in a pass.
         """
         w = self.load
         if self.room[0] < 1:

@@ -64,18 +64,13 @@ def wait(
     The mean is that of a queue with exponential times, scaled with the variation of both; the tail is exponential.
     Source: Allen, *Probability, Statistics, and Queueing Theory*, 1990, section 5.3 (Allen-Cunneen).
 
-    Parameters
-    ----------
-    rate : array
-        Requests per second of all servers.
-    service : array
-        Time that a server has for each.
-    servers : array
-        Servers.
-    arrival_cv, service_cv : float
-        Standard deviation over mean of the times between requests, and of service; of that an array as well.
-    percentile : float
-        Share of requests that wait no longer than the second value.
+    Args:
+        rate: Requests per second of all servers.
+        service: Time that a server has for each.
+        servers: Servers.
+        arrival_cv, service_cv: Standard deviation over mean of the times between requests, and of service; of that an
+            array as well.
+        percentile: Share of requests that wait no longer than the second value.
     """
     chance = erlang_c(servers, rate * service)
     varied = (arrival_cv**2 + service_cv**2) / 2
@@ -139,18 +134,12 @@ def wait_for_batch(
     Source: Bailey, *On queueing processes with bulk service*, JRSS B 16(1), 1954; Crommelin, *Delay probability
     formulae when the holding times are constant*, 1932.
 
-    Parameters
-    ----------
-    rate : array
-        Requests per second of all servers.
-    servers : array
-        Servers, each with a batch of its own.
-    lasts : array
-        Time of a batch at that rate.
-    most, longest : array
-        Most requests of a batch, and its time then.
-    arrival_cv, percentile : float
-        As of :func:`wait`.
+    Args:
+        rate: Requests per second of all servers.
+        servers: Servers, each with a batch of its own.
+        lasts: Time of a batch at that rate.
+        most, longest: Most requests of a batch, and its time then.
+        arrival_cv, percentile: As of :func:`wait`.
     """
     busy = erlang_c(servers, np.minimum(rate * lasts, servers))
     places = servers * most
@@ -174,16 +163,11 @@ def closed_rate(
     Source: Reiser and Lavenberg, *Mean-value analysis of closed multichain queuing networks*, JACM 27(2), 1980;
     Schweitzer, *Approximate analysis of multiclass closed networks of queues*, 1979.
 
-    Parameters
-    ----------
-    users : array
-        Users, each with one request at a time.
-    service : array
-        Time that a server has for each request.
-    servers, service_cv
-        As of :func:`wait`.
-    elsewhere : array
-        Time from one request of a user to the next without the wait, the time in service included.
+    Args:
+        users: Users, each with one request at a time.
+        service: Time that a server has for each request.
+        servers, service_cv: As of :func:`wait`.
+        elsewhere: Time from one request of a user to the next without the wait, the time in service included.
     """
     most = servers / service
     low, high = np.zeros_like(most), np.minimum(most, users / elsewhere)

@@ -40,16 +40,11 @@ def joules_per_token(
     A replica decodes as long as it has a sequence, and prefills in the share of the time that prompts take; in what is
     left it waits. Processors that only prefill wait for prompts.
 
-    Parameters
-    ----------
-    system : System
-        The machine.
-    deployments : Deployments
-        What is deployed.
-    figures : ServingFigures
-        What they give.
-    output : int
-        Generated tokens of a request.
+    Args:
+        system: The machine.
+        deployments: What is deployed.
+        figures: What they give.
+        output: Generated tokens of a request.
     """
     power = power_of(system)
     if power is None:

@@ -42,12 +42,9 @@ def _apart(one: float, other: float) -> tuple[str, str]:
 class Limit:
     """A limit of the workload, and what there is.
 
-    Attributes
-    ----------
-    name, unit : str
-        The figure that is limited, and its unit.
-    most, found : float
-        The limit and the figure.
+    Attributes:
+        name, unit: The figure that is limited, and its unit.
+        most, found: The limit and the figure.
     """
 
     name: str
@@ -103,23 +100,15 @@ class LimitColumn:
 class Point:
     """A point at which a deployment works.
 
-    Attributes
-    ----------
-    figures : ServingFigures
-        Arrays of one entry.
-    batch : int
-        Sequences that a replica decodes at a time; for a rate what it takes to keep up.
-    cut : str
-        What bounds the sequences of a replica: ``memory``, ``max_batch``, ``token_budget``, ``users``, ``rate``,
-        ``requests``, ``tpot``, ``ttft`` or ``prefill``.
-    decode, prefill : PassTimes
-        The pass that decodes the batch, and that of one whole prompt.
-    limits : tuple of Limit
-        Those that the workload states.
-    run_time : float or None
-        Seconds of a finite run.
-    price, power : str
-        Source of the price, and of the power with what is assumed of it; empty without one.
+    Attributes:
+        figures: Arrays of one entry.
+        batch: Sequences that a replica decodes at a time; for a rate what it takes to keep up.
+        cut: What bounds the sequences of a replica: ``memory``, ``max_batch``, ``token_budget``, ``users``, ``rate``,
+            ``requests``, ``tpot``, ``ttft`` or ``prefill``.
+        decode, prefill: The pass that decodes the batch, and that of one whole prompt.
+        limits: Those that the workload states.
+        run_time: Seconds of a finite run.
+        price, power: Source of the price, and of the power with what is assumed of it; empty without one.
     """
 
     figures: ServingFigures
@@ -137,22 +126,14 @@ class Point:
 class Points:
     """The points at which deployments work; columns of shape ``(deployments,)``.
 
-    Attributes
-    ----------
-    figures : ServingFigures
-        Meaningless where not a single sequence has room.
-    batch : array of float
-        As of :class:`Point`.
-    cut : array of int
-        What bounds them, as places in :data:`CUTS`.
-    limits : tuple of LimitColumn
-        Those that the workload states.
-    run_time : array or None
-        Seconds of a finite run.
-    room : array of bool
-        Where a sequence has room in memory, and in a pass.
-    price, power : str
-        Source of the price, and of the power with what is assumed of it; empty without one.
+    Attributes:
+        figures: Meaningless where not a single sequence has room.
+        batch: As of :class:`Point`.
+        cut: What bounds them, as places in :data:`CUTS`.
+        limits: Those that the workload states.
+        run_time: Seconds of a finite run.
+        room: Where a sequence has room in memory, and in a pass.
+        price, power: Source of the price, and of the power with what is assumed of it; empty without one.
     """
 
     figures: ServingFigures

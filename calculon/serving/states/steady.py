@@ -23,20 +23,13 @@ from calculon.base.units import Array, Count, Fraction, Seconds
 class Prompts(NamedTuple):
     """What prompts do to the passes of a replica.
 
-    Attributes
-    ----------
-    passes : array
-        Passes that take chunks of the prompt of one request; of passes that take several prompts its share.
-    added : array
-        Time that such a pass takes beside decoding: all of it, where prompts have passes of their own.
-    latency : array
-        Time of a request in prefill, once that begins.
-    longest : array
-        Longest time between two tokens of another request, or of speculation between those of two passes.
-    variation : array or float
-        Standard deviation over mean of the time that a prompt takes.
-    together : array or float
-        Prompts that such a pass takes, whose requests have the same latency.
+    Attributes:
+        passes: Passes that take chunks of the prompt of one request; of passes that take several prompts its share.
+        added: Time that such a pass takes beside decoding: all of it, where prompts have passes of their own.
+        latency: Time of a request in prefill, once that begins.
+        longest: Longest time between two tokens of another request, or of speculation between those of two passes.
+        variation: Standard deviation over mean of the time that a prompt takes.
+        together: Prompts that such a pass takes, whose requests have the same latency.
     """
 
     passes: Count
@@ -63,16 +56,11 @@ class Steady(NamedTuple):
 def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) -> Steady:
     """Return the state of a replica that always has `batch` sequences to decode.
 
-    Parameters
-    ----------
-    batch : array
-        Sequences.
-    output : float
-        Tokens that each generates.
-    decode : array
-        Time of a pass that decodes them; of passes that yield several tokens of each the time per token.
-    prompts : Prompts
-        What prompts add.
+    Args:
+        batch: Sequences.
+        output: Tokens that each generates.
+        decode: Time of a pass that decodes them; of passes that yield several tokens of each the time per token.
+        prompts: What prompts add.
     """
     steps = output - 1
     rate = 1 / (prompts.busy + steps * decode / batch)
