@@ -77,7 +77,8 @@ def test_an_unknown_argument_is_refused_with_the_known_ones(name, value, hint):
 
 def test_help_describes_every_argument():
     for call in (calculon.search, calculon.executions):
-        described = re.findall(r"^        (\w+(?:, \w+)*): ", call.__doc__, re.MULTILINE)
+        arguments = call.__doc__.partition("Args:")[2].partition("Raises:")[0]
+        described = re.findall(r"^        (\w+(?:, \w+)*): ", arguments, re.MULTILINE)
         names = [name for line in described for name in line.split(", ")]
         assert sorted(names) == sorted(inspect.signature(call).parameters)
 
