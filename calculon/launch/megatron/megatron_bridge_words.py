@@ -85,6 +85,7 @@ _MODEL = (
     *("moe_a2a_overlap", "use_mamba_mem_eff_path", "mtp_use_repeated_layer", "is_hybrid_model"),
     *("gradient_as_bucket_view", "ckpt_*", "use_te_rng_tracker", "disable_parameter_*"),
     *("clone_scatter_output_*", "scatter_embedding_*", "flash_decode", "cache_mla_latents"),
+    "cpu_offloading",  # cpu_offloading_num_layers says of how many layers
 )
 _TRAINER = (
     *("accelerator", "logger", "enable_checkpointing", "use_distributed_sampler", "max_*"),
