@@ -4,6 +4,7 @@ The runs are those of the studies under ``validation/``: one for each measured w
 ``corrected`` was compared with. ``calculon lv --edition corrected --runs FILE`` writes them.
 """
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache, cached_property
@@ -264,7 +265,7 @@ def kind(datatype: str) -> int:
 
 def _value(annotation: Any, text: str) -> Any:
     if annotation is str:
-        return text[1:-1].replace('""', '"') if text.startswith('"') else text
+        return text
     if annotation is int:
         return int(text)
     return float(text) if text else None
@@ -279,21 +280,11 @@ def runs() -> Runs:
     """Return the runs of the catalog; none where the file is not there."""
     names = [field.name for field in fields(Run)]
     try:
-        lines = (catalog.root() / FILE).read_text(encoding="utf-8").splitlines()
+        with (catalog.root() / FILE).open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
     except FileNotFoundError:
         return Runs(dict.fromkeys(names, ()))
-    cells = [_cells(line, len(names) - 1) for line in lines]
-    return Runs(dict(zip(cells[0], zip(*cells[1:], strict=True), strict=True)))
-
-
-def _cells(line: str, commas: int) -> list[str]:
-    """Split a line of CSV; quotes of its last cell stay: a reader of CSV takes longer."""
-    cells, quote = line.split(",", commas), line.find('"')
-    if quote < 0 or quote >= len(line) - len(cells[-1]):
-        return cells
-    import csv  # which takes as long to load as the file
-
-    return next(csv.reader([line]))
+    return Runs(dict(zip(header, zip(*rows, strict=True), strict=True)))
 
 
 def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
