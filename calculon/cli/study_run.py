@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from calculon.render.text_tables import Table
-    from calculon.study.engines import Engine
+    from calculon.search.engines import Engine
     from calculon.study.journal import Finished, Journal
     from calculon.study.study_file import Study
     from calculon.study.study_summary import Winners
@@ -32,8 +32,8 @@ def finish_all(
     quiet: bool,
 ) -> int:
     """Run what is not finished; return an exit code when that was stopped."""
-    from calculon.study.engines import EngineError
-    from calculon.study.progress import progress
+    from calculon.cli.progress import progress
+    from calculon.search.engines import EngineError
 
     before = len(journal.outcomes)
     total = before + len(tasks)

@@ -14,16 +14,16 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import CalculonError, SpecError
+from calculon.search import engines
 from calculon.search.driver import search
-from calculon.study import engines
-from calculon.study.engines import (
+from calculon.search.engines import (
     Engine,
     EngineError,
     EngineWarning,
     Processes,
     make_engine,
 )
-from calculon.study.task import Search, run_search
+from calculon.search.task import Search, run_search
 from tests.helpers import refusal
 
 SEARCHES = [
