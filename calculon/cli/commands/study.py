@@ -57,7 +57,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="with dask: address or scheduler file of a running scheduler (default: workers started here); "
+        help="for dask: address or scheduler file of a running scheduler; "
         "searches and results are pickled to and from whoever answers there: name only one that you trust",
     )
     parser.add_argument(
