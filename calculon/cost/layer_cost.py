@@ -29,9 +29,8 @@ from calculon.declarations.axes import FURTHER_NAMES, LAYER_AXES
 from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import BlockChoice, LayoutChoice
 from calculon.editions.edition import Edition
-from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
-from calculon.hardware.system import System
+from calculon.hardware.system import KERNELS, System
 
 
 class LayerTable:

@@ -18,7 +18,7 @@ from calculon.declarations.scope_choices import BlockChoice
 from calculon.declarations.statistics import KINDS
 from calculon.editions.edition import Edition
 from calculon.hardware.collectives.dispatch import Routing
-from calculon.hardware.engine import Engine
+from calculon.hardware.processor import Engine
 from calculon.hardware.system import System
 
 PASSES = ("fw", "agrad", "recomm")

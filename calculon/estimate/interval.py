@@ -15,8 +15,8 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
+from calculon.hardware.figures import slowed
 from calculon.hardware.residuals import TRAINING, Spread
-from calculon.hardware.slower import slowed
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 

@@ -27,8 +27,7 @@ from calculon.estimate.evaluate import evaluate_one
 from calculon.estimate.expert_parts import has_experts, parts_of
 from calculon.estimate.layer_list import OperatorStats, OperatorTable, operator_tables
 from calculon.estimate.question import warn_of_differences
-from calculon.hardware.collectives.algorithm_times import bus_factor
-from calculon.hardware.collectives.group_times import PUBLISHED
+from calculon.hardware.collectives.algorithm_times import PUBLISHED, bus_factor
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.plan import Plan
