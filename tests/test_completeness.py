@@ -9,7 +9,7 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.architecture.shape import SIZE_FIELDS
 from calculon.base.frozen import dataclass
 from calculon.cost.layer_cost import laid_out
 from calculon.declarations.execution import Execution

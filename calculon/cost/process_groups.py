@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.shape import Sizes
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.declarations.axes import AXIS, LAYER_AXES

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from calculon.architecture.layer import COLUMN_INPUT, PHASES, REDUCING
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.projection import reduction_pieces
+from calculon.architecture.shape import Sizes
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
 from calculon.cost.beside import not_hidden

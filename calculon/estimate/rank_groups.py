@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.segments import (
     EMBEDDING,
     HEAD,
@@ -15,6 +14,7 @@ from calculon.architecture.segments import (
     kinds_of_block,
     prediction_module,
 )
+from calculon.architecture.shape import Sizes
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch

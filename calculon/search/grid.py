@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.shape import sequence_lengths
 from calculon.base.arrays import derived
 from calculon.base.records import gather
 from calculon.base.units import Array, Bytes

@@ -10,8 +10,12 @@ from calculon import inputs
 from calculon.architecture.layer import Widths
 from calculon.architecture.layers import Flags
 from calculon.architecture.layers.routing import grouped_linear
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import active_count, module_count, parameter_count
+from calculon.architecture.parameters import (
+    active_count,
+    model_flops_per_token,
+    module_count,
+    parameter_count,
+)
 from calculon.base.errors import SpecError
 from calculon.declarations import catalog
 from calculon.hardware.kernels.kernel import Shapes, Types

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.shape import sequence_lengths
 from calculon.base.errors import Problem
 from calculon.base.units import Array
 from calculon.declarations.axes import MESH_AXES, PUBLISHED_AXES

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from calculon.architecture.workload import document_lengths, sequence_lengths
+from calculon.architecture.shape import document_lengths, sequence_lengths
 from calculon.base.errors import Problem
 from calculon.base.units import Array, Count
 from calculon.declarations.module_sets import modules_of

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.shape import sequence_lengths
 from calculon.base.units import Array
 from calculon.declarations.module_sets import modules_of
 from calculon.declarations.named_values import PAIRED_SCHEDULES
