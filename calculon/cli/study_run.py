@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from calculon.cli.interrupts import exit_code, word
 from calculon.cli.options import Log
-from calculon.cli.streams import tell
+from calculon.cli.streams import exit_code, tell, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
