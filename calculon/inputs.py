@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from calculon.declarations import catalog
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
-from calculon.declarations.files import SUFFIXES, document_suffix
+from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import Origin, digest_of, titled
@@ -29,6 +29,9 @@ from calculon.declarations.result_selection import TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.statistics import BOUNDS, CorrectedStats
 from calculon.hardware.system import System
+
+if TYPE_CHECKING:
+    from calculon.launch.dialect import Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,16 +523,41 @@ def _read(
 
 def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | None:
     """Return the execution of a launch file; nothing for any other. What is lost of its settings is told once."""
-    if not Path(path).is_file():
-        return None
-    from calculon.launch.launch_files import launched_execution, tell_lost  # rarely needed
-
     stated = changes.get("num_procs")
-    launch = launched_execution(path, num_procs=stated if type(stated) is int else None)
+    launch = _launch(path, stated if type(stated) is int else None)
     if launch is None:
         return None
+    from calculon.launch.launch_files import tell_lost
+
     tell_lost(path, launch)
     return launch.execution
+
+
+def launch_in(source: Any, num_procs: int | None = None) -> "Launch | None":
+    """Return what a file says that is one of a launcher; nothing for any other source of an execution.
+
+    Args:
+        source: The source of an execution.
+        num_procs: Processors, if the file does not say how many.
+    """
+    if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
+        return None
+    path = os.fspath(source)
+    try:
+        return _launch(path)
+    except SpecError as error:
+        if num_procs is None or error.field != "processors":
+            raise
+    return _launch(path, num_procs)
+
+
+def _launch(path: str, num_procs: int | None = None) -> "Launch | None":
+    """Return a launch file; nothing for a name of the catalog, so that most questions load no launchers."""
+    if not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+        return None
+    from calculon.launch.launch_files import launched_execution
+
+    return launched_execution(path, num_procs)
 
 
 def _no_source(argument: str, source: object) -> Problem:

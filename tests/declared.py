@@ -10,7 +10,7 @@ from calculon.declarations.named_values import DATATYPE_BYTES, MATMUL_BYTES, exc
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import check
+from calculon.plan.rules.all_rules import check
 
 OPTIONAL = {f.name: f for f in FIELDS if f.declaration.optional}
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import calculon
-from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.shape import Sizes
 from calculon.base.records import columns
 from calculon.declarations.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.declarations.statistics import Stats

@@ -16,7 +16,7 @@ from calculon.declarations.named_values import (
 from calculon.declarations.recipes import RECIPES
 from calculon.plan.columns import FIELDS, field_of
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import check
+from calculon.plan.rules.all_rules import check
 
 Document = dict[str, Any]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.changed_tests import imports_of
+from scripts.changed_tests import FOR_TYPES, imports_of
 from tests.helpers import ROOT
 from tests.store import cache
 
@@ -40,6 +40,18 @@ ROOF = {"__init__", "__main__"}
 
 DOOR = "base/display.py"
 """The only module of the model that calls what presents it: by name, when a notebook looks at a result."""
+
+OPTIONAL = {"launch", "calibrate", "validate", "study", "explore"}
+"""Packages that an estimate, a plan, a search and a deployment do without: loaded at the moment of their use."""
+
+LAUNCHERS = {
+    *("advise/launch_flags.py", "advise/launch_text.py", "advise/engine_flags.py"),
+    "serving/engine_scripts.py",
+}
+"""Modules of the core about launch files, which others of the core import where they are given one."""
+
+EXTRAS = ("dask", "distributed", "jinja2", "matplotlib", "plotly", "polars", "pyarrow", "scipy")
+EXTRAS += ("starlette", "uvicorn")
 
 LEVEL = {name: level for level, name in enumerate(PACKAGES)}
 HEAVY = {"scipy", "pandas", "pyarrow", "yaml", "rich", "psutil", "shtab", "matplotlib"}
@@ -110,6 +122,43 @@ def test_the_model_calls_what_presents_it_through_one_door_only():
     names = ("documents.result_pages", "documents.result_pictures", "explore.interactive")
     modules = [f"calculon.{name}" for name in names]
     assert _violations(named, CORE) == {DOOR: modules}
+
+
+def _loaded_at_once(path: Path) -> set[str]:
+    """Return the modules and packages that the import of a module imports."""
+    text = FOR_TYPES.sub("", _text(path))
+    found = re.findall(r"^from calculon\.([\w.]+) import", text, re.MULTILINE)
+    return {name.replace(".", "/") + ".py" for name in found} | {
+        name.split(".")[0] for name in found
+    }
+
+
+def test_the_core_loads_optional_packages_where_they_are_used():
+    """Documents and commands of an optional package load it; others are run without, below."""
+    core = [path for path in MODULES if _package(path) in {*MODEL, "render"} - OPTIONAL]
+    doors = OPTIONAL | LAUNCHERS
+    found = _violations(lambda path: _loaded_at_once(path) & doors, core)
+    assert {name: used for name, used in found.items() if name not in LAUNCHERS} == {}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "llm llama3-8B llama3-8B_h100x64 h100_80g_sxm -",
+        "plan llama3-8B 8 h100_80g_sxm",
+        "loe llama3-8B 8 16 bfloat16 h100_80g_sxm - --fix tensor_par=8",
+        "serve llama3-8B 1 h100_80g_sxm --prompt 1000 --output 200",
+        "why llama3-8B llama3-8B_h100x64 h100_80g_sxm",
+    ],
+)
+def test_core_commands_need_no_optional_package_and_no_extra(command):
+    absent = [*EXTRAS, *(f"calculon.{name}" for name in sorted(OPTIONAL))]
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent})); sys.argv[1:] = {command.split()}"
+    )
+    code += "; from calculon.cli.main import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_no_two_modules_have_one_name():

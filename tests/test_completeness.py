@@ -9,7 +9,7 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.architecture.shape import SIZE_FIELDS
 from calculon.base.frozen import dataclass
 from calculon.cost.layer_cost import laid_out
 from calculon.declarations.execution import Execution
@@ -23,8 +23,8 @@ from calculon.plan.choices import members
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import check
-from calculon.plan.rules.module_rules import absent_modules
+from calculon.plan.rules.all_rules import check
+from calculon.plan.rules.model_rules import absent_modules
 from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best

@@ -17,7 +17,7 @@ from calculon.declarations.named_values import PRESETS
 from calculon.declarations.presets import COMMON, PUBLISHED_FORMS, find_preset
 from calculon.inputs import execution
 from calculon.plan.plan import NAMES, Plan
-from calculon.plan.rules.check import REASONS, check
+from calculon.plan.rules.all_rules import REASONS, check
 from calculon.search.driver import search
 from calculon.search.request import make_space
 from tests.cases import for_each

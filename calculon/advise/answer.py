@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from calculon import inputs
 from calculon.advise.ask import Question
 from calculon.advise.candidate import Candidate, candidates, of_estimate, trainings
-from calculon.advise.launch_flags import settings_between
 from calculon.advise.proposals import hint
 from calculon.advise.remedies import BEST
 from calculon.advise.unfit import Unfit, unfit, why_none
@@ -26,8 +25,6 @@ from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
 from calculon.estimate.told_apart import Order, orders
-from calculon.launch.dialect import Launch
-from calculon.launch.difference import Difference
 from calculon.plan.plan import Plan
 from calculon.search.best_first import Seen
 from calculon.search.driver import run
@@ -41,6 +38,9 @@ from calculon.search.where import Condition
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
+
+    from calculon.launch.dialect import Launch
+    from calculon.launch.difference import Difference
 
 REPEATED = 1.02
 """Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
@@ -97,7 +97,7 @@ class Mine:
     estimate: Estimate | None
     problem: str = ""
     execution: Execution | None = None
-    launch: Launch | None = None
+    launch: "Launch | None" = None
 
     @cached_property
     def candidate(self) -> Candidate | None:
@@ -167,11 +167,13 @@ class Answer(Displayed):
         }
 
     @cached_property
-    def settings(self) -> Difference | None:
+    def settings(self) -> "Difference | None":
         """What to change in the launch file of one's own to run the best plan; None where there is no such file."""
         mine = self.mine
         if mine is None or mine.launch is None or mine.execution is None or self.best is None:
             return None
+        from calculon.advise.launch_flags import settings_between  # only of launch files
+
         q = self.question
         return settings_between(mine.execution, self.best.execution, q.model, mine.launch)
 
@@ -435,7 +437,7 @@ def own_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     return {**_usual(question, stated), **stated}
 
 
-def _own_length(question: Question, launch: Launch) -> dict[str, int]:
+def _own_length(question: Question, launch: "Launch") -> dict[str, int]:
     """Return the sequences of a launch file as an execution says those of its model."""
     same = launch.execution.get("seq_length") == question.model.seq_size
     return {"seq_length": 0} if same else {}

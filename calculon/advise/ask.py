@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
 from calculon.advise.shorthand import Mine, read_mine
@@ -29,8 +29,10 @@ from calculon.declarations.spellings import (
 )
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.launch.dialect import Launch
 from calculon.search.request import check_one_stretch
+
+if TYPE_CHECKING:
+    from calculon.launch.dialect import Launch
 
 TOKENS_PER_BATCH = 4 * 2**20
 """Tokens of a batch that is not stated: that of Llama 3 8B and 70B, arXiv:2407.21783, section 3.4.1."""
@@ -168,7 +170,7 @@ def _tokens(
     return tokens_of_run(campaign, float(active_count(model)), batch_size * model.seq_size)
 
 
-def _said_by(launch: Launch) -> dict[str, tuple[str, str]]:
+def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
     """Return what a launch file says of a question, by the option that says it: its value, and that in words."""
     said = launch.execution
     base, batch, length = str(said["base"]), int(said["batch_size"]), int(said["seq_length"])

@@ -14,7 +14,7 @@ from calculon.declarations.presets import find_preset
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, held
 from calculon.plan.plan import NAMES
-from calculon.plan.rules.check import REASONS
+from calculon.plan.rules.all_rules import REASONS
 
 OF_PRESET, OF_FIELD = "preset", "field"
 """What an option is set back to: the value that the preset has, or, where it has that, to the field's own default."""

@@ -24,8 +24,13 @@ from calculon.editions import EDITIONS
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.what_if import what_if
-from calculon.hardware.figures import OF_WHOLE_RUNS, Figure, figures_of, with_figures
-from calculon.hardware.slower import with_slower_lists
+from calculon.hardware.figures import (
+    OF_WHOLE_RUNS,
+    Figure,
+    figures_of,
+    with_figures,
+    with_slower_lists,
+)
 from calculon.hardware.system import System
 from calculon.search.objective import check_statistic
 

@@ -9,7 +9,6 @@ from calculon import inputs
 from calculon.advise.launch_text import launch_text, with_listed_stages
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.execution import Execution
-from calculon.declarations.files import STDIN
 from calculon.declarations.model import Model
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
@@ -17,7 +16,7 @@ from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.launch.dialects import find_dialect
 from calculon.launch.difference import Difference, difference
-from calculon.launch.launch_files import launched_execution, read_launch_file
+from calculon.launch.launch_files import read_launch_file
 from calculon.plan.plan import NAMES
 
 if TYPE_CHECKING:
@@ -138,26 +137,6 @@ def import_flags(
     return read_launch_file(
         os.fspath(source), dialect, num_procs=num_procs, variables=variables, server=server
     )
-
-
-def launch_in(source: Any, num_procs: int | None = None) -> Launch | None:
-    """Return what a file says that is one of a launcher; nothing for any other source of an execution.
-
-    Args:
-        source: What was given for an execution.
-        num_procs: Processors, where the file does not say how many.
-    """
-    if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
-        return None
-    path = os.fspath(source)
-    if not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
-        return None
-    try:
-        return launched_execution(path)
-    except SpecError as error:
-        if num_procs is None or error.field != "processors":
-            raise
-    return launched_execution(path, num_procs)
 
 
 def settings_between(

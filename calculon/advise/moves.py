@@ -12,8 +12,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import find_preset
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, field_of, held
-from calculon.plan.divisors import divisors
+from calculon.plan.columns import DEFAULTS, divisors, field_of, held
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES
 

@@ -9,7 +9,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.statistics import memory_by_kind
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
-from calculon.plan.rules.check import MEMORY_REASONS
+from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
 from calculon.search.ranking import Best, Front

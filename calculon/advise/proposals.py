@@ -48,7 +48,7 @@ from calculon.editions import find_edition
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
-from calculon.plan.rules.check import check
+from calculon.plan.rules.all_rules import check
 from calculon.plan.rules.failures import Failure, failures
 
 MOST_CHANGES = 3

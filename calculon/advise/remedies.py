@@ -16,7 +16,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
 from calculon.declarations.named_values import PUBLISHED
 from calculon.estimate.estimate import Estimate, estimate
-from calculon.plan.divisors import divisors, zigzag_degrees
+from calculon.plan.columns import divisors, zigzag_degrees
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import run
 from calculon.search.objective import Objective

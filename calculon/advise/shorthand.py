@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from calculon.advise.launch_flags import launch_in
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import SpecField
 from calculon.declarations.short_names import FIELDS as SHORT
 from calculon.declarations.short_names import field_name, field_value
-from calculon.inputs import Source, as_mapping
-from calculon.launch.dialect import Launch
+from calculon.inputs import Source, as_mapping, launch_in
 from calculon.plan.columns import FIELDS
+
+if TYPE_CHECKING:
+    from calculon.launch.dialect import Launch
 
 _KNOWN = {one.name: one for one in FIELDS}
 
@@ -23,7 +24,7 @@ class Mine:
 
     fields: Mapping[str, Any] | None = None
     file: str = ""
-    launch: Launch | None = None
+    launch: "Launch | None" = None
 
 
 def read_mine(source: Source, num_procs: int | None = None) -> Mine:

@@ -9,7 +9,7 @@ from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import evaluate_rows
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import MEMORY_REASONS, REASONS, check, check_memory
+from calculon.plan.rules.all_rules import MEMORY_REASONS, REASONS, check, check_memory
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Trials:
     """What became of a table of variations: arrays over its rows.
 
     Attributes:
-        codes: Why a row cannot run, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0: it can.
+        codes: Why a row cannot run, as a code of :data:`~calculon.plan.rules.all_rules.REASONS`; 0: it can.
         time: Seconds of a step; not-a-number where it cannot run.
         memory (shape (2, rows)): Bytes that are needed of both tiers; not-a-number where rules forbid the row.
     """
@@ -51,8 +51,8 @@ def trials(model: Model, system: System, plan: Plan, codes: Array | None = None)
     Memory alone takes a fraction of what all statistics take, and most variations of what does not fit do not, either.
 
     Args:
-        codes: What rules say of the rows (:func:`~calculon.plan.rules.check.check`), with :data:`NOT_TRIED` where a row
-            is left out; by default all are checked and tried.
+        codes: What rules say of the rows (:func:`~calculon.plan.rules.all_rules.check`), with :data:`NOT_TRIED` where a
+            row is left out; by default all are checked and tried.
     """
     codes = check(model, system, plan) if codes is None else codes.copy()
     memory, time = np.full((2, len(plan)), np.nan), np.full(len(plan), np.nan)

@@ -14,8 +14,7 @@ from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import find_preset
-from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of, held, parse, type_of
-from calculon.plan.divisors import divisors
+from calculon.plan.columns import DEFAULTS, FIELDS, code, divisors, field_of, held, parse, type_of
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan
 

@@ -30,7 +30,7 @@ from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.plan import NAMES, Plan
-from calculon.plan.rules.check import check, raise_for
+from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 from calculon.search.objective import MEMORY
 

@@ -29,7 +29,7 @@ from calculon.architecture.layers import (
     rotary,
     softmax,
 )
-from calculon.architecture.layers.flash_attention import STATISTIC_BYTES
+from calculon.architecture.layers.matmul import STATISTIC_BYTES
 from calculon.architecture.linear_attention import linear_attention_layers
 from calculon.architecture.projection import (
     column_parallel_linear,
@@ -41,8 +41,7 @@ from calculon.architecture.projection import (
 )
 from calculon.architecture.residual import SHARED, entry_layers, exit_layers
 from calculon.architecture.ring_attention import Ring
-from calculon.architecture.shape import BlockShape
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.shape import BlockShape, sequence_lengths
 from calculon.base.units import Bytes, Count, Elements
 from calculon.declarations.model import Model
 
@@ -180,7 +179,7 @@ def mean_keys(model: Model, seq_length: Count | int = 0) -> Count:
     ``w - w (w - 1) / (2 s)``. Chunks that restart every `w` tokens are sequences of their own: ``(w + 1) / 2``.
 
     Documents of packed sequences are sequences of their own, too. Of the length of that of a token, on average over
-    tokens (:func:`~calculon.architecture.workload.document_lengths`), the keys are exact for all lengths of documents
+    tokens (:func:`~calculon.architecture.shape.document_lengths`), the keys are exact for all lengths of documents
     without windows, and with windows, where documents count as equal, the most that there can be: what a query sees is
     concave in the length of its document, but for chunks.
 

@@ -2,13 +2,42 @@
 
 from collections.abc import Iterator
 
-from calculon.architecture.attention import attention_layers
+from calculon.architecture.attention import attention_layers, core_layers, projection_width
 from calculon.architecture.fusion import fused
-from calculon.architecture.layers import Layer
-from calculon.architecture.linear import linear_layers
-from calculon.architecture.mlp import mlp_layers
-from calculon.architecture.parallel_block import parallel_layers
+from calculon.architecture.layers import Layer, When
+from calculon.architecture.mlp import activation_layer, linear_layers, mlp_layers
+from calculon.architecture.projection import input_layers, output_layers
+from calculon.architecture.residual import entry_layers, exit_layers
 from calculon.architecture.shape import BlockShape
+
+# A block whose attention and MLP read the same input side by side.
+#
+# Source: Wang and Komatsuzaki, *GPT-J*, 2021; Chowdhery et al., *PaLM*, arXiv 2204.02311, section 2: the products of
+# both halves that read the input are one, and so are those that write the output, with one reduction for both.
+
+
+def parallel_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield norm (or two), one input product, attention and activation, one output product and residual sum."""
+    model = shape.model
+    yield from entry_layers("Block", shape, norms=max(1, model.norms))
+    attention = projection_width(shape)
+    inner = shape.mlp_products * shape.split(model.feedforward)
+    yield from input_layers(
+        "Block",
+        "In",
+        shape,
+        attention + inner,
+        bias=attention * model.qkv_bias + inner * model.mlp_bias,
+        regather=When.REGATHER_ATTENTION,
+        gathered=When.GATHERED_ATTENTION,
+    )
+    yield from core_layers(shape)
+    yield activation_layer(shape)
+    read = shape.attention_width + model.feedforward
+    bias = model.hidden * (model.out_bias + model.mlp_bias)
+    yield from output_layers("Block", "Out", shape, read, bias=bias, outer=True)
+    yield from exit_layers("Block", shape)
+
 
 LETTERS = {"M": attention_layers, "*": attention_layers, "-": mlp_layers, "E": mlp_layers}
 """Layers of the parts that ``layer_pattern`` names, each with its norm and residual connection."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.architecture.layers import Flags, Layer, When, communication
-from calculon.architecture.layers.flash_attention import STATISTIC_BYTES
+from calculon.architecture.layers.matmul import STATISTIC_BYTES
 from calculon.architecture.ring_attention import (
     MeanKeys,
     Ring,

@@ -14,13 +14,12 @@ import numpy as np
 from calculon.architecture.expert_dispatch import combine_layers, dispatch_layers
 from calculon.architecture.layer import operator
 from calculon.architecture.layers import Flags, Layer, When, fork
-from calculon.architecture.layers.activation import activation
+from calculon.architecture.layers.elementwise import ACTIVATIONS, activation
 from calculon.architecture.layers.routing import (
     chosen_experts,
     grouped_linear,
     router,
 )
-from calculon.architecture.mlp_activation import ACTIVATIONS
 from calculon.architecture.projection import (
     converted,
     input_layers,

@@ -19,7 +19,7 @@ import numpy as np
 from calculon.architecture.layer import Number, Widths
 from calculon.architecture.layers import Flags, Layer, When
 from calculon.architecture.layers.vocabulary import EAGER_LOSS, FLOAT_BYTES
-from calculon.architecture.multiply import multiplied
+from calculon.architecture.projection import multiplied
 from calculon.architecture.shape import BlockShape
 from calculon.hardware.kernels.kernel import KernelKind
 

@@ -1,4 +1,4 @@
-"""The MLP half of a block (section 3.3)."""
+"""The MLP half of a block, and chains of linear layers."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,15 @@ import numpy as np
 
 from calculon.architecture.experts import expert_layers, router_layer
 from calculon.architecture.layers import Flags, Layer, When, activation
-from calculon.architecture.mlp_activation import ACTIVATIONS
-from calculon.architecture.projection import input_layers, output_layers
+from calculon.architecture.layers.elementwise import ACTIVATIONS
+from calculon.architecture.projection import (
+    converted,
+    gathered_input,
+    gathered_output,
+    input_layers,
+    output_layers,
+    project,
+)
 from calculon.architecture.residual import entry_layers, exit_layers
 from calculon.architecture.shape import BlockShape
 
@@ -77,3 +84,23 @@ def activation_layer(shape: BlockShape, prefix: str = "MlpBlock") -> Layer:
         return layer
     # of its two inputs the second product makes one
     return layer._replace(remade=np.maximum(layer.activation - layer.output_bytes, 0.0))
+
+
+# A chain of linear layers, each with its activation.
+
+
+def linear_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield one square column-parallel product, its activation, and the collective for the next one.
+
+    Alone, a product has no row-parallel partner. Megatron copies its input to all ranks, all-reduces their gradients,
+    and gathers its output (``ColumnParallelLinear`` with ``gather_output``); the all-gather form reduces and scatters
+    the gradient where the output of the layer before was gathered.
+    """
+    hidden, columns = shape.model.hidden, shape.split(shape.model.hidden)
+    bias = columns * shape.model.mlp_bias
+    yield from converted("Linear_Cast", shape, hidden, columns, bias)
+    yield from gathered_input("Linear_F", shape, regather=When.NEVER, gathered=When.ALWAYS)
+    yield project("Linear_Product", shape, hidden, columns, bias)
+    yield activation_layer(shape, "Linear")
+    summed = shape.choice.gathers_outputs
+    yield gathered_output("Linear_Gather", shape, shape.activation, summed=summed)

@@ -1,33 +1,299 @@
-"""A model as a list of segments: embedding, one or more kinds of block, LM head, modules that predict further tokens.
+"""A model as a list of segments: embedding, kinds of block, LM head, modules that predict further tokens.
 
 A segment says which layers it has, how many of it there are and where they are. All else follows: costs, memory and
 gradients are sums over the segments of a pipeline stage; parameters and model FLOP are sums over those of the model.
 
-A further kind of block is one more of :mod:`calculon.architecture.block_kinds`, with a generator of its layers. Which
+A further kind of block is one more of :mod:`calculon.architecture.segments`, with a generator of its layers. Which
 kinds a stage has follows from where it lies (:mod:`calculon.plan.stage_kinds`).
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
 from calculon.architecture.block import block_layers
-from calculon.architecture.block_kinds import BlockKind, kinds_by_block
-from calculon.architecture.embedding_and_head import embedding_layers, head_layers
-from calculon.architecture.layer import Number
-from calculon.architecture.layer_sizes import Sizes
-from calculon.architecture.layers import Layer
-from calculon.architecture.multi_token import joined_with
-from calculon.architecture.shape import BlockShape
+from calculon.architecture.fusion import fused
+from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT, Number
+from calculon.architecture.layers import (
+    RECOMPUTED,
+    Flags,
+    Layer,
+    When,
+    communication,
+    cross_entropy,
+    dropout,
+    fork,
+    lookup,
+    positions,
+    tensor_collective,
+)
+from calculon.architecture.layers.vocabulary import FLOAT_BYTES
+from calculon.architecture.projection import (
+    DROPPED,
+    SENT,
+    border_collective,
+    converted,
+    project,
+    with_copy,
+)
+from calculon.architecture.residual import SHARED, residual_norm
+from calculon.architecture.shape import BlockShape, Sizes
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import optional_defaults
-from calculon.declarations.model import Model
+from calculon.declarations.hybrid_fields import OF_LINEAR, OF_SOFTMAX
+from calculon.declarations.model import OF_EXPERTS, Model
 from calculon.declarations.scope_choices import LayoutChoice
 from calculon.editions import CORRECTED
+
+# Kinds of the blocks of a model, and which block is of which kind.
+#
+# A kind is a model itself, of equal blocks: with experts in each or with an MLP in each; with linear attention, a
+# sliding window, or neither in each. Or, of a model whose blocks are parts (``layer_pattern``), the same part in each.
+# So there are four kinds at most.
+
+PART_NAMES = {"M": "linear attention", "*": "attention", "-": "MLP", "E": "experts"}
+"""How lists call parts of a ``layer_pattern``."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKind:
+    """A kind of block, attention part and feed-forward part: a generator of its layers.
+
+    Attributes:
+        experts: Whether it has experts, where the model has blocks with and without; None where all are alike.
+        window: Whether its attention has a sliding window, likewise.
+        linear: Whether its attention is linear, likewise.
+        letter: Which part of a block it is, where blocks are parts.
+    """
+
+    experts: bool | None = None
+    window: bool | None = None
+    linear: bool | None = None
+    letter: str = ""
+
+    @property
+    def name(self) -> str:
+        """How lists call it."""
+        if self.letter:
+            return PART_NAMES[self.letter]
+        found = []
+        if self.experts is not None:
+            found.append("experts" if self.experts else "dense")
+        if self.window is not None:
+            found.append("window" if self.window else "full attention")
+        if self.linear is not None:
+            found.append("linear attention" if self.linear else "full attention")
+        return ", ".join(found)
+
+    def __call__(self, shape: BlockShape) -> Iterable[Layer]:
+        """Yield the layers of a block of this kind in a shape of the whole model."""
+        return block_layers(replace(shape, model=model_of_kind(shape.model, self)))
+
+
+_WINDOWS = ("sliding_window", "full_attention_every", "chunked_window")
+
+_EXPERTS = ("num_experts", *OF_EXPERTS)
+_LACKED = {
+    "M": (*OF_SOFTMAX, *_EXPERTS, "mlp_bias"),
+    "*": (*OF_LINEAR, *_EXPERTS, "mlp_bias"),
+    "-": (*OF_LINEAR, *OF_SOFTMAX, *_EXPERTS),
+    "E": (*OF_LINEAR, *OF_SOFTMAX, "mlp_bias"),
+}
+"""Fields that say nothing of a part of a ``layer_pattern``."""
+
+
+@lru_cache(maxsize=256)
+def model_of_kind(model: Model, kind: BlockKind) -> Model:
+    """Return the model whose blocks are all of one kind."""
+    defaults = optional_defaults(Model)
+    if kind.letter:
+        changes = {name: defaults[name] for name in _LACKED[kind.letter]}
+        pattern = kind.letter * model.num_blocks
+        return replace(model, layer_pattern=pattern, mtp_layers=0, **changes)
+    left_out: list[str] = []
+    if kind.experts is not None:
+        left_out += ["first_k_dense", "moe_layer_freq"]
+        left_out += ["mlp_bias"] if kind.experts else ["num_experts", *OF_EXPERTS]
+    if kind.window is not None:
+        left_out += ["full_attention_every"] if kind.window else _WINDOWS
+    if kind.linear is not None:
+        left_out += ["full_attention_every", *(OF_SOFTMAX if kind.linear else OF_LINEAR)]
+    return replace(model, **{name: defaults[name] for name in left_out})
+
+
+@lru_cache(maxsize=256)
+def kinds_by_block(model: Model) -> tuple[BlockKind, ...]:
+    """Return the kind of each block, from the first to the last; empty where all are alike.
+
+    Blocks with and without a sliding window are told apart beside experts. Without experts all have the mean keys of a
+    query (:func:`~calculon.architecture.attention.mean_keys`), which is the same where stages have whole groups.
+    """
+    if model.in_parts:
+        letters = model.layer_pattern
+        return tuple(BlockKind(letter=one) for one in letters) if len({*letters}) > 1 else ()
+    experts, windows = model.mixes_kinds, model.mixes_windows and model.has_experts
+    linear = model.mixes_linear
+    if not (experts or windows or linear):
+        return ()
+    return tuple(
+        BlockKind(
+            model.expert_block(number) if experts else None,
+            model.windowed_block(number) if windows else None,
+            model.linear_block(number) if linear else None,
+        )
+        for number in range(model.num_blocks)
+    )
+
+
+# Embedding and LM head with its loss: what the first and the last pipeline stage have besides blocks.
+#
+# Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3: the vocabulary is split over tensor parallelism,
+# and the loss sums over the ranks in place of gathering the logits.
+
+SUMS = ("Max", "Sum", "Target")
+"""All-reduces per token over a split vocabulary: the largest logit, the sum of exponentials, the target's logit."""
+
+LOGITS = "Head_Logits"
+"""The product whose weights a model may share with its embedding."""
+
+
+_DROPPED = Flags(drops_activation=When.ALWAYS)
+
+
+@fused
+def embedding_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield lookup, learned positions, reduction over the split vocabulary, norm and dropout."""
+    model, dtype_bytes = shape.model, shape.dtype_bytes
+    rows = shape.vocab_rows
+    yield lookup("Embedding", shape.tokens, model.hidden, rows, dtype_bytes=dtype_bytes)
+    summed = border_collective("Embedding_G", ROW_OUTPUT, shape, _DROPPED, dtype_bytes=dtype_bytes)
+    yield from with_copy(summed, shape)
+    if model.positions:
+        yield positions(
+            "Embedding_Positions",
+            shape.residual,
+            model.positions,
+            model.hidden,
+            dtype_bytes=dtype_bytes,
+        )
+    if model.embedding_norm:
+        yield residual_norm("Embedding", shape, flags=Flags())
+    if model.dropout:
+        yield dropout(
+            "Embedding_DropOut",
+            shape.residual,
+            grad_bytes=shape.edition.dropout_grad_bytes(dtype_bytes),
+            dtype_bytes=dtype_bytes,
+            flags=Flags(),
+        )
+
+
+@fused
+def head_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield final norm, gathered input, logits, and the loss with its sums over the ranks."""
+    model, result = shape.model, shape.widths.result
+    columns = shape.vocab_rows
+    yield residual_norm("Head", shape, flags=Flags())
+    yield from with_copy(border_collective("Head_F", COLUMN_INPUT, shape, _DROPPED), shape)
+    bias = columns * model.head_bias
+    yield from converted("Head_Cast", shape, model.hidden, columns, bias)
+    logits = project(LOGITS, shape, model.hidden, columns, bias, Flags())
+    yield logits._replace(activation_grad=0.0)  # that of the loss, which counts it
+    yield cross_entropy(
+        "Head_Loss",
+        shape.tokens * columns,
+        impl=shape.choice.ce_impl,
+        dtype_bytes=result,
+    )
+    for name in SUMS:
+        yield communication(
+            f"Head_{name}",
+            "tp",
+            shape.tokens,
+            shape.tensor_par,
+            forward="all_reduce",
+            backward=None,
+            dtype_bytes=FLOAT_BYTES,
+            flags=Flags(),
+        )
+
+
+# What a module that predicts a further token does before its block (multi-token prediction).
+#
+# It joins the hidden state of each token with the embedding of the token that comes next: both are normalised, laid
+# side by side, and multiplied by a matrix that is twice as high as wide. A block follows, then the head of the model.
+# Source: DeepSeek-V3, arXiv 2412.19437, section 2.2.
+#
+# Under tensor parallelism the product is split by columns, and its output is gathered whole; where sequences are split,
+# each rank then takes its tokens of it. Source: Megatron-LM, ``core/transformer/multi_token_prediction.py``,
+# ``MultiTokenPredictionLayer._concat_embeddings``.
+
+
+def joined_with(
+    *blocks: Callable[[BlockShape], Iterable[Layer]],
+) -> Callable[[BlockShape], Iterator[Layer]]:
+    """Return a generator of the layers of a module: what joins its inputs, then those of its block, or of its parts."""
+
+    def layers(shape: BlockShape) -> Iterator[Layer]:
+        yield from joining_layers(shape)
+        for block in blocks:
+            yield from block(shape)
+
+    return layers
+
+
+@fused
+def joining_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield norms of hidden state and embedding, their concatenation, the product of both, and its gathered output.
+
+    The LM head reads the hidden state, too. The product keeps its input as those of the MLP do.
+    """
+    model, result = shape.model, shape.widths.result
+    again = When.RECOMPUTE_NORM
+    yield fork("Mtp_Fork", shape.residual, 2, dtype_bytes=shape.dtype_bytes, flags=RECOMPUTED)
+    yield residual_norm("Mtp_Hidden", shape, flags=SHARED._replace(recompute=again))
+    yield residual_norm("Mtp_Embedding", shape, flags=RECOMPUTED._replace(recompute=again))
+    moved = 2 * shape.dtype_bytes * (2 * shape.residual)
+    yield Layer(
+        name="Mtp_Concat",
+        kernel="cast",
+        flops=(0.0, 0.0, 0.0),
+        accessed=(moved, moved, 0.0),
+        inputs=2 * shape.residual,
+        flags=Flags(recompute=again),
+    )
+    both, columns = 2 * model.hidden, shape.split(model.hidden)
+    yield from converted("Mtp_Product_Cast", shape, both, columns, 0, side="gather")
+    narrow = shape.widths.operand < result
+    gathered = tensor_collective(
+        "Mtp_F",
+        COLUMN_INPUT,
+        2 * shape.activation,
+        shape.tensor_par,
+        sequence_parallel=shape.choice.sequence_parallel,
+        dtype_bytes=result,
+        gathered_bytes=shape.widths.operand if narrow else None,
+        flags=Flags(recommunicate=When.REGATHER_MLP, drops_activation=When.GATHERED_MLP),
+    )
+    yield from with_copy(gathered, shape)
+    flags = RECOMPUTED._replace(drops_activation=DROPPED[When.REGATHER_MLP])
+    yield project("Mtp_Product", shape, both, columns, 0, flags)
+    yield communication(
+        "Mtp_Gather",
+        "tp",
+        shape.activation,
+        shape.tensor_par,
+        forward="all_gather",
+        backward="all_gather" if shape.choice.sequence_parallel else None,
+        dtype_bytes=result,
+        flags=SENT,
+    )
+
 
 LayerGenerator = Callable[[BlockShape], Iterable[Layer]]
 """Yields the layers of a segment in order of execution."""

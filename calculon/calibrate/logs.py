@@ -21,7 +21,7 @@ from calculon.declarations.model import Model
 from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import check, raise_for
+from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 
 COLUMNS = ("model", "execution", "seconds")

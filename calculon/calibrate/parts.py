@@ -13,8 +13,7 @@ from calculon.calibrate.readers import too_few
 from calculon.calibrate.shapes import PART, fit_shapes, product_times
 from calculon.calibrate.steps import MOST_STEPS, fit_steps
 from calculon.declarations.decode import SpecWarning, decode
-from calculon.hardware.engine import Engine
-from calculon.hardware.memory import Memory
+from calculon.hardware.processor import Engine, Memory
 from calculon.hardware.system import System
 
 Fit = tuple[Mapping[str, Any], Array, list[str]]

@@ -38,7 +38,7 @@ def price_range(system: str, kind: str) -> PriceRange | None:
 
     Args:
         system: Name of a system.
-        kind: One of :data:`~calculon.hardware.price.PRICE_KINDS`.
+        kind: One of :data:`~calculon.hardware.extension.PRICE_KINDS`.
 
     Returns:
         None where fewer than two systems with this processor state one.

@@ -10,7 +10,7 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import KILO, MEGA, Array
 from calculon.campaign.exponentials import Values
-from calculon.hardware.power import Power
+from calculon.hardware.extension import Power
 
 STEPPING_SHARE = 0.85
 """Power of a processor in a step over its TDP, where it was not measured. An assumption."""

@@ -1,11 +1,13 @@
 """What the launch file of a trainer says of the whole run, as fields of a campaign."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import Campaign
-from calculon.launch.dialect import Launch
+
+if TYPE_CHECKING:
+    from calculon.launch.dialect import Launch
 
 _GOALS = ("tokens", "loss", "steps", "phases")
 """Fields that say how long a run is."""
@@ -18,7 +20,7 @@ _INSTEAD = {
 """Fields of a campaign that count instead of one of a launch file; of any other it is the same field."""
 
 
-def launched_fields(launch: Launch) -> dict[str, Any]:
+def launched_fields(launch: "Launch") -> dict[str, Any]:
     """Return the fields of a campaign that a launch file states, by path.
 
     A file that says how often it saves, and not how, stops the steps for it: launchers save asynchronously only where
@@ -46,7 +48,7 @@ def _ramp(said: Mapping[str, Any], seq_length: int) -> Any:
     return None
 
 
-def with_launch(campaign: Campaign, launch: Launch) -> Campaign:
+def with_launch(campaign: Campaign, launch: "Launch") -> Campaign:
     """Return a campaign with what the launch file of its execution says, where itself it states nothing."""
     said = {
         path: value

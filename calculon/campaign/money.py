@@ -12,7 +12,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import TERA, Array, aged
 from calculon.campaign.exponentials import Values
-from calculon.hardware.price import PRICE_KINDS, Own, Price, Spot
+from calculon.hardware.extension import PRICE_KINDS, Own, Price, Spot
 
 HOURS_PER_YEAR = 8766.0
 """Hours of a mean year, of 365.25 days."""
@@ -48,7 +48,7 @@ class Quote:
 
     Attributes:
         usd: US dollars.
-        kind: One of :data:`~calculon.hardware.price.PRICE_KINDS`, ``given`` or ``storage``.
+        kind: One of :data:`~calculon.hardware.extension.PRICE_KINDS`, ``given`` or ``storage``.
         source, date: Who says so, and when; empty of one that the user gives.
         mtbf_hours: Mean hours until a spot processor is taken back.
     """

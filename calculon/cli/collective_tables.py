@@ -10,6 +10,7 @@ from calculon.base.units import GIGA, Array, Bytes, Seconds, duration, scaled, s
 from calculon.cli.sizes import size_text
 from calculon.documents.charts.collective_chart import CollectiveTimes
 from calculon.hardware.collectives.algorithm_times import (
+    Pace,
     algorithm_bandwidth,
     bus_bandwidth,
     bus_factor,
@@ -22,7 +23,6 @@ from calculon.hardware.collectives.algorithm_times import (
 )
 from calculon.hardware.collectives.algorithms import ALGORITHMS
 from calculon.hardware.collectives.placement import Group
-from calculon.hardware.collectives.protocols import Pace
 from calculon.hardware.system import System
 from calculon.render.document import Block, Section, labelled
 from calculon.render.text_tables import EARLY, Column, Table

@@ -13,14 +13,17 @@ from importlib import import_module
 
 from calculon import __version__
 from calculon.base.errors import Infeasible, SpecError, nearest
-from calculon.cli.interrupts import exit_code, leave, terminable, word
 from calculon.cli.options import LEVELS, STDOUT, Command, Log, Parser, check_log
 from calculon.cli.streams import (
     STDOUT_NAME,
+    exit_code,
     flush_stdout,
     give_up,
     keep_standard_streams,
+    leave,
     tell,
+    terminable,
+    word,
 )
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import reason

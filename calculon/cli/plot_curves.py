@@ -29,7 +29,7 @@ from calculon.study.study_fields import kind_of
 
 if TYPE_CHECKING:
     from calculon.estimate.evaluate import Evaluation
-    from calculon.study.task import Search
+    from calculon.search.task import Search
 
 SMALL = 300_000
 """Feasible executions up to which all are drawn, and not only the best."""
@@ -125,7 +125,7 @@ def _searched_series(asked: "list[Search]") -> Series:
 
 def _found(search: "Search") -> "Evaluation | None":
     """Run a search, and return the executions that it found, if any."""
-    from calculon.study.task import run_search
+    from calculon.search.task import run_search
 
     result = run_search(search).result(search)
     return result.evaluation if len(result) else None
@@ -161,7 +161,7 @@ def _executions(
     """
     from calculon.search.driver import feasible_tables
     from calculon.search.request import make_condition
-    from calculon.study.task import run_search
+    from calculon.search.task import run_search
 
     counted = sum(run_search(replace(one, top=1, where=None)).counts.good for one in asked)
     if counted <= SMALL:

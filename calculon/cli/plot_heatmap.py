@@ -16,7 +16,7 @@ from calculon.search.objective import Objective
 from calculon.search.search_counts import Counts
 
 if TYPE_CHECKING:
-    from calculon.study.task import Search
+    from calculon.search.task import Search
 
 _REASONS = {
     "network_size": "network",
@@ -82,7 +82,7 @@ def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
 
 def _searched_cells(search: "Search") -> Iterator[Cell]:
     """Yield a cell for each pair of degrees of a space, searched one by one."""
-    from calculon.study.task import run_search
+    from calculon.search.task import run_search
 
     units = dict.fromkeys((unit.tensor_par, unit.pipeline_par) for unit in search.space().units)
     for t, p in units:

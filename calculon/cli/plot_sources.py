@@ -17,7 +17,7 @@ from calculon.plan.columns import DEFAULTS
 from calculon.search.where import Condition
 
 if TYPE_CHECKING:
-    from calculon.study.task import Search
+    from calculon.search.task import Search
 
 SPACE = ("application", "num_procs", "max_batch_size", "datatype", "system")
 

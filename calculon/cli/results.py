@@ -186,7 +186,7 @@ def _launched(
     text: str, path: str, beside: Mapping[str, Any], options: _Options
 ) -> Iterator[Result]:
     """Estimate a launch file, with the model that it describes where no other is known."""
-    from calculon.advise.launch_flags import launch_in
+    from calculon.inputs import launch_in
 
     launch = launch_in(path)
     described = {} if launch is None else launch.model

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from calculon.hardware.system import System
     from calculon.search.search_counts import Counts
     from calculon.search.space import Space
-    from calculon.study.task import Search
+    from calculon.search.task import Search
 
 FUSED = {
     **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
@@ -170,7 +170,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     from calculon.search.effect import check_effect
     from calculon.search.request import needed_edition
     from calculon.search.restrict import parse
-    from calculon.study.task import Search
+    from calculon.search.task import Search
 
     model, system, campaign = _specs(arguments)
     pareto = _pareto(arguments)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
     """Check everything, run what is not finished, write the table and show the summary."""
     from calculon.render.texts import counted
-    from calculon.study.engines import make_engine
+    from calculon.search.engines import make_engine
     from calculon.study.journal import Journal
     from calculon.study.served_questions import Answer, answer, plan_questions
     from calculon.study.served_table import of_outcomes, served_summary, write_served

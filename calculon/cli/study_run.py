@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from calculon.cli.interrupts import exit_code, word
 from calculon.cli.options import Log
-from calculon.cli.streams import tell
+from calculon.cli.streams import exit_code, tell, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from calculon.render.text_tables import Table
-    from calculon.study.engines import Engine
+    from calculon.search.engines import Engine
     from calculon.study.journal import Finished, Journal
     from calculon.study.study_file import Study
     from calculon.study.study_summary import Winners
@@ -32,8 +31,8 @@ def finish_all(
     quiet: bool,
 ) -> int:
     """Run what is not finished; return an exit code when that was stopped."""
-    from calculon.study.engines import EngineError
-    from calculon.study.progress import progress
+    from calculon.cli.progress import progress
+    from calculon.search.engines import EngineError
 
     before = len(journal.outcomes)
     total = before + len(tasks)

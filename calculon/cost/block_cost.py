@@ -8,8 +8,8 @@ import numpy as np
 from calculon.architecture.expert_dispatch import arrived_tokens
 from calculon.architecture.experts import shape_of_rows
 from calculon.architecture.layer import PHASES
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.segments import LayerGenerator
+from calculon.architecture.shape import Sizes
 from calculon.base.arrays import derived, is_nothing, nothing, occurs, ordered_sum
 from calculon.base.records import record
 from calculon.base.units import (

@@ -6,9 +6,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import SIZE_FIELDS, Sizes
 from calculon.architecture.optimizer import Parameters, joined
 from calculon.architecture.segments import kinds_of_block, prediction_module
+from calculon.architecture.shape import SIZE_FIELDS, Sizes
 from calculon.base.frozen import dataclass
 from calculon.base.records import concatenate
 from calculon.base.units import Array

@@ -3,7 +3,7 @@
 import numpy as np
 
 from calculon.architecture.context_exchange import AXIS, RING
-from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.shape import Sizes
 from calculon.base.units import Array, Fraction, Seconds
 from calculon.cost.beside import not_hidden
 from calculon.cost.layer_cost import LayerCost, LayerTable, kernel_types

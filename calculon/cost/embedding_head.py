@@ -10,11 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from calculon.architecture.embedding_and_head import LOGITS
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.optimizer import Parameters, joined
-from calculon.architecture.segments import EMBEDDING, HEAD, Segment
-from calculon.architecture.shape import BlockShape
+from calculon.architecture.segments import EMBEDDING, HEAD, LOGITS, Segment
+from calculon.architecture.shape import BlockShape, Sizes
 from calculon.base.arrays import derived, ordered_sum
 from calculon.base.frozen import dataclass
 from calculon.base.records import changed, gather, joint_view, record

@@ -3,7 +3,7 @@
 import numpy as np
 
 from calculon.architecture.experts import SHARED
-from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.shape import Sizes
 from calculon.base.arrays import ordered_sum
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction, Seconds

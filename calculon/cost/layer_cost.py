@@ -7,10 +7,9 @@ from functools import lru_cache
 import numpy as np
 
 from calculon.architecture.layer import COLUMN_INPUT, PHASES
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
-from calculon.architecture.shape import BlockShape
+from calculon.architecture.shape import BlockShape, Sizes
 from calculon.base.arrays import derived, occurs
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Count, Elements, Flops, Seconds
@@ -29,9 +28,8 @@ from calculon.declarations.axes import FURTHER_NAMES, LAYER_AXES
 from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import BlockChoice, LayoutChoice
 from calculon.editions.edition import Edition
-from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
-from calculon.hardware.system import System
+from calculon.hardware.system import KERNELS, System
 
 
 class LayerTable:

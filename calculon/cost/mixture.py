@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.shape import Sizes
 from calculon.base.arrays import is_nothing
 from calculon.base.records import R, apply, changed, gather, joint_view
 from calculon.base.units import Array, Count

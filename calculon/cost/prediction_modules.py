@@ -10,11 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.architecture.embedding_and_head import LOGITS
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.optimizer import Parameters
-from calculon.architecture.segments import EMBEDDING, HEAD, Segment, prediction_module
-from calculon.architecture.shape import BlockShape
+from calculon.architecture.segments import EMBEDDING, HEAD, LOGITS, Segment, prediction_module
+from calculon.architecture.shape import BlockShape, Sizes
 from calculon.base.arrays import ordered_sum
 from calculon.base.records import apply
 from calculon.base.units import Array, Count, Seconds

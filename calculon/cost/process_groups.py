@@ -6,14 +6,14 @@ from functools import reduce
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.shape import Sizes
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.declarations.axes import AXIS, LAYER_AXES
 from calculon.declarations.named_values import MESH_ORDERS
 from calculon.declarations.scope_choices import BlockChoice
+from calculon.hardware.collectives.algorithm_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.dispatch import Routing, library_time, library_volume
-from calculon.hardware.collectives.group_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, Rooms, rooms_used
 from calculon.hardware.system import System
 from calculon.plan.mesh import expert_ranks, outermost
@@ -84,7 +84,7 @@ class ProcessGroup:
         per_step: Array | bool = False,
         routing: Routing | None = None,
     ) -> Seconds:
-        """Time of a collective; arguments as in :func:`~calculon.hardware.collectives.group_times.group_time`.
+        """Time of a collective; arguments as in :func:`~calculon.hardware.collectives.algorithm_times.group_time`.
 
         With a `routing` it is the exchange of a library of experts.
         """

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import padding_count, parameter_count
+from calculon.architecture.parameters import model_flops_per_token, padding_count, parameter_count
 from calculon.base.units import Array, Count, Flops, Seconds
 from calculon.cost.stage import Stage
 from calculon.declarations.model import Model

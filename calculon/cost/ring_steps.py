@@ -5,9 +5,8 @@ import numpy as np
 from calculon.architecture.layers import Layer
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Flops, Fraction, Seconds
-from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Kernel, Shapes, Types
-from calculon.hardware.system import System
+from calculon.hardware.system import KERNELS, System
 
 
 @record

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from calculon.architecture.layer import COLUMN_INPUT, PHASES, REDUCING
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.projection import reduction_pieces
+from calculon.architecture.shape import Sizes
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
 from calculon.cost.beside import not_hidden
@@ -18,7 +18,7 @@ from calculon.declarations.scope_choices import BlockChoice
 from calculon.declarations.statistics import KINDS
 from calculon.editions.edition import Edition
 from calculon.hardware.collectives.dispatch import Routing
-from calculon.hardware.engine import Engine
+from calculon.hardware.processor import Engine
 from calculon.hardware.system import System
 
 PASSES = ("fw", "agrad", "recomm")

@@ -16,7 +16,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import PRESETS
 from calculon.declarations.presets import find_preset
 from calculon.declarations.spellings import catalog_words
-from calculon.hardware.memory import Memory
+from calculon.hardware.processor import Memory
 from calculon.inputs import execution, model, system
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import bandwidth, capacity

@@ -11,7 +11,7 @@ from calculon.render.document import Block, Grid, Section, dim, headed, labelled
 from calculon.render.texts import counted
 
 Exchange = Mapping[str, Any]
-"""What is sent, as in :func:`calculon.estimate.context_parts.context_exchange`."""
+"""What is sent, as in :func:`calculon.estimate.operators.context_exchange`."""
 
 _PARTS = {
     "zigzag": "a part from the front of every sequence and its mirror image from the end (zigzag)",

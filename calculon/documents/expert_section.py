@@ -20,7 +20,7 @@ TIGHT = 1.1
 """Rows of the busiest processor, over the mean, that a plan without room for them is said to be tight for."""
 
 Parts = Sequence[Mapping[str, Any]]
-"""Parts of a block with experts, as in :func:`calculon.estimate.expert_parts.expert_parts`."""
+"""Parts of a block with experts, as in :func:`calculon.estimate.operators.expert_parts`."""
 
 
 def rows_text(model: Mapping[str, Any], execution: Mapping[str, Any], tokens: int) -> str:

@@ -88,7 +88,7 @@ class Result:
         interval: Where the iteration time is expected: ``level``, and ``low`` and ``high`` in seconds.
         belief: What that rests on: :class:`~calculon.estimate.validated_runs.Belief` as plain data.
         residuals: The interval that the residuals of a calibrated system alone tell.
-        expert_parts: Time of the parts of a block with experts (:func:`calculon.estimate.expert_parts.expert_parts`).
+        expert_parts: Time of the parts of a block with experts (:func:`calculon.estimate.operators.expert_parts`).
         context_exchange: What processors with parts of the same sequences send
             (:attr:`calculon.Estimate.context_exchange`).
         imbalance_headroom: Up to which imbalance of experts the memory suffices

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.base.errors import Problem, SpecError
 from calculon.documents.result import Result
 from calculon.documents.waterfalls import Estimated
+from calculon.inputs import launch_in
 
 if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
@@ -51,8 +52,6 @@ def settings_changes(
 
 def _launch(one: Estimated) -> "Launch | None":
     """Return the launch file of a result; nothing where it is from none."""
-    from calculon.advise.launch_flags import launch_in
-
     origin = one.estimate.origin
     if origin is None or not origin.source:
         return None

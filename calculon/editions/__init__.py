@@ -1,8 +1,7 @@
 """The editions of the cost model; each is an :class:`~calculon.editions.edition.Edition`."""
 
 from calculon.base.errors import Problem, SpecError, nearest
-from calculon.editions.corrected import Corrected
-from calculon.editions.edition import Edition
+from calculon.editions.edition import Corrected, Edition
 from calculon.editions.sc23 import Sc23
 
 SC23 = Sc23()

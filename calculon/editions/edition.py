@@ -23,8 +23,9 @@ from calculon.base.units import (
     Seconds,
 )
 from calculon.declarations.model import Model
-from calculon.declarations.named_values import MASTER_BYTES
+from calculon.declarations.named_values import CORRECTED, MASTER_BYTES
 from calculon.declarations.scope_choices import BlockChoice, LayoutChoice, StepChoice
+from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 
 R = TypeVar("R")
@@ -557,3 +558,13 @@ class Edition:
         [A19] The optimizer's FLOP count once per batch.
         """
         return forward + backward + optimizer / microbatches
+
+
+# Edition ``corrected``: the published model with its defects fixed, and with the choices it lacks.
+
+
+class Corrected(Edition):
+    """What an edition does where it does not say otherwise."""
+
+    name = CORRECTED
+    stats = CorrectedStats

@@ -23,21 +23,19 @@ from calculon.declarations.result_selection import QUESTION
 from calculon.declarations.statistics import BOUNDS
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
-from calculon.estimate.context_parts import context_exchange
-from calculon.estimate.domains import Domain, domains
 from calculon.estimate.evaluate import evaluate_one
-from calculon.estimate.expert_parts import expert_parts
-from calculon.estimate.headroom import imbalance_headroom
 from calculon.estimate.interval import Interval, interval
 from calculon.estimate.layer_list import breakdown
+from calculon.estimate.memory_error import imbalance_headroom
+from calculon.estimate.operators import context_exchange, expert_parts
 from calculon.estimate.question import question, warn_of_differences
-from calculon.estimate.rank_groups import RankGroup, rank_groups
+from calculon.estimate.rank_groups import Domain, RankGroup, domains, rank_groups
 from calculon.estimate.stages import stage_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import check, check_memory, raise_for
+from calculon.plan.rules.all_rules import check, check_memory, raise_for
 from calculon.plan.rules.rule import Request
 
 if TYPE_CHECKING:

@@ -29,10 +29,9 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped
 from calculon.plan.columns import Selected
-from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
-from calculon.plan.rules.check import REASONS, check, check_memory
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan, as_plan
+from calculon.plan.rules.all_rules import REASONS, check, check_memory
 from calculon.plan.schedule import Schedule
-from calculon.plan.sources import Executions, as_plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,8 +48,8 @@ class Evaluation(Displayed):
 
     Attributes:
         plan: The executions.
-        codes (shape (rows,)): Why a row is infeasible, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0 is
-            feasible.
+        codes (shape (rows,)): Why a row is infeasible, as a code of :data:`~calculon.plan.rules.all_rules.REASONS`; 0
+            is feasible.
     """
 
     plan: Plan

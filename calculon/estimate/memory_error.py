@@ -1,15 +1,23 @@
-"""How far predicted memory is from measured memory, and whether a prediction leaves as much room as that.
+"""How far predicted memory is from measured memory, and how much uneven routing may add.
 
 There are few measured rows of few sources, and no interval: one statement stands for all executions.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
 from calculon.declarations.statistics import LEVEL
+from calculon.editions.edition import Edition
+from calculon.estimate.evaluate import evaluate_one
 from calculon.estimate.group_conformal import weighted_quantile
 from calculon.estimate.run_table import Runs
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +67,44 @@ def memory_error(some: Runs, needed: float, usable: float) -> MeasuredMemory | N
         headroom=headroom,
         remark=remark,
     )
+
+
+# How unevenly tokens may choose experts before a processor has no memory left.
+
+
+def imbalance_headroom(
+    model: Model, system: System, execution: Execution, edition: Edition
+) -> float | None:
+    """Return the largest share of the mean rows that the busiest rank may have, and the memory still suffices.
+
+    In whole percent. The memory of a stage is linear in it. At most ``expert_par``, where one rank has all
+    rows, or the capacity of experts; None where no rank has more than others, or the execution does not fit as it is.
+    """
+    if not model.mixes or execution.expert_par == 1 or execution.moe_pad_to_capacity:
+        return None
+    least, most = execution.moe_imbalance_percent, 100 * execution.expert_par
+    if execution.moe_capacity_percent:
+        most = min(most, execution.moe_capacity_percent)
+    most = max(least, most)
+    there = edition.machine(system).usable[0]
+    low, high = _needed(model, system, execution, edition, [least, most])
+    if low > there:
+        return None
+    while high > there:
+        # the fullest stage of some whose memory is linear: a chord lies above, so what fits by it does fit
+        found = min(most - 1, int(least + (there - low) / (high - low) * (most - least)))
+        _, low = _needed(model, system, execution, edition, [found, found + 1])
+        if low > there:
+            return found / 100
+        least = found + 1
+    return most / 100
+
+
+def _needed(
+    model: Model, system: System, execution: Execution, edition: Edition, percents: Sequence[int]
+) -> list[float]:
+    """Return bytes of tier 1 that an execution needs with each imbalance."""
+    fields = {name: getattr(execution, name) for name in NAMES}
+    rows = [fields | {"moe_imbalance_percent": percent} for percent in percents]
+    batch = evaluate_one(model, system, Plan.from_records(rows), edition)
+    return np.broadcast_to(batch.capacity.proc_mem_tier1_cap_req, len(rows)).tolist()

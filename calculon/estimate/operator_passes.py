@@ -13,10 +13,9 @@ from calculon.cost.layer_cost import kernel_types
 from calculon.editions import EDITIONS
 from calculon.estimate.layer_list import OperatorTable, operator_tables
 from calculon.estimate.operators import AGAIN, FORWARD, INPUTS, WEIGHTS, WORK_PASSES, Block
-from calculon.hardware.engine import Engine
-from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Kernel, Rate
-from calculon.hardware.system import System
+from calculon.hardware.processor import Engine
+from calculon.hardware.system import KERNELS, System
 from calculon.plan.plan import Plan
 
 ARITHMETIC, MEMORY, LAUNCH, COLLECTIVE = BOUNDS_OF_TIME = (

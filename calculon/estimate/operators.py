@@ -1,19 +1,26 @@
 """One block, operator by operator: arithmetic, memory traffic, collectives and time of each pass."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from calculon import inputs
+from calculon.architecture.attention import mean_keys
+from calculon.architecture.context_exchange import AXIS, busiest_share
 from calculon.architecture.layer import Collective
+from calculon.architecture.layers import Layer
+from calculon.architecture.linear_attention import PREFIXES
 from calculon.base.frozen import dataclass
-from calculon.base.units import Bytes, Seconds
+from calculon.base.units import Array, Bytes, Seconds
 from calculon.cost.block_cost import BlockLayout
+from calculon.cost.block_tables import only_choices
 from calculon.cost.context_overlap import ring_row
 from calculon.cost.expert_overlap import exchange_rows
+from calculon.cost.layer_cost import kernel_types
 from calculon.cost.process_groups import algorithm_of, layer_group
+from calculon.cost.ring_steps import ring_steps
 from calculon.cost.shares import exposed_times
 from calculon.cost.tensor import PASSES, operation_of
 from calculon.declarations.axes import FURTHER_NAMES
@@ -24,16 +31,107 @@ from calculon.declarations.statistics import KINDS
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
-from calculon.estimate.expert_parts import has_experts, parts_of
 from calculon.estimate.layer_list import OperatorStats, OperatorTable, operator_tables
 from calculon.estimate.question import warn_of_differences
-from calculon.hardware.collectives.algorithm_times import bus_factor
-from calculon.hardware.collectives.group_times import PUBLISHED
+from calculon.hardware.collectives.algorithm_times import PUBLISHED, bus_factor
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import check, raise_for
+from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
+
+# Where the time of a block with experts goes: attention, router, dispatch, products, combine, shared experts.
+
+ATTENTION, ROUTER, DISPATCH, PRODUCTS, COMBINE, SHARED, OTHER = EXPERT_PARTS = (
+    "attention",
+    "router",
+    "dispatch",
+    "experts",
+    "combine",
+    "shared experts",
+    "other",
+)
+"""Parts of a block with experts, in order of execution; norm and residual of the second half are *other*."""
+
+_ATTENDS = ("AttnBlock_", *(f"{prefix}_" for prefix in PREFIXES.values()))
+"""How names of layers of attention begin, with softmax or linear."""
+
+
+def parts_of(layers: Sequence[Layer]) -> list[str]:
+    """Return the part that each layer of a block with experts belongs to."""
+    modules = [layer.flags.module for layer in layers]
+    routed = [i for i, module in enumerate(modules) if module == "moe"]
+    products = [i for i in routed if layers[i].name.startswith("MlpBlock_Experts")]
+    found = []
+    for i, layer in enumerate(layers):
+        if layer.name.startswith(_ATTENDS):
+            part = ATTENTION
+        elif modules[i] == "shared_experts" or layer.name.startswith("Shared_"):
+            part = SHARED
+        elif modules[i] != "moe":
+            part = OTHER
+        elif layer.name in ("MlpBlock_Router", "MlpBlock_TopK"):
+            part = ROUTER
+        elif i < products[0]:
+            part = DISPATCH
+        else:
+            part = PRODUCTS if i <= products[-1] else COMBINE
+        found.append(part)
+    return found
+
+
+def has_experts(layers: Sequence[Layer]) -> bool:
+    """Tell whether there are routed experts in a block."""
+    return any(layer.expert for layer in layers)
+
+
+def expert_parts(
+    model: Model, system: System, execution: Execution, edition: Edition
+) -> dict[str, Any]:
+    """Return the time of the parts of a block with experts, for a microbatch on one processor.
+
+    Returns:
+        ``blocks``: how many have experts; ``parts``: for each of :data:`EXPERT_PARTS` that takes time its name, and
+        seconds ``computing`` and ``sending`` (on the link, hidden or not) in all passes. The mean of several kinds of
+        block with experts. Empty of a model without them.
+    """
+    plan = Plan.of(execution)
+    (choice, _, _), times, blocks = only_choices(plan), np.zeros((len(EXPERT_PARTS), 2)), 0
+    for table in operator_tables(model, system, plan, edition):
+        layers = table.layout.table.layers
+        if not has_experts(layers):
+            continue
+        count = int(table.labels.get("blocks", model.num_blocks))
+        blocks += count
+        of_layers = _times(table, training=choice.training)
+        for part, seconds in zip(parts_of(layers), of_layers, strict=True):
+            times[EXPERT_PARTS.index(part)] += count * seconds
+    if not blocks:
+        return {}
+    named = zip(EXPERT_PARTS, (times / blocks).tolist(), strict=True)
+    return {
+        "blocks": blocks,
+        "parts": [
+            {"part": part, "computing": computing, "sending": sending}
+            for part, (computing, sending) in named
+            if computing or sending
+        ],
+    }
+
+
+def _times(table: OperatorTable, *, training: bool) -> Array:
+    """Return seconds of computing and sending of every layer in all passes that happen: shape (layers, 2)."""
+    stats, layout = table.stats, table.layout
+    work, traffic = [stats.fw.time], [stats.fw_traffic.time]
+    if training:
+        work += [stats.agrad.time, stats.wgrad.time, stats.recompute.time]
+        traffic += [stats.bw_traffic.time, stats.recomm.time]
+    sending = sum(time[0] for time in traffic)  # of a block inside of a chunk
+    for axis, further in table.cost.further.items():
+        link = further.link[..., 0]
+        sending[layout.table.collective_rows(axis)] += link.sum(axis=0) if training else link[0]
+    return np.stack([sum(work), sending], axis=-1)
+
 
 FORWARD, INPUTS, WEIGHTS, AGAIN = "forward", "activation_grad", "weight_grad", "recompute"
 WORK_PASSES = (FORWARD, INPUTS, WEIGHTS, AGAIN)
@@ -59,7 +157,7 @@ class Block:
             those of the network's ``ops``, or with another ``coll_algo`` of a ring, as nccl-tests counts), ``time`` and
             ``exposed`` (s), and of those that are not tensor-parallel their ``axis``. Where blocks next to pipeline
             transfers have others, they are in ``edge_collectives``. In blocks with experts, each operator says its
-            ``part`` (:data:`~calculon.estimate.expert_parts.EXPERT_PARTS`). Of several kinds of block, each also says
+            ``part`` (:data:`~calculon.estimate.operators.EXPERT_PARTS`). Of several kinds of block, each also says
             its ``kind``, and of how many ``blocks`` it is.
         stats: The statistics of a block that :func:`calculon.estimate` reports, by name.
         rows: The operators as a flat table: ``describe layers``, then recomputation, and activation memory as
@@ -227,3 +325,82 @@ def _through_port(
     if algorithm_of(operation, choice.coll_algo) == PUBLISHED:
         return layout.system.fabric.volume(group.network, operation, message, group.ranks)
     return bus_factor(operation, int(group.ranks[0])) * message
+
+
+# What context-parallel ranks send in a block, how even their shares of attention are, and what hides their ring.
+
+SENT = ("message", "moved", "time", "exposed")
+"""Members of a row of traffic that are means over blocks: bytes, bytes through the port, and seconds."""
+
+
+def context_exchange(
+    model: Model, system: System, execution: Execution, edition: Edition
+) -> dict[str, Any]:
+    """Return what a rank sends to ranks with other parts of its sequences, for a microbatch.
+
+    Returns:
+        ``imbalance``: attention of the busiest rank over the mean. ``sent``: a row for each collective and pass, with
+        its ``name`` (of the layer), ``pass``, ``operation``, how many ``blocks`` have it, and of the mean of these
+        ``message`` and ``moved`` (bytes of the array, and through the port), ``time`` and ``exposed`` (s). ``ring``,
+        where keys and values go round one: its ``steps``, and of the forward pass the time of a ``transfer`` and of the
+        ``attention`` beside it (s), of the first kind of block that has one. Empty without context parallelism.
+    """
+    if execution.context_par == 1:
+        return {}
+    system = edition.machine(system)
+    tables = list(operator_tables(model, system, Plan.of(execution), edition))
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for table in tables:
+        blocks = int(table.labels.get("blocks", model.num_blocks))
+        for row in _sent(table):
+            key = row["name"], row["pass"], row["operation"]
+            found = rows.setdefault(key, {"blocks": 0, **dict.fromkeys(SENT, 0.0)})
+            found["blocks"] += blocks
+            for name in SENT:
+                found[name] += blocks * row[name]
+    rings = [ring for table in tables if (ring := _ring(table, system))]
+    shares = [busiest_share(table.layout.shape, mean_keys) for table in tables]
+    return {
+        "imbalance": float(max(share.max() for share in shares)),
+        "sent": [
+            {
+                "name": name,
+                "pass": pass_,
+                "operation": operation,
+                "blocks": row["blocks"],
+                **{member: row[member] / row["blocks"] for member in SENT},
+            }
+            for (name, pass_, operation), row in rows.items()
+        ],
+        **({"ring": rings[0]} if rings else {}),
+    }
+
+
+def _sent(table: OperatorTable) -> Iterator[dict[str, Any]]:
+    """Yield the collectives of context parallelism of a block, with the names of their layers."""
+    for operator in operators_of(table, piped=False):
+        for sent in operator["collectives"]:
+            if sent.get("axis") == AXIS:
+                yield {"name": operator["name"], **sent}
+
+
+def _ring(table: OperatorTable, system: System) -> dict[str, Any]:
+    """Return steps of a ring, and times of a transfer and of the attention beside it; nothing without a ring."""
+    number, layers = ring_row(table.layout.table), table.layout.table
+    if number is None:
+        return {}
+    row = layers.rings[0]
+    types = kernel_types(system, table.choice.layout)
+    steps = ring_steps(
+        layers.layers[row], layers.flops[:, row], layers.accessed[:, row], system, types
+    )
+    count = np.maximum(steps.steps - 1, 0.0).item()
+    if not count:
+        return {}
+    link = table.cost.further[AXIS].link[0, number]
+    halves = 2 if table.choice.in_halves else 1  # the table adds both halves up
+    return {
+        "steps": count + 1,
+        "transfer": link.item() / halves / count,
+        "attention": steps.later[0].item(),
+    }

@@ -1,13 +1,15 @@
 """Process groups of one execution: the ranks that work together, their networks, and bytes through ports in a step."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from itertools import accumulate
+from math import prod
+from operator import mul
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.segments import (
     EMBEDDING,
     HEAD,
@@ -15,6 +17,7 @@ from calculon.architecture.segments import (
     kinds_of_block,
     prediction_module,
 )
+from calculon.architecture.shape import Sizes
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
@@ -40,10 +43,53 @@ from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
-from calculon.hardware.collectives.placement import Group, fits_mesh
+from calculon.hardware.collectives.placement import Group, fits_mesh, nested_rooms
 from calculon.hardware.system import System
-from calculon.plan.mesh import strides
+from calculon.plan.mesh import DEGREES, rooms, strides
 from calculon.plan.plan import Plan
+
+# Networks of a mesh whose instances have more processors than its groups use.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """A network of which every instance leaves processors idle, so that all groups sit evenly.
+
+    Idle processors are not among ``num_procs``: nothing is counted of them, neither time nor rates.
+
+    Attributes:
+        network, size: Its number, and the processors that an instance has.
+        used: How many of them the groups use.
+        instances: How many instances the execution takes.
+        idle: Processors of these that it does not use, in total.
+    """
+
+    network: int
+    size: int
+    used: int
+    instances: int
+    idle: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def domains(system: System, execution: Execution) -> list[Domain]:
+    """Return the networks of which a mesh leaves processors idle, from the inside out; none where all are used."""
+    nested = nested_rooms(system)
+    used = [int(np.asarray(room).item()) for room in rooms(Plan.of(execution), system)]
+    count = prod(getattr(execution, name) for name in DEGREES)
+    found = []
+    places = zip(nested, used, accumulate(used, mul), strict=True)
+    for (number, room), joined, inside in places:
+        if joined < room:
+            size, instances = system.networks[number].size, -(-count // inside)
+            idle = instances * size - count
+            found.append(
+                Domain(network=number, size=size, used=inside, instances=instances, idle=idle)
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,8 @@ from calculon.declarations.statistics import ALL_PARTS_OF_TIME, LEVEL
 from calculon.editions import find_edition
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.validated_runs import Runs, runs
+from calculon.hardware.figures import slowed
 from calculon.hardware.residuals import TRAINING, Spread
-from calculon.hardware.slower import slowed
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 

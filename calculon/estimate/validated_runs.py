@@ -19,7 +19,7 @@ from calculon.declarations.named_values import PRESETS, PUBLISHED, product_type
 from calculon.declarations.statistics import LEVEL
 from calculon.editions import find_edition
 from calculon.estimate.group_conformal import FEWEST
-from calculon.estimate.kernel_residuals import Sides, kernel_sides
+from calculon.estimate.interval import Sides, kernel_sides
 from calculon.estimate.memory_error import MeasuredMemory, memory_error
 from calculon.estimate.nearest_runs import (
     called,
@@ -92,7 +92,7 @@ def factors(
 
     Residuals of whole iterations that a user calibrated the system on take precedence over validated runs. On a
     processor without a validated run the residuals of its kernels join in quadrature
-    (:mod:`calculon.estimate.kernel_residuals`).
+    (:mod:`calculon.estimate.interval`).
 
     Args:
         model, system: Of all executions.

@@ -16,8 +16,7 @@ from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.inputs import Changed, Source
-from calculon.plan.plan import Plan
-from calculon.plan.sources import Executions, as_plan
+from calculon.plan.plan import Executions, Plan, as_plan
 
 Change = Mapping[str, float]
 """New values of figures of a system by path, in the units of its file; of others of its values likewise."""

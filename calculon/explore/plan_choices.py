@@ -26,11 +26,10 @@ from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import filled
-from calculon.plan.columns import DEFAULTS, field_of
-from calculon.plan.divisors import divisors
+from calculon.plan.columns import DEFAULTS, divisors, field_of
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan
-from calculon.plan.rules.check import REASONS, check
+from calculon.plan.rules.all_rules import REASONS, check
 
 SIZES = (
     *("tensor_par", "pipeline_par", "context_par", "expert_par", "expert_tensor_par"),

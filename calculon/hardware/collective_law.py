@@ -9,7 +9,7 @@ from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import Count, Fraction, Seconds
 from calculon.declarations.fields import Declaration, declare
-from calculon.hardware.number_rows import decode_rows, rows_schema
+from calculon.hardware.curve import decode_rows, rows_schema
 
 MEASURABLE = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "p2p")
 """Operations that a system file can state by measurement."""

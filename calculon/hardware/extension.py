@@ -1,31 +1,239 @@
-"""Additions of a system file to the published format: everything under its key ``ext``."""
+"""Additions of a system file to the published format: everything under its key ``ext``, with power and price."""
 
+import re
 from dataclasses import field, replace
-from typing import ClassVar
+from itertools import pairwise
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
-from calculon.declarations.fields import check_record, declare
+from calculon.declarations.fields import check_record, declare, shown
 from calculon.declarations.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
 from calculon.declarations.recipes import RECIPES
 from calculon.hardware.collective_law import MEASURABLE, CollectiveLaw
 from calculon.hardware.curve import Curve
-from calculon.hardware.engine import Engine
-from calculon.hardware.host import Host
-from calculon.hardware.kernels.kernel import Rate
-from calculon.hardware.kernels.launch import Launch
-from calculon.hardware.kernels.stated_curve import StatedCurve
+from calculon.hardware.kernels.kernel import Launch, Rate
 from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
-from calculon.hardware.kernels.stream import Stream
+from calculon.hardware.kernels.stated_rates import StatedCurve, Stream
 from calculon.hardware.kernels.tiles import Gemm
-from calculon.hardware.memory_use import MemoryUse
-from calculon.hardware.power import Power
-from calculon.hardware.price import Price
-from calculon.hardware.recipe_use import RecipeUse
+from calculon.hardware.processor import Engine, Host, MemoryUse, RecipeUse
 from calculon.hardware.serving import Serving
 from calculon.hardware.torus import Torus
+
+# Numbers that are as good as where and when they were seen: each is stated with its source and its date.
+
+DATE = re.compile(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
+"""A year, a month or a day, as ``2025``, ``2025-06``, ``2025-06-05``."""
+
+SOURCE = "who says so; 'recalled' where it was not looked up"
+DAY = "when it was so: year, year-month or year-month-day"
+"""Help of the fields ``source`` and ``date``."""
+
+
+class Dated(Protocol):
+    """A record with a source and a date."""
+
+    @property
+    def source(self) -> str:
+        """Who says so."""
+
+    @property
+    def date(self) -> str:
+        """When it was so."""
+
+
+def check_dated(record: Dated) -> None:
+    """Check the plain fields of a record, that it has a source, and that its date is one.
+
+    Raises:
+        SpecError: With every field that is wrong.
+    """
+    check_record(record)
+    problems = []
+    if not record.source.strip():
+        hint = "a price, or a power, is worth what its source is"
+        problems.append(Problem("source", "who says so", shown(record.source), hint))
+    if DATE.fullmatch(record.date) is None:
+        problems.append(
+            Problem("date", "a date such as 2025, 2025-06 or 2025-06-05", shown(record.date))
+        )
+    if problems:
+        raise SpecError(type(record).__name__, problems)
+
+
+# The power that processors and nodes draw; no time depends on it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """The power of a processor by its data sheet and, where somebody measured it, by what it does."""
+
+    tdp: float = declare("thermal design power of a processor", unit="W", above=0)
+    source: str = declare(SOURCE)
+    date: str = declare(DAY)
+    idle: float | None = declare(
+        "measured power of a processor without work", unit="W", at_least=0, default=None
+    )
+    load: float | None = declare(
+        "measured power of a processor while layers are computed", unit="W", above=0, default=None
+    )
+    spin: float | None = declare(
+        "measured power of a processor whose rank waits for others, polling, idle power included",
+        unit="W",
+        above=0,
+        default=None,
+    )
+    overhead: float | None = declare(
+        "measured power of the rest of a node: hosts, memory, network cards, fans",
+        unit="W",
+        at_least=0,
+        default=None,
+    )
+
+    overhead_share: float | None = declare(
+        "power of the rest of a node over that of its processors, if that was not measured; if absent too, 0.4, of "
+        "air-cooled nodes of 8",
+        at_least=0,
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        """Check source and date, and that work takes more power than waiting, and waiting more than nothing."""
+        check_dated(self)
+        if (self.idle is None) != (self.load is None):
+            one, other = ("idle", "load") if self.idle is None else ("load", "idle")
+            hint = f"the power between idle and load needs both; without {other} too the tdp counts"
+            raise SpecError(
+                "ext.power", [Problem(one, f"a number, since {other} is stated", "nothing", hint)]
+            )
+        rising = [("idle", self.idle), ("spin", self.spin), ("load", self.load)]
+        known = [(name, watts) for name, watts in rising if watts is not None]
+        problems = [
+            Problem(name, f"at least {lower}={least:g} W", f"{watts:g} W")
+            for (lower, least), (name, watts) in pairwise(known)
+            if watts < least
+        ]
+        if problems:
+            raise SpecError("ext.power", problems)
+
+    @property
+    def measured(self) -> bool:
+        """Whether idle and load were measured; else there is the data sheet alone."""
+        return self.load is not None
+
+
+# What the processors of a system cost: rented by the hour, or bought; no time depends on it.
+
+OPEX_SHARE = 0.08
+"""Upkeep of a bought node per year as a share of its price: spare parts, staff, support. Source: an assumption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rent:
+    """The price of a rented processor."""
+
+    usd: float = declare("price of an hour of a processor", unit="USD/h", above=0)
+    source: str = declare(SOURCE)
+    date: str = declare(DAY)
+
+    def __post_init__(self) -> None:
+        """Check source and date."""
+        check_dated(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """The price of a processor that its owner may take back."""
+
+    usd: float = declare("price of an hour of a processor", unit="USD/h", above=0)
+    source: str = declare(SOURCE)
+    date: str = declare(DAY)
+    mtbf_hours: float | None = declare(
+        "mean hours until a processor is taken back; without it whoever runs on spot processors has to say",
+        unit="h",
+        above=0,
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        """Check source and date."""
+        check_dated(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What bought processors cost: capital over the hours that they are used, and upkeep."""
+
+    node_usd: float = declare("price of a node", unit="USD", above=0)
+    years: float = declare("years until a node is worth nothing", above=0)
+    utilisation: float = declare(
+        "share of these years in which somebody uses it", above=0, at_most=1
+    )
+    source: str = declare(SOURCE)
+    date: str = declare(DAY)
+    opex_share: float = declare(
+        "upkeep per year (parts, staff, support) as a share of the price; the default is an assumption",
+        at_least=0,
+        default=OPEX_SHARE,
+    )
+    network_usd: float = declare(
+        "price of switches, cables and storage, for each node", unit="USD", at_least=0, default=0.0
+    )
+    usd_per_kw: float = declare(
+        "price of the building with its cooling, for a kW of the nodes and a year",
+        unit="USD/(kW year)",
+        at_least=0,
+        default=0.0,
+    )
+    processors: int | None = declare(
+        "processors of a node that is bought; if absent those that share its innermost network or its host",
+        at_least=1,
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        """Check source and date."""
+        check_dated(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """The price of storage, where checkpoints are kept."""
+
+    usd: float = declare("price of a TB (1e12 bytes) for a month", unit="USD/month", above=0)
+    source: str = declare(SOURCE)
+    date: str = declare(DAY)
+
+    def __post_init__(self) -> None:
+        """Check source and date."""
+        check_dated(self)
+
+
+RENTS = ("on_demand", "reserved", "spot")
+"""Kinds of rent, as fields of :class:`Price`."""
+
+PRICE_KINDS = (*RENTS, "own")
+"""Ways to pay for processors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What processors and storage cost, each in the ways that are known; no default is anybody's price."""
+
+    on_demand: Rent | None = declare("rent without a contract", default=None)
+    reserved: Rent | None = declare(
+        "rent by a contract, of a year unless its source says another", default=None
+    )
+    spot: Spot | None = declare("rent of what may be taken back", default=None)
+    own: Own | None = declare("bought", default=None)
+    storage: Storage | None = declare("storage of checkpoints", default=None)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Ways to pay for processors that are stated, in the order of :data:`PRICE_KINDS`."""
+        return tuple(kind for kind in PRICE_KINDS if getattr(self, kind) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA, Array, Bytes, Count, Seconds
 from calculon.declarations.fields import Declaration, declare, shown
+from calculon.hardware.curve import row_schema
 from calculon.hardware.extension import Link
-from calculon.hardware.number_rows import row_schema
 
 _SCALAR = Declaration(help="bytes moved per byte of the message", above=0)
 _OFFSET = Declaration(help="bytes moved per byte of the message and 1/participants", at_least=-2)

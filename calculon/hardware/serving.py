@@ -8,7 +8,7 @@ from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, GIGA, Bytes, BytesPerSecond, Count, Seconds
 from calculon.declarations.fields import Declaration, declare
-from calculon.hardware.number_rows import decode_rows, rows_schema
+from calculon.hardware.curve import decode_rows, rows_schema
 
 _RANKS = Declaration(help="members of the group", at_least=2)
 _LATENCY = Declaration(help="latency of the smallest message", unit="s", at_least=0)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.architecture.shape import SIZE_FIELDS
 from calculon.base.units import Array
 from calculon.declarations.fields import Scope, SpecField
 from calculon.declarations.scope_choices import (

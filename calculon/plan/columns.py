@@ -1,7 +1,8 @@
 """Columns of executions: of a table, or along the axes of a grid; and from what people give to how they are held."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,28 @@ from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
 from calculon.declarations.module_sets import ModuleSets
+
+# Divisors: the candidates of every degree of parallelism.
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors of a number, ascending.
+
+    >>> divisors(12)
+    (1, 2, 3, 4, 6, 12)
+    """
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+def zigzag_degrees(length: int, degrees: Iterable[int]) -> list[int]:
+    """Return the degrees of which each rank may have two equal parts of a sequence, from the front and from the end.
+
+    >>> zigzag_degrees(24, (1, 2, 3, 4, 5))
+    [1, 2, 3, 4]
+    """
+    return [degree for degree in degrees if length % (2 * degree) == 0]
+
 
 FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
 """The fields of an execution: the 23 published ones in published order, then the optional ones."""

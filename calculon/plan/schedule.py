@@ -5,8 +5,8 @@ from typing import Self
 
 import numpy as np
 
-from calculon.architecture.block_kinds import kinds_by_block
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.segments import kinds_by_block
+from calculon.architecture.shape import sequence_lengths
 from calculon.base.arrays import derived, occurs
 from calculon.base.units import MIB, MICRO, Array, Bytes, Count, Fraction, Seconds
 from calculon.declarations.axes import AXES

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from calculon.architecture.block_kinds import kinds_by_block
+from calculon.architecture.segments import kinds_by_block
 from calculon.base.units import Array
 from calculon.declarations.model import Model
 from calculon.plan.choices import distinct

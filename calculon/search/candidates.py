@@ -16,8 +16,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
 from calculon.declarations.presets import NODE, Preset, find_preset
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
-from calculon.plan.divisors import divisors, zigzag_degrees
+from calculon.plan.columns import DEFAULTS, FIELDS, code, divisors, field_of, zigzag_degrees
 from calculon.search.watched import allowed_values
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.architecture.optimizer import Parameters
+from calculon.architecture.shape import SIZE_FIELDS
 from calculon.base.units import Array
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_tables import (

@@ -10,8 +10,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.model import Model
-from calculon.plan.columns import DEFAULTS, field_of
-from calculon.plan.divisors import divisors
+from calculon.plan.columns import DEFAULTS, divisors, field_of
 from calculon.plan.rules.data_rules import NEEDING
 from calculon.search.best_first import count_space
 from calculon.search.space import Space, Values

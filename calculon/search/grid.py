@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.shape import sequence_lengths
 from calculon.base.arrays import derived
 from calculon.base.records import gather
 from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
 from calculon.declarations.axes import FURTHER_SIZES, PUBLISHED_AXES
 from calculon.plan.columns import Columns
-from calculon.plan.rules.check import MEMORY_REASONS
+from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.plan.schedule import Schedule
 from calculon.search.candidates import OFFLOADS, OVERLAPS

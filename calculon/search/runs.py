@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from calculon.architecture.parameters import active_count
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.shape import sequence_lengths
 from calculon.base.arrays import derived
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass

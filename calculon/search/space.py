@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.architecture.shape import SIZE_FIELDS
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import FURTHER_FACTORS

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.shape import sequence_lengths
 from calculon.base.arrays import derived
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column

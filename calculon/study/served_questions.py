@@ -10,6 +10,7 @@ from calculon.base.errors import CalculonError, Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
+from calculon.search.worker_version import check_version, program
 from calculon.serving.caches.cache import check_served
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
@@ -18,7 +19,6 @@ from calculon.serving.serve import serve
 from calculon.study.points import Scope, Specs, check_number, points
 from calculon.study.study_fields import Point, inside
 from calculon.study.study_file import Study
-from calculon.study.worker_version import check_version, program
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.render.writers import Labels, write_tables
 from calculon.search.search_result import with_figures
+from calculon.search.task import Outcome
 from calculon.study.points import Planned
 from calculon.study.study_fields import kind_of
-from calculon.study.task import Outcome
 
 SUFFIXES = (".parquet", ".csv", ".json")
 COUNTS = ("total", "good", "bad", "rank")

@@ -13,7 +13,7 @@ from calculon.declarations.expression import Expression
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.editions import find_edition
-from calculon.estimate.kernel_residuals import Sides
+from calculon.estimate.interval import Sides
 from calculon.validate.library import Library
 from calculon.validate.predict import Prediction, predict
 from calculon.validate.published_study import UNITS, Alternative, Quantity, Study

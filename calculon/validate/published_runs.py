@@ -29,7 +29,7 @@ from calculon.campaign.spent import spent
 from calculon.campaign.whole_run import NODE, WholeRun
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import PUBLISHED
-from calculon.estimate.kernel_residuals import Sides
+from calculon.estimate.interval import Sides
 from calculon.estimate.validated_runs import factors
 from calculon.plan.plan import Plan
 from calculon.validate.measured_and_predicted import Comparison, Result

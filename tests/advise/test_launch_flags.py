@@ -7,10 +7,10 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.advise.ask import ask
-from calculon.advise.launch_flags import launch_in
 from calculon.advise.launch_text import launch_text, with_listed_stages
 from calculon.base.errors import SpecError
 from calculon.declarations.lists_of_counts import ListsOfCounts
+from calculon.inputs import launch_in
 from calculon.launch.dialect import nearest_settings, read
 from calculon.launch.dialects import DIALECTS
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM

@@ -12,8 +12,7 @@ from calculon.advise.unfit import change_in_words, reasons_of, unfit, why_none
 from calculon.base.errors import REASONS, Infeasible
 from calculon.base.units import GIB
 from calculon.declarations.statistics import OFFLOADS
-from calculon.plan.rules.all_rules import RULES
-from calculon.plan.rules.check import MEMORY_REASONS
+from calculon.plan.rules.all_rules import MEMORY_REASONS, RULES
 from calculon.search.best_first import search_space
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE

@@ -13,7 +13,7 @@ from calculon.advise.trials import NOT_TRIED, trials
 from calculon.advise.variations import Variations, varied
 from calculon.estimate.evaluate import evaluate
 from calculon.plan.plan import NAMES, Plan
-from calculon.plan.rules.check import check
+from calculon.plan.rules.all_rules import check
 from tests.advise import by_hand
 from tests.advise.by_hand import PLAIN, PLANS
 from tests.cases import for_each

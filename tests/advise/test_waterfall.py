@@ -15,7 +15,7 @@ from calculon.advise.waterfall import waterfall
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.plan.plan import NAMES, Plan
-from calculon.plan.rules.check import check
+from calculon.plan.rules.all_rules import check
 from tests.advise.by_hand import fields_of
 from tests.draws import FACTOR, draws
 from tests.store import cache

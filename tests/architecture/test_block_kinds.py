@@ -7,10 +7,8 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.architecture.attention import mean_keys
-from calculon.architecture.block_kinds import kinds_by_block, model_of_kind
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import parameter_count
-from calculon.architecture.segments import kinds_of_block
+from calculon.architecture.parameters import model_flops_per_token, parameter_count
+from calculon.architecture.segments import kinds_by_block, kinds_of_block, model_of_kind
 from calculon.base.errors import SpecError
 from tests.architecture.parameters_by_hand import block_parameters
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calculon.architecture.embedding_and_head import embedding_layers, head_layers
 from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
+from calculon.architecture.segments import embedding_layers, head_layers
 from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 
 MODEL = replace(SMALL, vocab=1001)

@@ -10,12 +10,16 @@ from calculon import inputs
 from calculon.architecture.layer import Widths
 from calculon.architecture.layers import Flags
 from calculon.architecture.layers.routing import grouped_linear
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import active_count, module_count, parameter_count
+from calculon.architecture.parameters import (
+    active_count,
+    model_flops_per_token,
+    module_count,
+    parameter_count,
+)
 from calculon.base.errors import SpecError
 from calculon.declarations import catalog
-from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Shapes, Types
+from calculon.hardware.system import KERNELS
 from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters
 from tests.helpers import PLAIN, ROOT, document

@@ -7,7 +7,7 @@ import pytest
 
 from calculon import inputs
 from calculon.architecture.block import block_layers
-from calculon.architecture.embedding_and_head import head_layers
+from calculon.architecture.segments import head_layers
 from calculon.architecture.shape import BlockShape
 from calculon.cost.embedding_head import plain_layout
 from calculon.declarations.model import Model

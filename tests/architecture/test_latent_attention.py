@@ -9,8 +9,7 @@ import calculon
 from calculon import inputs
 from calculon.architecture.attention import attention_layers
 from calculon.architecture.latent_attention import replicated_weights
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import parameter_count
+from calculon.architecture.parameters import model_flops_per_token, parameter_count
 from calculon.base.errors import SpecError
 from calculon.cost.layer_cost import LayerTable
 from calculon.cost.shares import stored_activations

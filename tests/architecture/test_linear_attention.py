@@ -8,9 +8,8 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.architecture.block_kinds import kinds_by_block, model_of_kind
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import module_count, parameter_count
+from calculon.architecture.parameters import model_flops_per_token, module_count, parameter_count
+from calculon.architecture.segments import kinds_by_block, model_of_kind
 from calculon.base.errors import SpecError
 from calculon.declarations.model import Model
 from tests import helpers

@@ -5,8 +5,7 @@ import pytest
 
 from calculon import inputs
 from calculon.architecture.attention import mean_keys
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import parameter_count
+from calculon.architecture.parameters import model_flops_per_token, parameter_count
 from tests.architecture.parameters_by_hand import norm_parameters
 
 LLAMA = inputs.model("llama3-8B")

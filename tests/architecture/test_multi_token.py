@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.multi_token import joining_layers
-from calculon.architecture.parameters import module_count
+from calculon.architecture.parameters import model_flops_per_token, module_count
 from calculon.architecture.segments import (
     HEAD,
+    joining_layers,
     kinds_of_block,
     module_totals,
     totals,

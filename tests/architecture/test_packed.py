@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calculon.architecture.attention import attention_layers, mean_keys
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.workload import document_lengths
+from calculon.architecture.parameters import model_flops_per_token
+from calculon.architecture.shape import document_lengths
 from calculon.declarations.model import Model
 from tests.architecture.layers_by_name import layers_of
 from tests.helpers import sizes

@@ -7,8 +7,7 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import parameter_count
+from calculon.architecture.parameters import model_flops_per_token, parameter_count
 from calculon.base.errors import SpecError
 from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.helpers import LLAMA_X64

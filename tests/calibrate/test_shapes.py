@@ -11,7 +11,7 @@ from calculon.calibrate.kernels.products import UNKNOWNS, _law
 from calculon.calibrate.parts import quietly_decoded
 from calculon.calibrate.readers import read_gemm
 from calculon.calibrate.shapes import Products, fit_shapes, product_times
-from calculon.hardware.slower import slowed
+from calculon.hardware.figures import slowed
 from tests.calibrate.measured import calibrated
 from tests.helpers import document, refusal
 

@@ -15,7 +15,7 @@ from calculon.campaign.energy import (
     energy,
     water,
 )
-from calculon.hardware.power import Power
+from calculon.hardware.extension import Power
 
 DATED = {"source": "a data sheet", "date": "2023"}
 SHEET = Power(tdp=700, **DATED)

@@ -19,7 +19,7 @@ from calculon.campaign.money import (
     storage,
     storage_quote,
 )
-from calculon.hardware.price import Own, Price, Rent, Spot, Storage
+from calculon.hardware.extension import Own, Price, Rent, Spot, Storage
 
 DATED = {"source": "an offer", "date": "2025"}
 OWN = Own(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.dispatch import Routing, exchange_time, exchange_volume
-from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import place
 
 MODEL, SYSTEM = "qwen3-235B-a22B", "h800_80g_sxm"

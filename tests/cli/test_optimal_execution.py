@@ -11,6 +11,7 @@ import pytest
 from calculon.cli.commands.optimal_execution import _SHOWN, _more
 from calculon.declarations.statistics import BOUNDS
 from calculon.render.digits import Digits
+from calculon.search import task
 from calculon.search.driver import SearchResult, search
 from tests.cli.conftest import page, started
 from tests.helpers import document
@@ -89,7 +90,7 @@ def test_an_interrupted_search_says_so(run, monkeypatch):
     def interrupt(search):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("calculon.study.task.run_search", interrupt)
+    monkeypatch.setattr(task, "run_search", interrupt)
     result = run("loe", *SPACE, "best.json")
     assert result.code == 130
     assert (

@@ -13,8 +13,8 @@ import calculon
 from calculon.base.units import known
 from calculon.declarations.statistics import BOUNDS
 from calculon.inputs import system
+from calculon.search import task as sweep
 from calculon.search.driver import search
-from calculon.study import task as sweep
 from tests.cli.conftest import started
 from tests.fuzzing import printed
 

@@ -9,7 +9,7 @@ from calculon import inputs
 from calculon.architecture.optimizer import Matrices, Parameters
 from calculon.cost.optimizer_step import optimizer_cost, optimizer_layers
 from calculon.editions import CORRECTED, SC23
-from calculon.hardware.kernels.launch import Launch
+from calculon.hardware.kernels.kernel import Launch
 from tests.cases import for_each
 from tests.helpers import document, step_choice
 

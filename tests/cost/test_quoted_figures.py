@@ -4,8 +4,7 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import parameter_count
+from calculon.architecture.parameters import model_flops_per_token, parameter_count
 from tests.cases import for_each
 from tests.helpers import CORRECTED_PLAIN
 

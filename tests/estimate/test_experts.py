@@ -7,8 +7,7 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.estimate.expert_parts import EXPERT_PARTS, SHARED, parts_of
-from calculon.estimate.operators import block
+from calculon.estimate.operators import EXPERT_PARTS, SHARED, block, parts_of
 from tests.draws import some
 from tests.helpers import document
 

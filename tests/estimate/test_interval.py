@@ -10,7 +10,7 @@ from calculon.documents.page import interval_texts
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import evaluate_rows
 from calculon.estimate.interval import Influence, _joined
-from calculon.hardware.slower import slowed
+from calculon.hardware.figures import slowed
 from calculon.plan.plan import Plan
 from tests.helpers import bits, document
 

@@ -27,8 +27,8 @@ from calculon.estimate.told_apart import (
     shares_of,
 )
 from calculon.estimate.validated_runs import Runs, runs
+from calculon.hardware.figures import slowed
 from calculon.hardware.residuals import Residuals, Spread
-from calculon.hardware.slower import slowed
 from calculon.plan.plan import Plan
 from tests.store import cache
 

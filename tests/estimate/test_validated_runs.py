@@ -12,10 +12,10 @@ from calculon.declarations import catalog
 from calculon.declarations.machine_provenance import Provenance
 from calculon.declarations.presets import COMMON
 from calculon.documents.validation_tables import RUNS, runs_file
-from calculon.estimate import kernel_residuals, nearest_runs, run_table, validated_runs
+from calculon.estimate import interval, nearest_runs, run_table, validated_runs
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.group_conformal import LEVEL
-from calculon.estimate.kernel_residuals import COLLECTIVES, PRODUCTS, kernel_sides
+from calculon.estimate.interval import COLLECTIVES, PRODUCTS, kernel_sides
 from calculon.estimate.nearest_runs import fitted
 from calculon.estimate.run_table import FILE, Runs, about, kind, runs
 from calculon.estimate.validated_runs import belief, factors
@@ -259,7 +259,7 @@ def test_a_system_of_ones_own_has_no_measured_kernels():
     found = asked((*CASE[:2], {"base": CASE[2], "mem1": {"GBps": 9000}})).belief
     assert "no validated run on this system" in found.outside
     assert found.basis.endswith("kernels of this system were not measured")
-    assert kernel_residuals._stated("nothing of the catalog") == {}
+    assert interval._stated("nothing of the catalog") == {}
 
 
 # -- nearest, outside, remark -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from calculon import inputs
 from calculon.base.units import GIGA, TERA
 from calculon.declarations import catalog
-from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.placement import place
 from tests.hardware.kernels.layers import attention_time
 from tests.helpers import ROOT, document

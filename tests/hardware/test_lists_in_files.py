@@ -5,7 +5,7 @@ import jsonschema
 from calculon.hardware.collective_law import GroupRates
 from calculon.hardware.curve import Curve
 from calculon.hardware.kernels.fused_attention import Widths
-from calculon.hardware.kernels.measured_table import Rows
+from calculon.hardware.kernels.stated_rates import Rows
 from calculon.hardware.network import Operations
 from calculon.hardware.serving import LatencyByRanks
 from calculon.hardware.torus import Sides

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.placement import place
+from calculon.hardware.figures import slowed, with_slower_lists
 from calculon.hardware.residuals import Spread
-from calculon.hardware.slower import slowed, with_slower_lists
 from tests.hardware.kernels.layers import attention_time, layer, product
 from tests.hardware.kernels.layers import times as kernel_times
 from tests.helpers import document

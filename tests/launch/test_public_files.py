@@ -9,7 +9,7 @@ from calculon.base.errors import SpecError
 from calculon.launch.dialect import read, write
 from calculon.launch.dialects import ENGINES, FORMATS, recognised, recognised_engine
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import REASONS, check
+from calculon.plan.rules.all_rules import REASONS, check
 from calculon.serving.records.deployment import Deployment
 from tests.launch.laws import SCRIPTS, collected, execution_of, launch_of, lost
 

@@ -16,7 +16,7 @@ from calculon.launch.dialect import Dialect, read, settings_of, write
 from calculon.launch.dialects import DIALECTS
 from calculon.plan.columns import field_of
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import check
+from calculon.plan.rules.all_rules import check
 from calculon.search.driver import feasible_numbers
 from calculon.search.request import make_space
 from tests.cases import for_each

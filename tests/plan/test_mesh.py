@@ -19,7 +19,7 @@ from calculon.plan.mesh import (
     strides_of,
 )
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import REASONS, check
+from calculon.plan.rules.all_rules import REASONS, check
 from tests.helpers import CORRECTED_PLAIN, PLAIN, document, schedule_of
 from tests.store import cache
 

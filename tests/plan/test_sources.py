@@ -6,8 +6,7 @@ import pytest
 
 import calculon
 from calculon.declarations.execution import Execution
-from calculon.plan.plan import PUBLISHED_NAMES
-from calculon.plan.sources import as_plan
+from calculon.plan.plan import PUBLISHED_NAMES, as_plan
 from tests.cases import for_each
 from tests.helpers import document
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
-from calculon.architecture.block_kinds import kinds_by_block
-from calculon.architecture.segments import kinds_of_block
+from calculon.architecture.segments import kinds_by_block, kinds_of_block
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.editions import CORRECTED

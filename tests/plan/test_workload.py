@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from calculon.architecture.layer_sizes import Sizes
-from calculon.architecture.workload import Workload, sequence_lengths
+from calculon.architecture.shape import Sizes, Workload, sequence_lengths
 from calculon.declarations.model import Model
 
 MODEL = Model(hidden=8, feedforward=8, seq_size=4, attn_heads=1, attn_size=8, num_blocks=2)

@@ -24,7 +24,7 @@ from calculon.declarations.paths import joined
 from calculon.estimate.evaluate import Evaluation
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import Plan
-from calculon.plan.rules.check import check
+from calculon.plan.rules.all_rules import check
 from tests.draws import FACTOR, SEED, draws
 from tests.store import stored
 from tests.strategies import (

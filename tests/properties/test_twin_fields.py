@@ -16,14 +16,11 @@ from calculon.declarations.fields import spec_fields
 from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.model import Model
 from calculon.declarations.recipes import RECIPES
-from calculon.hardware.engine import Engine
 from calculon.hardware.extension import AttentionKernel, ExpertLibrary, Extension, Link
-from calculon.hardware.host import Host
-from calculon.hardware.kernels.launch import Launch
-from calculon.hardware.kernels.stream import Stream
+from calculon.hardware.kernels.kernel import Launch
+from calculon.hardware.kernels.stated_rates import Stream
 from calculon.hardware.kernels.tiles import Gemm
-from calculon.hardware.memory_use import MemoryUse
-from calculon.hardware.recipe_use import RecipeUse
+from calculon.hardware.processor import Engine, Host, MemoryUse, RecipeUse
 from calculon.plan.columns import field_of
 from tests import twin
 from tests.declared import OPTIONAL, fitting, others

@@ -23,8 +23,7 @@ from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import evaluate_rows
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES
-from calculon.plan.rules.all_rules import RULES
-from calculon.plan.rules.check import check
+from calculon.plan.rules.all_rules import RULES, check
 from calculon.plan.rules.rule import Requests
 from calculon.search.best_first import count_space
 from calculon.search.candidates import EXTENSIONS, LOOPS

@@ -14,7 +14,7 @@ import numpy as np
 
 from calculon import inputs
 from calculon.base.frozen import dataclass
-from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 
 Document = dict[str, Any]

@@ -11,10 +11,10 @@ import calculon
 from calculon.base.errors import SpecError
 from calculon.declarations.decode import SpecWarning
 from calculon.search.search_counts import Counts
+from calculon.search.task import Outcome
+from calculon.search.worker_version import program
 from calculon.study import journal as study_journal
 from calculon.study.journal import Journal, _line
-from calculon.study.task import Outcome
-from calculon.study.worker_version import program
 
 OUTCOMES = [
     Outcome(

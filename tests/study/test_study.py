@@ -10,13 +10,13 @@ import pytest
 
 from calculon.base.errors import SpecError
 from calculon.declarations.decode import SpecWarning
+from calculon.search.task import run_search
 from calculon.study import points
 from calculon.study.points import plan
 from calculon.study.served_questions import plan_questions
 from calculon.study.study_file import Study
 from calculon.study.study_summary import make_summary
 from calculon.study.study_table import column_of, column_type, parts, shown_names
-from calculon.study.task import run_search
 from tests.helpers import ROOT, refusal
 
 SMALL = {

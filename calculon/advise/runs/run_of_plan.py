@@ -5,7 +5,6 @@ from typing import Any
 from calculon import inputs
 from calculon.advise.answer import space_of
 from calculon.advise.ask import ask
-from calculon.advise.launch_flags import launch_in
 from calculon.advise.remedies import BEST
 from calculon.advise.runs.training_run import TrainingRun, training_run
 from calculon.advise.unfit import why_none
@@ -18,7 +17,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.hardware.system import System
-from calculon.inputs import Source
+from calculon.inputs import Source, launch_in
 from calculon.search.driver import run as search
 from calculon.search.ranking import Best
 

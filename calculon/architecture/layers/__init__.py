@@ -6,23 +6,27 @@ are arrays with *execution* as the only axis, or numbers. Source of counts witho
 """
 
 from calculon.architecture.layer import RECOMPUTED, Collective, Flags, Layer
-from calculon.architecture.layers.activation import activation
-from calculon.architecture.layers.cast import Converted, cast, cast_to_recipe
-from calculon.architecture.layers.communication import communication
+from calculon.architecture.layers.communication import communication, tensor_collective
 from calculon.architecture.layers.elementwise import (
+    Converted,
+    activation,
     added_bias,
+    cast,
+    cast_to_recipe,
     dropout,
     fork,
     gate,
+    norm,
     residual_sum,
     rotary,
     softmax,
 )
-from calculon.architecture.layers.flash_attention import flash_attention
-from calculon.architecture.layers.matmul import batched_matmul, linear
-from calculon.architecture.layers.norm import norm
-from calculon.architecture.layers.overlapped import overlapped_linear
-from calculon.architecture.layers.tensor_collective import tensor_collective
+from calculon.architecture.layers.matmul import (
+    batched_matmul,
+    flash_attention,
+    linear,
+    overlapped_linear,
+)
 from calculon.architecture.layers.vocabulary import cross_entropy, lookup, positions
 from calculon.editions.edition import When
 

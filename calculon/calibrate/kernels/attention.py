@@ -16,7 +16,6 @@ from calculon.base.units import Array, Seconds
 from calculon.calibrate.kernels.fitted_part import FittedPart, held_out
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import MATMUL_BYTES
-from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.fused_attention import (
     EXACT,
     QUERY_TILE,
@@ -26,6 +25,7 @@ from calculon.hardware.kernels.fused_attention import (
     Widths,
 )
 from calculon.hardware.kernels.kernel import Shapes
+from calculon.hardware.processor import Engine
 from calculon.hardware.system import System
 
 PATH = "ext.kernels.attention"

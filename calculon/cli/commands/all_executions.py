@@ -49,13 +49,13 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Count the space, then stream its feasible executions to the file."""
+    from calculon.cli.progress import progress
     from calculon.estimate.bounds import bounds
     from calculon.render.table_columns import evaluation_columns
     from calculon.render.writers import SUFFIXES, check_format
     from calculon.search.driver import feasible_tables, nothing
     from calculon.search.request import make_condition
-    from calculon.study.progress import progress
-    from calculon.study.task import run_search
+    from calculon.search.task import run_search
 
     specs = [arguments.application, arguments.system]
     check_inputs(specs)

@@ -13,6 +13,7 @@ from calculon.cli.changes import add_changes, with_changes
 from calculon.cli.options import Log, Parser, add_format, log_machine, one_of, positive
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import DATATYPE_BYTES
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time, group_volume
 from calculon.hardware.collectives.dispatch import (
     LIBRARIES,
     SCALED_BYTES,
@@ -22,7 +23,6 @@ from calculon.hardware.collectives.dispatch import (
     exchange_volume,
     has_ports,
 )
-from calculon.hardware.collectives.group_times import AUTO, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, place
 from calculon.hardware.system import System
 from calculon.render.text_tables import FORMATS, Column, Table

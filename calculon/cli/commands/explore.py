@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.changes import add_changes, parsed
 from calculon.cli.field_options import COUNT
-from calculon.cli.interrupts import Terminated, caught
 from calculon.cli.options import USUAL, Log, Parser, add_preset
 from calculon.cli.question_options import add_question_options, only_plan
-from calculon.cli.streams import tell
+from calculon.cli.streams import Terminated, caught, tell
 from calculon.explore.packages import require
 from calculon.explore.view_names import VIEWS
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from calculon.base.records import Column as Statistic
     from calculon.render.frontier import Frontier
     from calculon.search.driver import SearchResult
-    from calculon.study.task import Search
+    from calculon.search.task import Search
 
 SUFFIXES = (".json", ".csv", ".parquet")
 
@@ -154,10 +154,10 @@ LARGE = 1_000_000_000
 
 def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
     """Search every count, in several processes where that pays."""
+    from calculon.cli.progress import progress
     from calculon.search.best_first import count_space
-    from calculon.study.engines import make_engine
-    from calculon.study.progress import progress
-    from calculon.study.task import run_search
+    from calculon.search.engines import make_engine
+    from calculon.search.task import run_search
 
     large = sum(count_space(search.space()) for search in asked) > LARGE
     engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)

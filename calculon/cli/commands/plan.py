@@ -138,10 +138,11 @@ def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any
     from calculon.advise.planning import plan
     from calculon.advise.unfit import why_none
     from calculon.documents.plan_page import plan_page
-    from calculon.launch.launch_files import tell_lost, tell_other_model
 
     answer: Answer = plan(model, num_procs, system, **words)
     if (own := answer.question.mine) is not None and own.launch is not None:
+        from calculon.launch.launch_files import tell_lost, tell_other_model
+
         tell_lost(own.file, own.launch)
         tell_other_model(own.file, own.launch, answer.question.model)
     show(lambda: plan_page(answer), answer.to_dict)

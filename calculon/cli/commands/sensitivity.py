@@ -151,7 +151,7 @@ class Searches(contextlib.ExitStack):
     def __call__(self, count: int) -> None:
         """Count a search, of so many."""
         if self._advance is None:
-            from calculon.study.progress import progress
+            from calculon.cli.progress import progress
 
             self._advance = self.enter_context(progress(count, quiet=self._quiet))
         self._advance(1)

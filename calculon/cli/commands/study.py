@@ -13,11 +13,11 @@ from calculon.declarations.files import STDIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from calculon.search.task import Outcome
     from calculon.study.journal import Journal
     from calculon.study.points import Plans
     from calculon.study.study_file import Study
     from calculon.study.study_summary import Winners
-    from calculon.study.task import Outcome
 
 
 def configure(parser: Parser) -> None:
@@ -57,7 +57,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="with dask: address or scheduler file of a running scheduler (default: workers started here); "
+        help="for dask: address or scheduler file of a running scheduler; "
         "searches and results are pickled to and from whoever answers there: name only one that you trust",
     )
     parser.add_argument(
@@ -80,12 +80,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     inputs = [file] if file != STDIN else []
     check_outputs([arguments.output], inputs, SUFFIXES)
     check_format(arguments.output)
-    from calculon.study.engines import make_engine
+    from calculon.search.engines import make_engine
+    from calculon.search.task import Outcome, run_search
     from calculon.study.journal import Journal
     from calculon.study.points import plan
     from calculon.study.study_file import Study
     from calculon.study.study_summary import Winners, make_summary
-    from calculon.study.task import Outcome, run_search
 
     study = Study.read(file)
     if study.serves:

@@ -37,7 +37,7 @@ from calculon.inputs import Changed
 from calculon.launch.dialects import DIALECTS
 from calculon.render.text_tables import Column, Table
 from calculon.search.request import one_stretch
-from calculon.study.task import Search, run_search
+from calculon.search.task import Search, run_search
 
 _TYPES = {
     ".csv": "text/csv; charset=utf-8",

@@ -5,12 +5,14 @@ from typing import Any
 
 from calculon.estimate.operator_passes import OperatorPass
 from calculon.hardware.kernels.fused_attention import FusedAttention
-from calculon.hardware.kernels.grouped import ExpertCalls
 from calculon.hardware.kernels.kernel import EngineRate, Rate
-from calculon.hardware.kernels.measured_table import MeasuredTable
-from calculon.hardware.kernels.share_of_peak import ShareOfPeak
-from calculon.hardware.kernels.stated_curve import StatedCurve
-from calculon.hardware.kernels.stream import Stream
+from calculon.hardware.kernels.stated_rates import (
+    ExpertCalls,
+    MeasuredTable,
+    ShareOfPeak,
+    StatedCurve,
+    Stream,
+)
 from calculon.hardware.kernels.tiles import Gemm
 
 _OVER = {"flops": "FLOP of a pass", "keys": "keys per query", "bytes": "bytes of a pass"}

@@ -28,7 +28,7 @@ from calculon.explore.plan_choices import Choice, Choices, Outcome
 from calculon.explore.search.searches import with_opened
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES
-from calculon.plan.rules.check import MEMORY_REASONS
+from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Line, Section, Styled, dim
 from calculon.render.text_tables import Column, Table

@@ -15,8 +15,8 @@ import numpy as np
 
 from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.declarations.model import Model
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time, group_volume
 from calculon.hardware.collectives.algorithms import IN_FLIGHT
-from calculon.hardware.collectives.group_times import AUTO, group_time, group_volume
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 
@@ -159,7 +159,7 @@ def exchange_volume(
         routing: The experts of a token.
         group: The ranks among which the experts are split.
         imbalance: Rows of the busiest rank beside the mean.
-        algorithm: Of the all-to-all: see :func:`~calculon.hardware.collectives.group_times.group_time`.
+        algorithm: Of the all-to-all: see :func:`~calculon.hardware.collectives.algorithm_times.group_time`.
     """
     if dispatcher not in LIBRARIES:
         message = imbalance * tokens * routing.each * row

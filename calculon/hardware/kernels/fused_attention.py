@@ -10,10 +10,9 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count, Flops, Seconds
 from calculon.declarations.fields import Declaration, declare
 from calculon.declarations.named_values import ATTENTION_KERNELS
-from calculon.hardware.engine import Engine
+from calculon.hardware.curve import decode_rows, rows_schema
 from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
-from calculon.hardware.memory import Memory
-from calculon.hardware.number_rows import decode_rows, rows_schema
+from calculon.hardware.processor import Engine, Memory
 
 QUERY_TILE = 128
 """Queries of a head that one multiprocessor has at a time."""

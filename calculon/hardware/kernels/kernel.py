@@ -1,14 +1,15 @@
-"""Kinds of kernels, the shapes that a rate may depend on, and a kernel at its rate."""
+"""Kinds of kernels, the shapes that a rate may depend on, a kernel at its rate, and launches."""
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, cast, get_args
 
 import numpy as np
 
 from calculon.base.arrays import occurs
-from calculon.base.units import Array, Bytes, Count, Flops, Seconds
-from calculon.hardware.engine import Engine
-from calculon.hardware.memory import Memory
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Count, Flops, Fraction, Seconds
+from calculon.declarations.fields import declare
+from calculon.hardware.processor import Engine, Memory
 
 LONGEST_START = 1.0
 """Seconds above which the start of a kernel is no start: measured are some microseconds."""
@@ -256,3 +257,67 @@ class Types(NamedTuple):
     vector: str
     attention_kernel: str = "auto"
     promoted: bool = False
+
+
+# Launches of kernels: no kernel takes less time than the device needs, nor many than the host that launches them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """The cost of launching kernels, which bounds small operators."""
+
+    kernel: float = declare(
+        "least time of a kernel or a collective, or of its launch", unit="s", at_least=0
+    )
+    eager: float = declare(
+        "time that the host takes for a kernel when a framework runs operators one by one",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    compile: float = declare("the same in compiled programs", unit="s", at_least=0, default=0.0)
+    graph: float = declare(
+        "the same of a kernel in a graph that is launched as a whole (CUDA graph)",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    step: float = declare(
+        "time of a step in which no kernel runs: reading data, logging, waiting for the host",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+
+    def host(self, mode: str | None) -> float:
+        """Return the time of the host for a kernel in one of :data:`LAUNCH_MODES`; None: it is not waited for."""
+        if mode is None:
+            return 0.0
+        return self.eager if mode == "blocking" else cast("float", getattr(self, mode))
+
+    def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
+        """Return times of work that launches n kernels: at least that of the launches."""
+        return np.maximum(time, self.kernel * kernels)
+
+
+# The three products of a matrix product's passes.
+
+Share = Callable[[Count, Count, Count, Count], Fraction]
+"""From batch, m, n and depth of products with an ``m x n`` result to their rate or share of the peak."""
+
+
+def of_passes(share: Share, shapes: Array, activations: Array) -> Fraction:
+    """Return the shares of the three passes of products ``(m, n) x (n, k)``; the first axis is the pass.
+
+    Args:
+        share: The share of one product.
+        shapes (shape (4, ...)): How many products, and their m, n and k.
+        activations: Products of two activations: the gradients of both count in the second pass, like their FLOP.
+    """
+    batch, m, n, k = shapes
+    # one call for all passes, which have the shapes (m, k), (m, n) and (n, k) and the depths n, k and m
+    forward, inputs, weights = share(
+        batch, np.stack([m, m, n]), np.stack([k, n, k]), np.stack([n, k, m])
+    )
+    both = 2 / (1 / inputs + 1 / weights)
+    return np.stack([forward, np.where(activations, both, inputs), weights])

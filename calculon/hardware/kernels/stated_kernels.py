@@ -9,9 +9,7 @@ from calculon.declarations.decode import decode_part
 from calculon.declarations.fields import shown
 from calculon.declarations.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
 from calculon.declarations.schema import part_schema
-from calculon.hardware.kernels import measured_table
 from calculon.hardware.kernels.fused_attention import FusedAttention
-from calculon.hardware.kernels.grouped import ExpertCalls
 from calculon.hardware.kernels.kernel import (
     AttentionKind,
     LinearKind,
@@ -19,9 +17,15 @@ from calculon.hardware.kernels.kernel import (
     Rate,
     VectorKind,
 )
-from calculon.hardware.kernels.measured_table import MeasuredTable
-from calculon.hardware.kernels.stated_curve import StatedCurve
-from calculon.hardware.kernels.stream import Stream
+from calculon.hardware.kernels.stated_rates import (
+    ATTENTION,
+    MEMORY,
+    PRODUCT,
+    ExpertCalls,
+    MeasuredTable,
+    StatedCurve,
+    Stream,
+)
 from calculon.hardware.kernels.tiles import Gemm
 
 
@@ -59,7 +63,7 @@ _PRODUCTS = Family(
     tuple(ENGINE_BYTES),
     {"tiles": Gemm},
     ("flops", "bytes"),
-    measured_table.PRODUCT,
+    PRODUCT,
 )
 FAMILIES = (
     _PRODUCTS,
@@ -69,21 +73,21 @@ FAMILIES = (
         tuple(MATMUL_BYTES),
         {"fused": FusedAttention},
         ("keys", "flops", "bytes"),
-        measured_table.ATTENTION,
+        ATTENTION,
     ),
     Family(
         get_args(LinearKind),
         tuple(MATMUL_BYTES),
         {},
         ("flops", "bytes"),
-        measured_table.MEMORY,
+        MEMORY,
     ),
     Family(
         get_args(VectorKind),
         (*DATATYPE_BYTES, ANY),
         {"stream": Stream},
         ("flops", "bytes"),
-        measured_table.MEMORY,
+        MEMORY,
     ),
 )
 FAMILY = {kind: family for family in FAMILIES for kind in family.kinds}

@@ -12,12 +12,9 @@ from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Count, Flops, Fraction, Seconds
 from calculon.declarations.fields import Declaration, declare
-from calculon.hardware.curve import Curve
-from calculon.hardware.engine import Engine
-from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
-from calculon.hardware.kernels.product_passes import of_passes
-from calculon.hardware.memory import Memory
-from calculon.hardware.number_rows import decode_rows, rows_schema
+from calculon.hardware.curve import Curve, decode_rows, rows_schema
+from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times, of_passes
+from calculon.hardware.processor import Engine, Memory
 
 _FASTEST = 1.25
 """Rate of gradients beside that of other products above which a file is wrong: measured are 0.91 to 0.96."""

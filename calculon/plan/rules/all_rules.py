@@ -10,31 +10,32 @@ from typing import Any
 
 import numpy as np
 
-from calculon.architecture.workload import sequence_lengths
-from calculon.base.errors import Problem
-from calculon.base.units import Array
+from calculon.architecture.shape import sequence_lengths
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.units import Array, Bytes, scaled
 from calculon.declarations.axes import MESH_AXES, PUBLISHED_AXES
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
-from calculon.plan.columns import PLAIN
-from calculon.plan.divisors import divisors
+from calculon.editions import EDITIONS
+from calculon.hardware.system import System
+from calculon.plan.columns import PLAIN, divisors
 from calculon.plan.mesh import data_ranks, processors
-from calculon.plan.rules.context_rules import CONTEXT_NETWORK_RULES, CONTEXT_RULES
+from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.data_rules import REPLICA_RULES, UNIT_RULES
-from calculon.plan.rules.expert_rules import EXPERT_NETWORK_RULES, EXPERT_RULES
-from calculon.plan.rules.latent_rules import LATENT_RULES
-from calculon.plan.rules.linear_rules import LINEAR_RULES
-from calculon.plan.rules.module_rules import MODULE_RULES, stores_some_blocks
+from calculon.plan.rules.expert_rules import EXPERT_NETWORK_RULES, EXPERT_RULES, OVERLAP_RULES
+from calculon.plan.rules.model_rules import (
+    LATENT_RULES,
+    LINEAR_RULES,
+    MODULE_RULES,
+    PREDICTION_RULES,
+    stores_some_blocks,
+)
 from calculon.plan.rules.network_rules import FURTHER_RULES, MESH_RULES, NETWORK_RULES
-from calculon.plan.rules.optimizer_rules import OPTIMIZER_RULES
-from calculon.plan.rules.overlap_rules import OVERLAP_RULES
-from calculon.plan.rules.packed_rules import PACKED_RULES
 from calculon.plan.rules.pipeline_rules import STAGE_RULES
-from calculon.plan.rules.precision_rules import PRECISION_RULES
-from calculon.plan.rules.prediction_rules import PREDICTION_RULES
+from calculon.plan.rules.precision_rules import OPTIMIZER_RULES, PRECISION_RULES, RECIPE_RULES
 from calculon.plan.rules.preset_rules import PRESET_RULES
-from calculon.plan.rules.recipe_rules import RECIPE_RULES
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
+from calculon.plan.rules.sequence_rules import CONTEXT_NETWORK_RULES, CONTEXT_RULES, PACKED_RULES
 from calculon.plan.rules.tensor_rules import TENSOR_RULES
 from calculon.plan.stage_layout import own_stages
 
@@ -329,3 +330,73 @@ RULES: tuple[Rule, ...] = (
     *RECIPE_RULES,
 )
 """Every requirement that needs no cost, in the order of checking."""
+
+
+# Check executions against every rule: a reason per row, or an error for one execution.
+
+MEMORY_REASONS = ("mem1_capacity", "mem2_capacity")
+INVALID_REASONS = tuple(f"invalid_{name}" for name in NAMES)
+REASONS: tuple[str, ...] = (
+    "",
+    *INVALID_REASONS,
+    *(rule.reason for rule in RULES),
+    *MEMORY_REASONS,
+)
+"""Why a row is not evaluated, by code; code 0 is a feasible row."""
+
+_FIRST_RULE = 1 + len(INVALID_REASONS)
+
+
+def check(model: Model, system: System, plan: Plan) -> Array:
+    """Return a code of :data:`REASONS` for every row: the first rule that fails, or 0."""
+    requests = Requests(model, system, plan.scalars() if len(plan) == 1 else plan)
+    reason = plan.malformed.astype(np.int16) + 1
+    for code, rule in enumerate(RULES, start=_FIRST_RULE):
+        if not rule.concerns(requests):
+            continue
+        holds = rule.holds(requests)
+        if not holds.all():
+            reason[np.broadcast_to(~holds, reason.shape) & (reason == 0)] = code
+    return reason
+
+
+def check_memory(reason: Array, tier1: Bytes, tier2: Bytes, system: System) -> Array:
+    """Mark rows whose memory does not fit a system, as their edition knows it; equality fits."""
+    for name, needed, usable in zip(MEMORY_REASONS, (tier1, tier2), system.usable, strict=True):
+        reason[(reason == 0) & (needed > usable)] = REASONS.index(name)
+    return reason
+
+
+def raise_for(one: Request, code: int, tier1: float = 0.0, tier2: float = 0.0) -> None:
+    """Raise the error that a reason code stands for; nothing for code 0.
+
+    Raises:
+        SpecError: For a malformed request.
+        Infeasible: For a request that cannot run on this system; the message says which limit, and by how much.
+    """
+    if code == 0:
+        return
+    reason = REASONS[code]
+    if reason in MEMORY_REASONS:
+        tier = 1 + MEMORY_REASONS.index(reason)
+        needed = (tier1, tier2)[tier - 1]
+        system = EDITIONS[one.execution.edition].machine(one.system)
+        raise Infeasible(
+            reason, _memory_message(system, tier, needed), needed, system.usable[tier - 1], tier
+        )
+    explanation = RULES[code - _FIRST_RULE].explain(one)
+    if isinstance(explanation, Problem):
+        raise SpecError("execution", explanation)
+    raise Infeasible(reason, explanation)
+
+
+def _memory_message(system: System, tier: int, needed: float) -> str:
+    def text(value: float) -> str:
+        return scaled(value, "B", binary=True, digits=2)
+
+    capacity, usable = (system.mem1, system.mem2)[tier - 1].capacity, system.usable[tier - 1]
+    there = text(capacity) if usable == capacity else f"{text(usable)} of {text(capacity)}"
+    return (
+        f"tier-{tier} memory of {system.name} is too small: {text(needed)} needed, {there} "
+        f"there ({text(needed - usable)} too much)"
+    )

@@ -18,8 +18,7 @@ from calculon.declarations.presets import filled, find_preset
 from calculon.estimate.estimate import Estimate
 from calculon.inputs import Changed, Source
 from calculon.plan.columns import field_of
-from calculon.plan.plan import NAMES, Plan
-from calculon.plan.sources import as_plan
+from calculon.plan.plan import NAMES, Plan, as_plan
 
 KINDS = ("model", "execution", "system")
 

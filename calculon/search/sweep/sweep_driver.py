@@ -24,8 +24,7 @@ from calculon.estimate.what_if import what_if
 from calculon.hardware.figures import figures_of
 from calculon.hardware.system import System
 from calculon.inputs import Changed, Source
-from calculon.plan.plan import Plan
-from calculon.plan.sources import Executions
+from calculon.plan.plan import Executions, Plan
 from calculon.search.sweep.sweep_axes import (
     Axis,
     One,

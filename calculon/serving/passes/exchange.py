@@ -18,8 +18,8 @@ import numpy as np
 
 from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.declarations.model import Model
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.dispatch import Routing, has_ports, library_time
-from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 from calculon.serving.passes.expert_load import imbalance

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.architecture.layer import Flags, Layer
-from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import flash_attention
 from calculon.architecture.segments import (
     EMBEDDING,
@@ -23,7 +22,7 @@ from calculon.architecture.segments import (
     kinds_of_block,
     prediction_module,
 )
-from calculon.architecture.shape import BlockShape
+from calculon.architecture.shape import BlockShape, Sizes
 from calculon.base.units import Array, Bytes, Count, Flops
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENGINE_BYTES

@@ -14,7 +14,7 @@ import numpy as np
 
 from calculon.base.units import Bytes, Count, Seconds
 from calculon.declarations.model import Model
-from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 from calculon.serving.caches.cache import cached_width

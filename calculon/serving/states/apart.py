@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count, Fraction, Seconds
-from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.serving.caches.rank_memory import RankMemory, cached_bytes, rank_memory
 from calculon.serving.passes.replica import Replica

@@ -6,8 +6,8 @@ from calculon.estimate.operator_passes import BOUNDS_OF_TIME, operator_passes
 from calculon.estimate.operators import block
 from calculon.explore.pipeline.operator_words import product_words, rate_words
 from calculon.hardware.kernels.kernel import ENGINE_RATE
-from calculon.hardware.kernels.share_of_peak import ShareOfPeak
 from calculon.hardware.kernels.stated_kernels import FAMILIES
+from calculon.hardware.kernels.stated_rates import ShareOfPeak
 from calculon.inputs import system
 from tests.helpers import LLAMA_X64
 

@@ -8,6 +8,7 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import SpecError
+from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.dispatch import (
     ENTRY_BYTES,
     LIBRARIES,
@@ -19,7 +20,6 @@ from calculon.hardware.collectives.dispatch import (
     exchange_volume,
     has_ports,
 )
-from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group, place
 from tests.helpers import document
 

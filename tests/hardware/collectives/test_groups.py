@@ -8,6 +8,10 @@ import pytest
 from calculon import inputs
 from calculon.declarations import catalog
 from calculon.hardware.collectives.algorithm_times import (
+    AUTO,
+    PUBLISHED,
+    group_time,
+    group_volume,
     paced,
     schedule_of,
     time_of,
@@ -21,7 +25,6 @@ from calculon.hardware.collectives.algorithms import (
     SPANNING,
     able,
 )
-from calculon.hardware.collectives.group_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, place
 from tests.draws import some
 

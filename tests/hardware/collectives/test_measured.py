@@ -6,14 +6,15 @@ import pytest
 from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.hardware.collectives.algorithm_times import (
+    AUTO,
     bus_bandwidth,
     bus_factor,
+    group_time,
     port_share,
     schedule_of,
     time_of,
 )
 from calculon.hardware.collectives.algorithms import obstacle
-from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group, place
 from tests.helpers import document
 

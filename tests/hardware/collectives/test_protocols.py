@@ -7,9 +7,7 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import SpecError
-from calculon.hardware.collectives.algorithm_times import paced, time_of
-from calculon.hardware.collectives.placement import place
-from calculon.hardware.collectives.protocols import (
+from calculon.hardware.collectives.algorithm_times import (
     BASE,
     HOPS,
     IN_SWITCH,
@@ -19,8 +17,11 @@ from calculon.hardware.collectives.protocols import (
     SIMPLE,
     TREE_BANDWIDTH,
     link_kind,
+    paced,
     paces,
+    time_of,
 )
+from calculon.hardware.collectives.placement import place
 from calculon.hardware.extension import STEP_LATENCY
 from tests.helpers import document
 

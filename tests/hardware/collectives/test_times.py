@@ -14,11 +14,11 @@ from calculon.hardware.collectives.algorithm_times import (
     bus_bandwidth,
     bus_factor,
     fastest,
+    group_time,
     paced,
     times,
 )
 from calculon.hardware.collectives.algorithms import CAN, OPERATIONS, obstacle
-from calculon.hardware.collectives.group_times import group_time
 from calculon.hardware.collectives.placement import place
 from tests.draws import draws
 from tests.helpers import ROOT, document

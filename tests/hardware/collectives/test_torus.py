@@ -5,9 +5,15 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import Infeasible, SpecError
-from calculon.hardware.collectives.algorithm_times import candidates, time_of, times
+from calculon.hardware.collectives.algorithm_times import (
+    AUTO,
+    candidates,
+    group_time,
+    group_volume,
+    time_of,
+    times,
+)
 from calculon.hardware.collectives.algorithms import obstacle
-from calculon.hardware.collectives.group_times import AUTO, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, place
 from calculon.hardware.torus import Sides, Torus
 from tests.helpers import document

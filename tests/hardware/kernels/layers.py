@@ -4,8 +4,8 @@ import numpy as np
 
 from calculon.architecture.layer import Layer, Product
 from calculon.architecture.layers import Flags
-from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Shapes, Types
+from calculon.hardware.system import KERNELS
 
 
 def layer(kernel, flops=(0.0, 0.0, 0.0), accessed=(0.0, 0.0, 0.0), **sizes):

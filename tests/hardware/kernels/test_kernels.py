@@ -10,12 +10,11 @@ import calculon
 from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.declarations.schema import schema
-from calculon.hardware.kernels.all_kernels import KERNELS
+from calculon.hardware.figures import slowed
 from calculon.hardware.kernels.kernel import ENGINES, LONGEST_START, KernelKind, VectorKind
 from calculon.hardware.kernels.stated_kernels import FAMILY
 from calculon.hardware.residuals import Spread
-from calculon.hardware.slower import slowed
-from calculon.hardware.system import System
+from calculon.hardware.system import KERNELS, System
 from tests.cases import for_each
 from tests.hardware.kernels.layers import layer, product, times
 from tests.helpers import LLAMA_X64, ROOT, document

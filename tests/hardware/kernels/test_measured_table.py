@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.hardware.kernels.measured_table import MeasuredTable, Rows
+from calculon.hardware.kernels.stated_rates import MeasuredTable, Rows
 from tests.cases import for_each
 from tests.hardware.kernels.layers import layer, product, times
 from tests.hardware.kernels.test_kernels import SCORES, TYPE, raw_system, stated

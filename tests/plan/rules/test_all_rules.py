@@ -7,8 +7,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.plan.plan import NAMES
-from calculon.plan.rules.all_rules import RULES
-from calculon.plan.rules.check import MEMORY_REASONS, REASONS
+from calculon.plan.rules.all_rules import MEMORY_REASONS, REASONS, RULES
 from calculon.plan.rules.failures import failures
 from calculon.plan.rules.preset_rules import PRESET_RULES
 from tests.cases import for_each

@@ -10,7 +10,7 @@ import calculon
 from calculon import inputs
 from calculon.campaign.energy import OVERHEAD_SHARE, STEPPING_SHARE, WAITING_SHARE
 from calculon.campaign.money import quote
-from calculon.hardware.power import Power
+from calculon.hardware.extension import Power
 from calculon.serving.records.asked import read_workload
 from calculon.serving.states.all_replicas import AllReplicas
 from calculon.serving.states.served_energy import DECODING_SHARE, energy_words

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from calculon.study import progress as module
+from calculon.cli import progress as module
 
 
 class Terminal(io.StringIO):

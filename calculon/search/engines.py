@@ -1,4 +1,4 @@
-"""Engines: who runs the tasks of a sweep. One process, several, or a Dask cluster; the results are the same.
+"""Engines that run the tasks of a sweep: processes of this machine, or a Dask cluster; the results are the same.
 
 An engine maps a function over tasks and yields results as they finish, in any order. Function, tasks and results are
 pickled, so that the function stands at the top of a module and tasks and results stay small.
@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from calculon.base.errors import CalculonError, Problem, SpecError, nearest
@@ -51,14 +50,14 @@ class EngineError(CalculonError):
 
 
 class EngineWarning(UserWarning):
-    """A worker was lost and its tasks are run again, or others can reach the workers."""
+    """A worker was lost, and its tasks are run again."""
 
 
 def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None) -> "Engine":
     """Return an engine by name.
 
     Args:
-        name: One of :data:`ENGINES`. Without a scheduler, ``dask`` starts workers on this machine.
+        name: One of :data:`ENGINES`.
         cpus: Workers on this machine; the physical cores by default.
         scheduler: Address of a running Dask scheduler, such as ``tcp://node1:8786``, or its scheduler file.
 
@@ -77,8 +76,12 @@ def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None
         found = "both --cpus and --scheduler"
         hint = "the cluster knows its workers: leave --cpus out"
         raise SpecError("--cpus", Problem("", "workers on this machine", found, hint))
-    workers = 1 if name == "serial" else cpus or physical_cores()
-    return Dask(scheduler, workers) if name == "dask" else Processes(workers)
+    if name != "dask":
+        return Processes(1 if name == "serial" else cpus or physical_cores())
+    if scheduler is None:
+        hint = "give its address with --scheduler; --engine processes runs workers on this machine"
+        raise SpecError("--engine", Problem("", "a running Dask scheduler", "none", hint))
+    return Dask(scheduler)
 
 
 def physical_cores() -> int:
@@ -219,11 +222,10 @@ class Dask(Engine):
     """Runs tasks on a Dask cluster, whose scheduler runs those of lost workers again elsewhere.
 
     Args:
-        scheduler: Address (``tcp://host:port``) or scheduler file (``.json``); without, workers on this machine.
-        workers: Workers on this machine.
+        scheduler: Address (``tcp://host:port``) or scheduler file (``.json``).
     """
 
-    def __init__(self, scheduler: str | None, workers: int):
+    def __init__(self, scheduler: str):
         try:
             self._library: Any = import_module("distributed")
         except ImportError:
@@ -232,11 +234,10 @@ class Dask(Engine):
             problem = Problem("", wanted, "it is not installed", hint)
             raise SpecError("--engine", problem) from None
         self.scheduler = scheduler
-        self.workers = workers
 
     @contextlib.contextmanager
     def _executor(self, tasks: int) -> "Iterator[tuple[Executor, int]]":
-        """Connect to the scheduler, or start workers here and end them afterwards.
+        """Connect to the scheduler.
 
         Raises:
             SpecError: When no scheduler answers at the address.
@@ -245,22 +246,18 @@ class Dask(Engine):
         """
         from concurrent.futures import CancelledError
 
-        with contextlib.ExitStack() as opened:
-            target = {"scheduler_file": self.scheduler}
-            if self.scheduler is None:
-                target = {"address": opened.enter_context(self._local_cluster())}
-            elif not self.scheduler.endswith(".json"):
-                target = {"address": self.scheduler}
-            try:
-                client = self._library.Client(**target, timeout=PATIENCE, set_as_default=False)
-            except (OSError, ValueError) as error:
-                wanted = "the address of a running Dask scheduler, such as tcp://node1:8786"
-                found = f"{self.scheduler}: {reason(error)}"
-                raise SpecError("--scheduler", Problem("", wanted, found)) from None
-            opened.enter_context(client)
+        kind = "scheduler_file" if self.scheduler.endswith(".json") else "address"
+        target = {kind: self.scheduler}
+        try:
+            client = self._library.Client(**target, timeout=PATIENCE, set_as_default=False)
+        except (OSError, ValueError) as error:
+            wanted = "the address of a running Dask scheduler, such as tcp://node1:8786"
+            found = f"{self.scheduler}: {reason(error)}"
+            raise SpecError("--scheduler", Problem("", wanted, found)) from None
+        with client:
             executor = client.get_executor(pure=False, retries=RETRIES)
             try:
-                yield executor, max(self.workers, sum(client.nthreads().values()), 1)
+                yield executor, max(sum(client.nthreads().values()), 1)
             except self._library.KilledWorker as error:
                 message = f"workers died again and again with the same task: {error}"
                 raise EngineError(message) from None
@@ -271,44 +268,3 @@ class Dask(Engine):
                 raise EngineError("the Dask scheduler is gone") from None
             finally:
                 executor.shutdown(wait=False)
-
-    def _local_cluster(self) -> Any:
-        """Start workers on this machine that only this user can reach, or warn that others can too.
-
-        Whoever reaches a scheduler without certificates can send it code. It listens on this machine alone, at free
-        ports, so that several studies run side by side; but other users may be logged in.
-        """
-        import logging
-
-        secure = find_spec("cryptography") is not None
-        if not secure:
-            message = (
-                "Dask has no password without the package cryptography: other users of this machine can run "
-                "code as you while the study runs; install cryptography, or use --engine processes"
-            )
-            warnings.warn(message, EngineWarning, stacklevel=2)
-        with _without_interrupts():
-            return self._library.LocalCluster(
-                n_workers=self.workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                security=secure or None,
-                dashboard_address="127.0.0.1:0",
-                scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.CRITICAL,
-                env=ONE_THREAD,
-            )
-
-
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Start processes that leave Ctrl-C to this one: they inherit that it is ignored."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

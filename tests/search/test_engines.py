@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-import warnings
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,16 +13,16 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import CalculonError, SpecError
+from calculon.search import engines
 from calculon.search.driver import search
-from calculon.study import engines
-from calculon.study.engines import (
+from calculon.search.engines import (
     Engine,
     EngineError,
     EngineWarning,
     Processes,
     make_engine,
 )
-from calculon.study.task import Search, run_search
+from calculon.search.task import Search, run_search
 from tests.helpers import refusal
 
 SEARCHES = [
@@ -92,40 +91,20 @@ def test_processes_give_the_same_to_the_bit_when_a_worker_dies(expected, tmp_pat
 @pytest.mark.parametrize(
     "dies", [False, pytest.param(True, marks=pytest.mark.large)], ids=["threads", "a process dies"]
 )
-def test_dask_gives_the_same_to_the_bit(expected, tmp_path, monkeypatch, dies):
+def test_dask_gives_the_same_to_the_bit(expected, tmp_path, dies):
     distributed = pytest.importorskip("distributed")
-    started = []
-
-    def start(**options):
-        if not dies:
-            options |= {"processes": False, "protocol": "tcp"}
-            del options["env"]  # of processes
-        started.append(distributed.deploy.local.LocalCluster(**options))
-        return started[-1]
-
-    monkeypatch.setattr(distributed, "LocalCluster", start)
-    monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    outcomes = (lambda engine: surviving(engine, tmp_path)) if dies else results
-    with pytest.warns(EngineWarning, match="other users of this machine can run code as you"):
-        found = outcomes(make_engine("dask", 2))
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=dies,
+        protocol="tcp",
+        host="127.0.0.1",
+        dashboard_address=":0",
+    ) as cluster:
+        engine = make_engine("dask", scheduler=cluster.scheduler_address)
+        found = surviving(engine, tmp_path) if dies else results(engine)
     assert found == expected
     assert (tmp_path / "died").exists() == dies
-    (cluster,) = started
-    assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
-
-
-@pytest.mark.parametrize("library", [None, "cryptography"])
-def test_dask_here_is_for_this_user_alone_where_it_can(monkeypatch, library):
-    distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(distributed, "LocalCluster", lambda **options: options)
-    monkeypatch.setattr(engines, "find_spec", lambda name: name == library or None)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        options = make_engine("dask", 2)._local_cluster()
-    assert options["security"] is (True if library else None)
-    assert [warning.category for warning in told] == ([] if library else [EngineWarning])
-    assert all(warning.filename == __file__ for warning in told)  # the one that called it
-    assert (options["host"], options["dashboard_address"]) == ("127.0.0.1", "127.0.0.1:0")
 
 
 class Fragile(Engine):
@@ -183,6 +162,7 @@ def test_a_worker_of_another_version_refuses():
         (("processes", 0), "--cpus: expected a whole number of at least 1, found 0"),
         (("processes", None, "tcp://x:1"), "Hint: add --engine dask"),
         (("dask", 2, "tcp://x:1"), "leave --cpus out"),
+        (("dask",), "--engine: expected a running Dask scheduler"),
     ],
 )
 def test_refuses(arguments, message):

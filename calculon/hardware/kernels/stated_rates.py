@@ -1,20 +1,201 @@
-"""A rate that a system file states as a table of measured kernels."""
+"""Rates that a system file states: a share of the peak, a curve, a table of measured kernels, or a simple law."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from calculon.base.arrays import over_passes
 from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
-from calculon.base.units import Array
+from calculon.base.units import Array, Bytes, Seconds
 from calculon.declarations.fields import Declaration, declare
-from calculon.hardware.engine import Engine
-from calculon.hardware.kernels.kernel import Shapes, Times
-from calculon.hardware.kernels.product_passes import of_passes
-from calculon.hardware.memory import Memory
-from calculon.hardware.number_rows import decode_rows
+from calculon.hardware.curve import Curve, decode_rows
+from calculon.hardware.kernels.kernel import (
+    ENGINE_RATE,
+    LONGEST_START,
+    Rate,
+    Shapes,
+    Times,
+    of_passes,
+)
+from calculon.hardware.processor import Engine, Memory
+
+# A rate that is one share of the engine's peak, whatever the size: where no curve is known.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOfPeak:
+    """Arithmetic at a share of the engine's peak."""
+
+    share: float
+
+    def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
+        """Return the times of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
+        return shapes.flops() / (engine.peak * self.share), None
+
+    def slowed(self, factor: float, start: float, end: float) -> "ShareOfPeak":
+        """Return the rate of operations that take `factor` times as long; those of some sizes only stay as they are."""
+        return self if end < np.inf else replace(self, share=self.share / factor)
+
+    @property
+    def follows_engine(self) -> bool:
+        """Its times are shares of the engine's peak."""
+        return True
+
+
+# A rate that a system file states as a curve over the size of the operation.
+
+OVER = ("flops", "keys", "bytes")
+"""Sizes of a curve: FLOP of a pass, mean keys per query, bytes that a pass moves in tier-1 memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatedCurve:
+    """Share of a peak by the size of the operation, as a step function.
+
+    Over FLOP or keys it is a share of the engine's peak, and gives the arithmetic time. Over bytes it is one of the
+    bandwidth of tier-1 memory, and gives the memory time; the arithmetic is then at the engine's own rate.
+    """
+
+    curve: Curve = declare(
+        "reached share of the peak by size: [threshold, share], falling; in FLOP, keys per query or bytes",
+    )
+    over: str = declare(
+        "what the thresholds are: shares over bytes are of the bandwidth of mem1, others of the engine's peak",
+        choices=OVER,
+    )
+
+    def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
+        """Return the times of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
+        flops = shapes.flops()
+        if self.over == "bytes":
+            accessed = shapes.accessed()
+            return engine.time(flops), accessed / (memory.bandwidth * self.curve.at(accessed))
+        share = self.curve.at(shapes.keys() if self.over == "keys" else flops)
+        return flops / (engine.peak * share), None
+
+    def slowed(self, factor: float, start: float, end: float) -> "StatedCurve":
+        """Return the rate of operations that take `factor` times as long; over keys all of it but for small ones."""
+        if self.over != "keys":
+            return replace(self, curve=self.curve.scaled(1 / factor, start, end))
+        return self if end < np.inf else replace(self, curve=self.curve.scaled(1 / factor))
+
+    @property
+    def follows_engine(self) -> bool:
+        """Whether arithmetic times are in shares of the engine's peak."""
+        return self.over != "bytes"
+
+
+# The law ``stream``: kernels that are bound by tier-1 memory take a start, and move their bytes at one rate.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """How fast memory-bound kernels run: seconds are ``start`` of each kernel, and bytes over a share of the bandwidth.
+
+    More bytes never take less time, as they may with a share that rises in steps. Data is taken to lie in memory and
+    not in the cache of the processor: a training kernel reads what was left many megabytes ago.
+    Source: Hockney and Jesshope, *Parallel Computers 2*, 1988, section 1.3 (start-up and asymptotic rate).
+    """
+
+    efficiency: float = declare(
+        "share of the bandwidth of mem1 that long kernels reach", above=0, at_most=1
+    )
+    backward: float | None = declare(
+        "the same of backward passes, which also reduce over tokens; if absent as forward",
+        above=0,
+        at_most=1,
+        default=None,
+    )
+    start: float = declare(
+        "time of a kernel that moves nothing",
+        unit="s",
+        at_least=0,
+        at_most=LONGEST_START,
+        default=0.0,
+    )
+
+    def move(
+        self,
+        size: Bytes,
+        memory: Memory,
+        kernels: Array | float = 1.0,
+        share: Array | float | None = None,
+    ) -> Seconds:
+        """Return the time of kernels that move a number of bytes together (0 for none)."""
+        share = self.efficiency if share is None else share
+        return size / (memory.bandwidth * share) + np.where(size > 0, self.start * kernels, 0.0)
+
+    def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
+        """Return the times of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
+        backward = self.efficiency if self.backward is None else self.backward
+        share = over_passes(self.efficiency, backward, backward)
+        moved = self.move(shapes.accessed(), memory, shapes.launches(), share)
+        return engine.long_time(shapes.flops()), moved
+
+    def slowed(self, factor: float, start: float, end: float) -> "Stream":
+        """Return the rate of operations that take `factor` times as long: the start of small ones, or the share."""
+        if end < np.inf:
+            return replace(self, start=self.start * factor)
+        slower = replace(self, efficiency=self.efficiency / factor)
+        if self.backward is not None:
+            slower = replace(slower, backward=self.backward / factor)
+        return slower if start > 0 else replace(slower, start=self.start * factor)
+
+    @property
+    def follows_engine(self) -> bool:
+        """Whether arithmetic times are in shares of the engine's peak: they hide behind those of memory."""
+        return False
+
+
+# The law ``calls``: products of experts in a loop of calls, one of each expert, instead of one kernel for all.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertCalls:
+    """Products of experts, each of which the host launches on its own.
+
+    So many fill the multiprocessors together, as they are on different streams; the others wait. Each is as fast as
+    any other product of its shape, and no call follows another faster than the host makes it.
+
+    Source: Transformer Engine, ``common/gemm/cublaslt_gemm.cu``, ``nvte_multi_stream_cublas_gemm``, which
+    ``GroupedLinear`` calls.
+    """
+
+    together: int = declare(
+        "products of experts that share the multiprocessors at a time", at_least=1
+    )
+    call: float = declare(
+        "time in which the host makes one call", unit="s", at_least=0, at_most=LONGEST_START
+    )
+    products: Rate = field(default=ENGINE_RATE, repr=False)
+
+    def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
+        """Return the times of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
+        experts = shapes.products()[0]
+        turns = experts / np.minimum(experts, self.together)
+        flops, accessed = shapes.all_flops.copy(), shapes.all_accessed.copy()
+        flops[:, shapes.rows] /= turns
+        accessed[:, shapes.rows] /= turns
+        one = shapes._replace(all_flops=flops, all_accessed=accessed, together=self.together)
+        arithmetic, own = self.products.times(one, engine, memory, element_bytes)
+        runs = shapes.flops() > 0
+        busy = np.maximum(arithmetic * turns, np.where(runs, experts * self.call, 0.0))
+        return busy, None if own is None else own * turns
+
+    def slowed(self, factor: float, start: float, end: float) -> "ExpertCalls":
+        """Return the law where the host takes `factor` times as long; products are slowed with others."""
+        return replace(self, call=self.call * factor)
+
+    @property
+    def follows_engine(self) -> bool:
+        """Whether times are in shares of the engine's peak: those of products are, and a host is not of the engine."""
+        return True
+
+
+# A rate that a system file states as a table of measured kernels.
 
 VALUES = ("share", "seconds")
 """Meaning of the last number of a row: a share of the peak, or the time of the whole kernel."""

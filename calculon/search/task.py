@@ -17,7 +17,7 @@ from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
-from calculon.study.worker_version import check_version, program
+from calculon.search.worker_version import check_version, program
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
