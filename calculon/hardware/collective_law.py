@@ -1,4 +1,4 @@
-"""Times of collectives as a machine shows them: by operation, from measurements in groups of stated sizes."""
+"""Measured collective times of a system, by operation and group size."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from calculon.declarations.fields import Declaration, declare
 from calculon.hardware.curve import decode_rows, rows_schema
 
 MEASURABLE = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "p2p")
-"""Operations that a system file can state by measurement."""
+"""Operations for which a system file can state measurements."""
 
 _RANKS = Declaration(help="members of the group", at_least=2)
 _SHARE = Declaration(
@@ -25,13 +25,12 @@ _RAMP = Declaration(help="ramp of messages to the full rate", unit="s", at_least
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """Rates of an operation in groups of some sizes.
+    """Measured rates of an operation by group size.
 
     Attributes:
-        ranks: Members of the groups, ascending.
-        shares: Bus bandwidth that large messages reach, as a share of the bandwidth of a port; above 1 where switches
-            reduce.
-        ramps: Ramp to that rate in seconds, as of a network.
+        ranks: Group sizes, ascending.
+        shares: Bus bandwidth of large messages as a share of the port bandwidth; above 1 if switches reduce.
+        ramps: Ramp to that rate in seconds, as in :class:`~calculon.hardware.network.Fabric`.
     """
 
     ranks: tuple[float, ...]
@@ -39,11 +38,11 @@ class GroupRates:
     ramps: tuple[float, ...]
 
     def share(self, ranks: Count) -> Fraction:
-        """Return the share of the bandwidth in groups of some sizes, in between by their logarithm."""
+        """Return the share of the bandwidth for some group sizes, interpolated in their logarithm."""
         return np.interp(np.log2(ranks), np.log2(self.ranks), self.shares)
 
     def ramp(self, ranks: Count) -> Seconds:
-        """Return the ramp in groups of some sizes, as :meth:`share`."""
+        """Return the ramp for some group sizes, interpolated as in :meth:`share`."""
         return np.interp(np.log2(ranks), np.log2(self.ranks), self.ramps)
 
     @classmethod
@@ -81,7 +80,7 @@ class CollectiveLaw:
 
     @property
     def largest(self) -> float:
-        """Ranks of the largest group that was measured."""
+        """Largest measured group size."""
         return self.rates.ranks[-1]
 
     def time(self, wire: Seconds, ranks: Count) -> Seconds:
@@ -89,7 +88,7 @@ class CollectiveLaw:
 
         .. math:: t = \alpha + (n - 1) \alpha_n + m + 2 \sqrt{\rho_n m}, \quad m = w / e_n
 
-        It rises with the bytes and falls with the bandwidth.
+        The time rises with the bytes and falls with the bandwidth.
 
         Source: Hockney's model with the ramp of :meth:`~calculon.hardware.network.Fabric.moving`; bus bandwidth as in
         nccl-tests, doc/PERFORMANCE.md.
@@ -99,7 +98,7 @@ class CollectiveLaw:
         return start + moved + 2 * np.sqrt(self.rates.ramp(ranks) * moved)
 
     def slowed(self, factor: float) -> "CollectiveLaw":
-        """Return the law whose times in seconds are `factor` times as long; rates follow the bandwidth."""
+        """Return the law with all its times multiplied by `factor`; rates follow the bandwidth."""
         rates = replace(self.rates, ramps=tuple(ramp * factor for ramp in self.rates.ramps))
         latencies = {"latency": self.latency * factor, "rank_latency": self.rank_latency * factor}
         return replace(self, rates=rates, **latencies)

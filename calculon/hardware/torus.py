@@ -1,4 +1,4 @@
-"""Networks that are tori: every processor has links to its neighbours on each axis, and to nobody else."""
+"""Torus networks: every processor has links to its neighbours on each axis only."""
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -13,15 +13,15 @@ from calculon.base.units import Array, Count, Fraction
 from calculon.declarations.fields import Declaration, declare, shown
 
 MOST_AXES = 6
-"""Axes that a torus may have; machines have two or three, the Fugaku computer six."""
+"""Largest number of torus axes; machines have two or three, the Fugaku computer six."""
 
 _SIDE = Declaration(help="processors along an axis", at_least=2)
 
 Block = tuple[int, ...]
-"""Processors along each axis that a group has."""
+"""Processors of a group along each axis."""
 
 Links = tuple[int, ...]
-"""Links of a processor that a group uses on each axis."""
+"""Links per processor that a group uses on each axis."""
 
 
 class Sides(tuple[int, ...]):
@@ -80,9 +80,9 @@ class Torus:
         return prod(self.sides)
 
     def share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
-        """Return the share of the bandwidth of a processor that rings in groups of some sizes use.
+        """Return the share of a processor's bandwidth that rings in groups of some sizes use.
 
-        `alone` are groups whose processors are next to each other. Each axis has its part of the data: rings go at the
+        `alone` marks groups of adjacent processors. Each axis carries its part of the data: rings run at the combined
         rate of all links that the group has.
 
         Source: as of the class, part 3, "AllGather": over several axes the bandwidths add up.
@@ -91,10 +91,10 @@ class Torus:
         return self._of_blocks(ranks, alone, lambda block, links: sum(links) / (2 * k) or 1.0)
 
     def exchange_share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
-        r"""Return the same for an all-to-all, of the bytes :math:`S (n - 1) / n` that each processor sends.
+        r"""Return the share of the bandwidth in an all-to-all; each processor sends :math:`S (n - 1) / n` bytes.
 
-        Half of what each of `m` processors in a row sends has to pass its middle:
-        :math:`\lfloor m^2 / 4 \rfloor S / m` by one link, or by two where the row is a ring. The slowest axis decides.
+        Half of the data of each of `m` processors in a row passes its middle: :math:`\lfloor m^2 / 4 \rfloor S / m`
+        over one link, or over two if the row is a ring. The slowest axis decides.
 
         Source: Dally and Towles, *Principles and Practices of Interconnection Networks*, 2004, section 3.3.1
         (bisection); part 3 of the source of the class, "AllToAll", has the same for a ring.
@@ -118,7 +118,7 @@ class Torus:
         return self._of_blocks(ranks, alone, hops)
 
     def _links(self, block: Block, *, alone: bool) -> Links:
-        """Return the links of a processor that a block uses on each axis."""
+        """Return the links per processor that a block uses on each axis."""
         if len(block) < len(self.sides):  # a line
             return (1,)
         cubes = alone and self.cube > 0 and all(m % self.cube == 0 for m in block)
@@ -128,7 +128,7 @@ class Torus:
     def _of_blocks(
         self, ranks: Count, alone: Array | bool, value: Callable[[Block, Links], float]
     ) -> Array:
-        """Return a value of the block and the links of each group; shape of `ranks` and `alone`."""
+        """Return a quantity of the block and links of each group; same shape as `ranks` and `alone`."""
         ranks = np.asarray(ranks)
         found, where = np.unique(ranks, return_inverse=True)
         blocks = [_block(self.sides, int(n)) for n in found]
@@ -142,7 +142,7 @@ class Torus:
 
 @lru_cache(maxsize=1 << 16)
 def _block(sides: tuple[int, ...], ranks: int) -> Block:
-    """Return the most compact block, of equals the one with more whole sides; a line is a single side."""
+    """Return the most compact block, preferring more whole sides; a line is a single side."""
 
     def order(block: Block) -> tuple[int, int]:
         whole = sum(m == side for m, side in zip(block, sides, strict=True))

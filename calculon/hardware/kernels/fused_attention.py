@@ -1,4 +1,4 @@
-"""The law ``fused``: the time of fused attention by kernel, pass, head width, keys and work per multiprocessor."""
+"""The law ``fused``: time of fused attention by kernel, pass, head width, keys and work per multiprocessor."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,13 +15,13 @@ from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
 from calculon.hardware.processor import Engine, Memory
 
 QUERY_TILE = 128
-"""Queries of a head that one multiprocessor has at a time."""
+"""Queries of a head that a multiprocessor processes at a time."""
 
 EXACT = ("cudnn",)
-"""Kernels that know values narrower than queries and keys; others fill them up. Source: cuDNN frontend, *Attention*."""
+"""Kernels that support values narrower than queries and keys; others pad them. Source: cuDNN frontend, *Attention*."""
 
 _WIDE, _BESIDE = (128, 192), 128
-"""With queries of these widths the kernel of Hopper has values of so many elements.
+"""Query widths for which the Hopper kernel uses this value width.
 
 Source: Dao-AILab/flash-attention, ``hopper/flash_api.cpp``: (192, 128), the heads of DeepSeek.
 """
@@ -32,7 +32,7 @@ _ROW = (_WIDTH, _SHARE)
 
 
 class HeadWidths(NamedTuple):
-    """Widths of a head as a kernel computes it, of queries and keys and of values, and the `mean` that is asked for."""
+    """Head widths that a kernel computes, for queries and keys and for values, and the requested `mean`."""
 
     keys: Count
     values: Count
@@ -40,7 +40,7 @@ class HeadWidths(NamedTuple):
 
     @classmethod
     def of(cls, name: str, keys: Count, values: Count) -> "HeadWidths":
-        """Return those of a kernel: most have one width, and fill the narrower side up with zeros."""
+        """Return the head widths of a kernel: most have one width, and pad the narrower side with zeros."""
         mean = (keys + values) / 2
         if name in EXACT:
             return cls(keys, values, mean)
@@ -86,7 +86,7 @@ class Widths:
         return rows_schema(*_ROW)
 
     def cost(self, width: Count) -> Count:
-        """Return the multiplications and additions at the peak that a query and a key of one head are worth."""
+        """Return the multiply-adds at peak rate that cost as much as one query and key of a head."""
         beyond = np.maximum(width / self.widths[-1], 1.0)
         cost: Count = np.interp(width, self.widths, self.costs) * beyond
         return cost
@@ -118,9 +118,9 @@ class AttentionPass:
     def time(
         self, flops: Flops, widths: HeadWidths, keys: Count, causal: Array, peak: float
     ) -> Seconds:
-        """Return the time of the arithmetic where every multiprocessor has many tiles.
+        """Return the arithmetic time if every multiprocessor has many tiles.
 
-        Half of it is products of queries and keys, half those of values, each at the rate of its width.
+        Half of it is query-key products and half value products, each at the rate of its width.
         """
         lead = self.lead + self.causal_lead * causal
         values = np.maximum(widths.keys, widths.values) if self.fills_values else widths.values
@@ -181,14 +181,14 @@ class FusedAttention:
     slowness: float = 1.0
 
     def wrong(self, path: str) -> list[Problem]:
-        """Return what is wrong with the kernels together."""
+        """Return inconsistencies between the kernels."""
         if self.default in self.kernels:
             return []
         names = ", ".join(self.kernels)
         return [Problem(f"{path}.default", f"one of its kernels: {names}", repr(self.default))]
 
     def running(self, name: str) -> "FusedAttention":
-        """Return the rate with another kernel; the default where there is no kernel of that name."""
+        """Return the rate with another kernel; the default if there is no kernel of that name."""
         return replace(self, default=name) if name in self.kernels else self
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
@@ -210,7 +210,7 @@ class FusedAttention:
         return times * (self.slowness / kernel.sustained), None
 
     def slowed(self, factor: float, start: float, end: float) -> "FusedAttention":
-        """Return the rate of kernels that take `factor` times as long: all of them, but for a spread of small ones."""
+        """Return the rate of kernels that take `factor` times as long; a spread of small operations changes nothing."""
         if end < np.inf:
             return self
         return replace(self, slowness=self.slowness * factor)
