@@ -22,6 +22,7 @@ from calculon.declarations.files import (
     write_json,
 )
 from calculon.declarations.named_values import EDITION_NAMES, PRESETS
+from calculon.declarations.origin import note_on
 
 if TYPE_CHECKING:
     from calculon.declarations.model import Model
@@ -112,8 +113,8 @@ class Parser(argparse.ArgumentParser):
 
 def log_note(log: "Log", spec: "Model | System") -> None:
     """Say what a word for several systems was taken for."""
-    if spec.origin is not None and spec.origin.note:
-        log(spec.origin.note)
+    if note := note_on(spec):
+        log(note)
 
 
 def log_machine(log: "Log", system: "System") -> None:
@@ -205,7 +206,6 @@ class Log:
         page: "Callable[[], Document]",
         data: Callable[[], Any],
         table: "Callable[[], Table] | None" = None,
-        spec: "Model | System | None" = None,
     ) -> None:
         """Show an answer, as the options of :func:`add_answer` say: print it in a format, or write a file.
 
@@ -213,7 +213,6 @@ class Log:
             arguments: With ``format`` and ``file``.
             page, data, table: Return its document, its plain data, and what CSV has instead of the tables of the
                 document; only the one that is needed is made.
-            spec: Spec whose note (:func:`log_note`) is printed above the page.
         """
         form, file = arguments.format, arguments.file
         if file is not None:
@@ -222,8 +221,6 @@ class Log:
             self.write(data(), file or STDOUT)
             return
         if form == "text":
-            if spec is not None:
-                log_note(self, spec)
             self.show(page())
             return
         from calculon.render.plain_text import written
