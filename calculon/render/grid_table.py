@@ -16,7 +16,7 @@ def as_table(grid: Grid) -> Table:
     """
     count = len(grid.kinds)
     rows: list[list[str]] = []
-    for number, row in enumerate(grid.rows):
+    for number, row in enumerate(filter(None, grid.rows)):
         if number > grid.heads and count > 1 and _is_remark(row):
             rows[-1][count] = words(row[0]).strip()
         else:

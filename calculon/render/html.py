@@ -228,7 +228,7 @@ class _Html:
         if grid.optional:
             grid = fitted(grid, self.look.width - 2)  # as in a section
         blank = [""] * len(grid.kinds)
-        cells = [[self._name(row[0]), *map(self.words, row[1:])] for row in grid.rows]
+        cells = [[self._name(row[0]), *map(self.words, row[1:])] for row in grid.rows if row]
         heads = zip_longest(*cells[: grid.heads], fillvalue="")
         titles = ["<br>".join(filter(None, column)) for column in heads] or blank
         titles += blank[len(titles) :]

@@ -35,8 +35,8 @@ def stacked(grid: Grid, width: int) -> Iterator[Block]:
         for head in heads:
             yield from _line(grid, head, group, later=number > 0)
     for row in rows:
-        if len(row) == 1:
-            yield row[0]
+        if len(row) < 2:
+            yield row[0] if row else ""
             continue
         for number, group in enumerate(groups):
             yield from _line(grid, row, group, later=number > 0)

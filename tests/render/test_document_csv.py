@@ -48,7 +48,7 @@ def told(section, column, text, value="", unit=""):
 
 
 def test_grids_have_the_names_of_their_rows_also_without_titles():
-    grid = Grid(("left", "right", "right"), (("weights", "16.4", "20.8 %"), ("  FP8", "1", "")))
+    grid = Grid(("left", "right", "right"), (("weights", "16.4", "20.8 %"), (), ("  FP8", "1", "")))
     assert cells(grid) == [
         ("", "1", "weights", "value 1", "16.4"),
         ("", "1", "weights", "value 2", "20.8 %"),

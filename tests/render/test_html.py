@@ -160,7 +160,7 @@ def test_forms_of_a_page_are_kept_and_other_texts_escaped():
 
 
 def test_parts_of_a_row_are_indented_and_a_row_of_one_cell_is_as_wide_as_the_table():
-    rows = (("Attn", "1"), ("  QKV", "2"), (dim("fused", indent=2),))
+    rows = (("Attn", "1"), (), ("  QKV", "2"), (dim("fused", indent=2),))
     text = fragment([Grid(("left", "right"), rows)], REPORT)
     assert '<th scope="row">&nbsp;&nbsp;QKV</th>' in text
     assert '<th scope="row" colspan="2">&nbsp;&nbsp;<span class="quiet">fused</span></th>' in text

@@ -155,6 +155,7 @@ NUMBERS = headed(
             Bar((Share(1, "blue"),)),
         ),
         (dim("with a note of its own", indent=2),),
+        (),
         ("  writing", "10.5 s", "-", ""),
     ],
 )
@@ -178,6 +179,7 @@ def test_a_row_of_a_grid_that_needs_several_lines_is_broken_between_columns():
         "reading    1.25 s  12.5 GiB",
         "  a remark of several words",
         "  with a note of its own",
+        "",
         "  writing  10.5 s         -",
     ]
     changes = headed(
