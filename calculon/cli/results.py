@@ -15,7 +15,6 @@ from calculon.cli.changes import add_changes, parsed, with_changes
 from calculon.cli.options import Parser, add_edition, add_preset, naming
 from calculon.cli.result_files import (
     DOCUMENTS,
-    STATISTICS_OF,
     TABLES,
     file_document,
     named_source,
@@ -28,6 +27,7 @@ from calculon.declarations.files import STDIN, document_suffix
 from calculon.declarations.origin import titled
 from calculon.declarations.result_selection import split
 from calculon.documents.compared import labelled
+from calculon.documents.estimate_record import STATISTICS_OF
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Document, Result
 from calculon.documents.waterfalls import Estimated, falls
