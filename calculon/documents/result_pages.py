@@ -25,6 +25,7 @@ from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
+from calculon.documents.charts.sweep_chart import with_unit
 from calculon.documents.comparison import Comparison, SideBySide
 from calculon.documents.comparison_page import comparison_page
 from calculon.documents.deployments_page import deployments_page
@@ -38,7 +39,6 @@ from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
-from calculon.documents.sweep_curves import with_unit
 from calculon.documents.waterfall_section import waterfall_section
 from calculon.documents.waterfalls import fall_alone
 from calculon.documents.why_page import why_page
