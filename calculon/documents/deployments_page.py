@@ -42,15 +42,16 @@ _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
 OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
 
 
-def deployments_page(found: Plain, objectives: Sequence[Figure]) -> Document:
+def deployments_page(found: Plain, objectives: Sequence[Figure], note: str = "") -> Document:
     """Return the page of a search for deployments.
 
     Args:
         found: The result as plain data
             (:meth:`calculon.search.deployments.deployments_found.DeploymentSearch.to_dict`).
         objectives: Figures of the ranking.
+        note: Note on a word for several systems.
     """
-    return _DeploymentsPage(found, objectives).document()
+    return _DeploymentsPage(found, objectives).document(note)
 
 
 class _DeploymentsPage:
@@ -58,16 +59,15 @@ class _DeploymentsPage:
         self.found, self.objectives = found, objectives
         self.winners: Sequence[Plain] = found["winners"]
 
-    def document(self) -> Document:
+    def document(self, note: str) -> Document:
         """Return the question, and the best deployments if there are any."""
         found = self.found
         procs = ", ".join(f"{one:,}" for one in found["num_procs"][:8])
         procs += ", ..." if len(found["num_procs"]) > 8 else ""
         title = f"Deployments of {found['model']} on {procs} x {found['system']}"
         parts = self._best() if self.winners else ()
-        return titled(
-            title, "", found["provenance"], lead=(labelled(self._question()),), parts=parts
-        )
+        machine = {**found["provenance"], "note": note}
+        return titled(title, "", machine, lead=(labelled(self._question()),), parts=parts)
 
     def _question(self) -> dict[str, str]:
         found, counts = self.found, self.found["counts"]

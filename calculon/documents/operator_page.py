@@ -59,8 +59,11 @@ _SENT = [
 ]
 
 
-def block_page(block: Mapping[str, Any]) -> Document:
-    """Return the page of a block as plain data; of several kinds of block, a part for each."""
+def block_page(block: Mapping[str, Any], note: str = "") -> Document:
+    """Return the page of a block as plain data; of several kinds of block, a part for each.
+
+    `note` says what a word for several systems was taken for.
+    """
     model, execution = block["model"], block["execution"]
     kinds = by_kind(block["operators"])
     parts: list[Document] = []
@@ -74,7 +77,8 @@ def block_page(block: Mapping[str, Any]) -> Document:
         f"TP {execution['tensor_par']:,}{contexts}{_experts(execution)} on {block['system']}"
     )
     lead = tuple(filter(None, _microbatch(model, execution)))
-    return titled(title, f"edition {block['edition']}", block["provenance"], lead=lead, parts=parts)
+    machine = {**block["provenance"], "note": note}
+    return titled(title, f"edition {block['edition']}", machine, lead=lead, parts=parts)
 
 
 def _microbatch(model: Mapping[str, Any], execution: Mapping[str, Any]) -> Iterator[str]:

@@ -73,13 +73,14 @@ _BETTER = {
 """Words for parts of which less is better."""
 
 
-def serving_page(served: Plain) -> Document:
+def serving_page(served: Plain, note: str = "") -> Document:
     """Return the page of a deployment.
 
     Args:
         served: The result as plain data (:meth:`calculon.serving.serve.Served.to_dict`).
+        note: Note on a word for several systems.
     """
-    return _ServingPage(served).document()
+    return _ServingPage(served).document(note)
 
 
 class _ServingPage:
@@ -89,7 +90,7 @@ class _ServingPage:
         self.deployment: Mapping[str, Any] = served["deployment"]
         self.workload: Mapping[str, Any] = served["workload"]
 
-    def document(self) -> Document:
+    def document(self, note: str) -> Document:
         """Return the whole page."""
         served, procs = self.served, self.deployment["num_procs"]
         question = {
@@ -108,7 +109,7 @@ class _ServingPage:
             Section("Assumed", tuple(map(dim, self._notes()))),
         )
         title = f"{served['model']} served by {procs:,} x {served['system']}"
-        machine = served.get("provenance", {})
+        machine = {**served.get("provenance", {}), "note": note}
         return titled(title, "", machine, lead=(labelled(question),), parts=parts)
 
     def _limit(self) -> str:

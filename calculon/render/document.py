@@ -61,7 +61,7 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Swatches:
-    """The legend of colours: the name (:data:`~calculon.render.bars.COLORS`) or code of each, and its words."""
+    """The legend of colours: the name of each, as :func:`~calculon.render.chart.color_code` reads it, and its words."""
 
     entries: tuple[tuple[str, str], ...]
 

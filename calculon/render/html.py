@@ -7,6 +7,7 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.render.bars import COLORS, DRAWN, Bar, TwoSided
+from calculon.render.chart import color_code
 from calculon.render.document import (
     Beside,
     Block,
@@ -27,6 +28,9 @@ from calculon.render.document import (
 from calculon.render.fitted_grid import fitted
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import Column, Table
+
+ROWS = 10
+"""Rows that a notebook shows of a long table."""
 
 _BAR = 9.0  # em
 _DRAWING = 24  # characters
@@ -70,7 +74,7 @@ NOTEBOOK = Look(
         "first number": ' style="text-align:right;vertical-align:top;white-space:nowrap;font-weight:normal"',
     },
     folds=True,
-    rows=10,
+    rows=ROWS,
     pictures=True,
 )
 """A cell of a notebook, light or dark, without a style sheet."""
@@ -327,11 +331,6 @@ class _Html:
             state = self.roles["link"] if piece.link.startswith("/?") else ""
             return f'<a{state}{role}{label} href="{escape(piece.link)}">{found}</a>'
         return f"<span{role}>{found}</span>" if role else found
-
-
-def color_code(name: str) -> str:
-    """Return the code of a colour of the palette, or the code that is given."""
-    return COLORS.get(name, name)
 
 
 def _text(text: str) -> str:

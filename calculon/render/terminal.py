@@ -1,7 +1,7 @@
 """Documents in a terminal, by rich: see :mod:`calculon.render.console` for where they are drawn."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -77,6 +77,18 @@ class _Drawn:
         self.width = options.max_width
         self.blocks_drawn = console.is_terminal and not options.ascii_only
         self.colored = bool(console.color_system) and not console.no_color
+        self.writers: Mapping[type, Callable[[Any], Iterable[RenderableType]]] = {
+            Section: self._section,
+            Beside: self._beside,
+            ByWidth: lambda one: self.blocks(one.wide if self.width >= one.width else one.narrow),
+            Document: self.document,
+            Grid: lambda one: [_sized_grid(one) if one.optional else self.grid(one)],
+            Table: lambda one: [_sized_table(one)],
+            Facts: lambda one: [self.grid(one.grid)],
+            Frontier: lambda one: [_sized_frontier(one)],
+            Items: lambda one: [self._cell(f"- {text}") for text in one.texts],
+            Picture: lambda one: (),
+        }
 
     def document(self, one: Document) -> Iterator[RenderableType]:
         """Yield the title and all parts of a document."""
@@ -93,28 +105,8 @@ class _Drawn:
     def blocks(self, several: Iterable[Block]) -> Iterator[RenderableType]:
         """Yield blocks one below the other."""
         for one in several:
-            if isinstance(one, Section):
-                yield from self._section(one)
-            elif isinstance(one, Beside):
-                yield from self._beside(one)
-            elif isinstance(one, ByWidth):
-                yield from self.blocks(one.wide if self.width >= one.width else one.narrow)
-            elif isinstance(one, Document):
-                yield from self.document(one)
-            elif isinstance(one, Grid):
-                yield _sized_grid(one) if one.optional else self.grid(one)
-            elif isinstance(one, Table):
-                yield _sized_table(one)
-            elif isinstance(one, Facts):
-                yield self.grid(one.grid)
-            elif isinstance(one, Frontier):
-                yield _sized_frontier(one)
-            elif isinstance(one, Items):
-                yield from (self._cell(f"- {text}") for text in one.texts)
-            elif isinstance(one, Picture):
-                continue
-            else:
-                yield self._cell(one)
+            write = self.writers.get(type(one))
+            yield from write(one) if write else [self._cell(one)]
 
     def _section(self, section: Section) -> Iterator[RenderableType]:
         if section.title:
@@ -162,7 +154,7 @@ class _Drawn:
         for color, words in legend.entries:
             text.append("  " if text else "")
             if self.blocks_drawn and self.colored:
-                text.append("■\N{NO-BREAK SPACE}", f"not dim {_COLORS.get(color, color)}")
+                text.append("■\N{NO-BREAK SPACE}", f"not dim {_COLORS[color]}")
                 words = words.replace(" ", "\N{NO-BREAK SPACE}")  # noqa: PLW2901
             text.append(words)
         return text

@@ -15,6 +15,7 @@ from calculon.cli.options import (
     naming,
 )
 from calculon.declarations.model import PARTS
+from calculon.declarations.origin import note_on
 
 
 def configure(parser: Parser) -> None:
@@ -70,9 +71,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     log.answer(
         arguments,
-        lambda: block_page(found.to_dict()),
+        lambda: block_page(found.to_dict(), note_on(found.system)),
         found.to_dict,
         lambda: Table(tuple(map(Column, found.rows[0])), found.rows),
-        found.system,
     )
     return 0

@@ -99,7 +99,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_answer(arguments, [*specs, *given])
     emitted = None if arguments.emit is None else Emission.of(arguments.emit)
     alone = emitted is not None and not emitted.file
-    if alone and (arguments.file == STDOUT or arguments.format != "text"):
+    printed = arguments.file is None and arguments.format not in (None, "text")
+    if alone and (arguments.file == STDOUT or printed):
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
     model, machines, words = asked_question(arguments)

@@ -12,13 +12,13 @@ from calculon.cli.options import (
     Parser,
     check_inputs,
     check_outputs,
-    log_note,
     positive,
 )
 from calculon.cli.search_options import And, front_names
 from calculon.cli.serving_options import FRONTIER_KINDS as KINDS
 from calculon.cli.serving_options import OPTIONS, add_fields, add_workload
 from calculon.declarations.files import csv_text, document_suffix
+from calculon.declarations.origin import note_on
 
 if TYPE_CHECKING:
     from calculon.search.deployments.deployments_found import DeploymentSearch
@@ -115,9 +115,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         from calculon.documents.deployments_page import deployments_page
 
-        log_note(log, found.space.system)
         objectives = [one.statistic for one in found.objectives]
-        log.show(deployments_page(found.to_dict(), objectives))
+        log.show(deployments_page(found.to_dict(), objectives, note_on(found.space.system)))
         if file is not None:
             log(f"Output: {file}")
     return 0
