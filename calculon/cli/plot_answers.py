@@ -75,7 +75,7 @@ def batch_table(arguments: argparse.Namespace) -> Document:
     """Return the same as a table."""
     from calculon.documents.batch_page import batch_page
 
-    return batch_page(by_batch(asked_served(arguments)).to_dict())
+    return batch_page(by_batch(asked_served(arguments)))
 
 
 def frontier(arguments: argparse.Namespace) -> Chart:

@@ -22,6 +22,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import shown
 from calculon.declarations.files import SUFFIXES, document_suffix, read_document, reason
 from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.result_numbers import NUMBER
 from calculon.declarations.result_selection import (
     PLANS,
     QUESTION,
@@ -33,7 +34,7 @@ from calculon.declarations.result_selection import (
 )
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.declarations.statistics import BOUNDS, LEVEL, CorrectedStats
-from calculon.documents.estimate_record import NUMBER, STATISTICS_OF, InEdition, estimate_record
+from calculon.documents.estimate_record import STATISTICS_OF, InEdition, estimate_record
 from calculon.documents.result import Document, Result
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
@@ -204,7 +205,7 @@ def _result(raw: Any, file: str, place: str = "", edition: str = "") -> Result:
             raise no_result(file, raw)
     one = decode(estimate_record(edition), raw, file, place=place)
     return Result(
-        stats=one.stats,
+        stats=one.stats(edition),
         edition=edition,
         layers=None if one.layers is None else [layer.to_dict() for layer in one.layers],
         interval=_interval(raw) if edition != PUBLISHED else None,

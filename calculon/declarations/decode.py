@@ -170,21 +170,20 @@ def _decodes_itself(kind: Any) -> bool:
 def _mapping(
     field: SpecField, raw: object, path: str, problems: list[Problem], file: str
 ) -> dict[str, object] | None:
-    """Decode an object with one record per allowed key (``choices`` of the declaration)."""
+    """Decode an object with one value per key; its keys are the ``choices`` of the declaration, if it has any."""
     choices = field.declaration.choices
-    wanted = "an object with at least one of " + ", ".join(choices)
-    if not isinstance(raw, Mapping) or not raw:
+    wanted = "an object with at least one of " + ", ".join(choices) if choices else "an object"
+    if not isinstance(raw, Mapping) or not (raw or not choices):
         problems.append(Problem(path, wanted, shown(raw)))
         return None
+    inside = replace(field, annotation=get_args(field.annotation)[1])
     values: dict[str, object] = {}
     for key, value in raw.items():
-        if key not in choices:
+        if choices and key not in choices:
             hint = nearest(str(key), choices)
             problems.append(Problem(f"{path}.{key}", wanted, f"the key {shown(key)}", hint))
             continue
-        values[key] = _record(
-            get_args(field.annotation)[1], value, f"{path}.{key}", problems, file, {}
-        )
+        values[key] = _value(inside, value, f"{path}.{key}", problems, file)
     return values
 
 

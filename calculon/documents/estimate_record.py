@@ -1,23 +1,20 @@
 """Estimates in files as declared records: the statistics of an edition, and the layers of a block."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar
 
 from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
-from calculon.base.records import Column, columns
-from calculon.declarations.fields import Declaration, declare, spec_fields
+from calculon.base.records import columns
+from calculon.declarations.encode import encode
+from calculon.declarations.fields import declare
 from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
+from calculon.declarations.result_numbers import with_numbers
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.editions import EDITIONS
 from calculon.estimate.layer_list import LayerStats
-
-R = TypeVar("R")
-
-NUMBER = Declaration("a statistic", unbounded=True)
-"""Any number that a statistic may have; infinite ones too."""
 
 STATISTICS_OF = {
     name: tuple(column.name for column in columns(edition.stats))
@@ -42,6 +39,7 @@ class InEdition:
 
 
 @dataclass(frozen=True, kw_only=True)
+@with_numbers(columns(LayerStats), default=0.0)
 class LayerRecord:
     """A layer of a block; columns that a file leaves out are 0."""
 
@@ -53,17 +51,10 @@ class LayerRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the layer as an estimate lists it."""
-        kind = {"kind": self.kind, "blocks": self.blocks} if self.kind and self.blocks else {}
-        columns_of = {one.name: getattr(self, one.name) for one in columns(LayerStats)}
-        return {"name": self.name, **kind, **columns_of}
-
-
-def _declared(column: Column, **declaration: Any) -> tuple[str, type, Any]:
-    """Return the field of a statistic in a file."""
-    if column.name == "total_time":
-        return column.name, float, declare(column.help, above=0)
-    stated = declare(column.help, unbounded=True, nullable=column.nullable, **declaration)
-    return column.name, float, stated
+        found = encode(self)
+        kind, blocks = found.pop("kind"), found.pop("blocks")
+        of_kind = {"kind": kind, "blocks": blocks} if kind and blocks else {}
+        return {"name": found.pop("name"), **of_kind, **found}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,37 +63,31 @@ class EstimateRecord:
 
     unknown_keys: ClassVar[str] = "ignored"
 
-    layers: tuple[LayerRecord, ...] | None
+    total_time: float = declare("time of an iteration", above=0)
+    layers: tuple[LayerRecord, ...] | None = declare(
+        "layers of a block", default=None, nullable=True
+    )
 
-    @property
-    def stats(self) -> dict[str, float | None]:
-        """The statistics by name."""
-        kind: Any = type(self)
-        names = [one.name for one in spec_fields(kind) if one.name != "layers"]
-        return {name: getattr(self, name) for name in names}
+    def stats(self, edition: str) -> dict[str, float | None]:
+        """Return the statistics by name."""
+        return {name: getattr(self, name) for name in STATISTICS_OF[edition]}
 
     def problems(self, path: str) -> Iterator[Problem]:
         """Yield a problem if the parts of the time do not add up to it."""
-        stats = self.stats
-        total, parts = stats["total_time"], sum(stats.get(one) or 0.0 for one in ALL_PARTS_OF_TIME)
-        if not math.isclose(total or 0.0, parts, rel_tol=1e-6):
-            wanted = f"the sum of its parts, {parts:.6g}"
-            yield Problem(f"{path}.total_time".lstrip("."), wanted, f"{total:.6g}")
+        parts = sum(getattr(self, name, None) or 0.0 for name in ALL_PARTS_OF_TIME)
+        if not math.isclose(self.total_time, parts, rel_tol=1e-6):
+            wanted, found = f"the sum of its parts, {parts:.6g}", f"{self.total_time:.6g}"
+            yield Problem(f"{path}.total_time".lstrip("."), wanted, found)
 
 
 @cache
 def estimate_record(edition: str) -> type[EstimateRecord]:
     """Return the record of estimates of an edition."""
-    layer = _subclass(LayerRecord, [_declared(one, default=0.0) for one in columns(LayerStats)])
-    several: Any = tuple[layer, ...]  # type: ignore[valid-type]
-    listed = declare("the layers of a block", default=None, nullable=True)
-    stats = map(_declared, columns(EDITIONS[edition].stats))
-    return _subclass(EstimateRecord, [*stats, ("layers", several, listed)])
+    further = (one for one in columns(EDITIONS[edition].stats) if one.name != "total_time")
 
+    @dataclass(frozen=True, kw_only=True)
+    @with_numbers(further)
+    class OfEdition(EstimateRecord):
+        """An estimate of this edition."""
 
-def _subclass(base: type[R], fields: Sequence[tuple[str, type, Any]]) -> type[R]:
-    """Return a record class with further fields: name, type and declaration of each."""
-    types = {name: kind for name, kind, _ in fields}
-    declared = {name: one for name, _, one in fields}
-    made = type(base.__name__, (base,), {"__annotations__": types, **declared})
-    return cast("type[R]", dataclass(frozen=True, kw_only=True)(made))
+    return OfEdition

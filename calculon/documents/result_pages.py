@@ -76,8 +76,7 @@ def document_of(result: Any) -> Document:
 
 def _deployments(one: DeploymentSearch) -> Document:
     """Return the best deployments, and of none which limit the nearest misses."""
-    objectives = [figure.statistic for figure in one.objectives]
-    shown = deployments_page(one.to_dict(), objectives, note_on(one.space.system))
+    shown = deployments_page(one)
     return shown if len(one) else replace(shown, parts=(*shown.parts, str(one.why)))
 
 
@@ -283,9 +282,9 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     TrainingRun: campaign_page,
     Launch: launch_page,
     LargestModel: lambda one: largest_model_page(one.to_dict()),
-    Served: lambda one: serving_page(one.to_dict(), note_on(one.system)),
+    Served: lambda one: serving_page(one.record, note_on(one.system)),
     DeploymentSearch: _deployments,
-    ByBatch: lambda one: batch_page(one.to_dict()),
+    ByBatch: batch_page,
     Why: why_page,
     Sweep: _sweep,
     Comparison: lambda one: comparison_page(one, statistics=False),

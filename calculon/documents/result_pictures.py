@@ -127,9 +127,9 @@ _KINDS: dict[type, dict[str, Maker]] = {
         "goodput": lambda one, **sizes: goodput_curves(goodput_by_size(one, **sizes).to_dict()),
     },
     Waterfall: {"waterfall": lambda one: waterfall([fall_alone(one)])},
-    ByBatch: {"batch": lambda one: batch_curves(one.to_dict())},
+    ByBatch: {"batch": batch_curves},
     DeploymentSearch: {"frontier": lambda one: serving_frontier(frontier_in(one))},
-    Served: {"batch": lambda one: batch_curves(by_batch(one).to_dict())},
+    Served: {"batch": lambda one: batch_curves(by_batch(one))},
     Sweep: {"curves": sweep_curves},
 }
 """The kinds of charts of each result."""
