@@ -7,8 +7,7 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column as Figure
-from calculon.declarations.origin import note_on
-from calculon.documents.page_title import titled
+from calculon.documents.page_title import machine_of, titled
 from calculon.documents.serving_drafts import draft_mark
 from calculon.documents.serving_page import duration_of, rate, requests_words, split_words
 from calculon.render.document import Block, Document, Section, dim, labelled
@@ -88,7 +87,7 @@ class _DeploymentsPage:
         procs += ", ..." if len(space.counts) > 8 else ""
         title = f"Deployments of {space.model.name} on {procs} x {space.system.name}"
         parts = self._best() if self.winners else ()
-        machine = {**space.system.provenance.to_dict(), "note": note_on(space.system)}
+        machine = machine_of(space.system)
         return titled(title, "", machine, lead=(labelled(self._question()),), parts=parts)
 
     def _question(self) -> dict[str, str]:

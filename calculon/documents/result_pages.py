@@ -281,7 +281,7 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     Waterfall: _waterfall,
     TrainingRun: campaign_page,
     Launch: launch_page,
-    LargestModel: lambda one: largest_model_page(one.to_dict()),
+    LargestModel: largest_model_page,
     Served: lambda one: serving_page(one.record, note_on(one.system)),
     DeploymentSearch: _deployments,
     ByBatch: batch_page,
