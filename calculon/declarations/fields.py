@@ -10,6 +10,7 @@ import dataclasses
 import math
 import numbers
 import re
+import sys
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from enum import Flag
 from functools import cache
@@ -102,7 +103,8 @@ class Declaration:
     ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
     number in the file. An ``optional`` field has the default of its record class. What is wrong inside a
     ``forgiving`` one, whose type decodes itself, is worth a warning, and left out. ``source`` says where a default that
-    was measured is from, and when.
+    was measured is from, and when. Fields of results may be ``unbounded``, which takes any number of a double, also an
+    infinite one, and ``nullable``: ``null`` is the value that null stands for.
 
     Of an execution also:
 
@@ -130,6 +132,9 @@ class Declaration:
     optional: bool = False
     forgiving: bool = False
     source: str = ""
+    unbounded: bool = False
+    nullable: bool = False
+    null: Any = None
     scope: Scope = _NOTHING
     label: str = ""
     mark: str | Mapping[Any, str] = ""
@@ -220,7 +225,7 @@ class Declaration:
             )
         if kind is bool:
             return None
-        if hint := _range_hint(kind, value):
+        if hint := _range_hint(kind, value, unbounded=self.unbounded):
             return hint
         outside = (
             (self.above is not None and value <= self.above)
@@ -240,9 +245,12 @@ def nearest_choice(text: str, choices: Sequence[str]) -> str:
     return nearest(long, choices) or nearest(text, choices)
 
 
-def _range_hint(kind: type, value: Any) -> str:
+def _range_hint(kind: type, value: Any, *, unbounded: bool) -> str:
     """Return why no field takes a number of this size, or nothing."""
     size = abs(value)  # of any size: an integer of a file need not fit a float
+    if unbounded:
+        fits = size <= sys.float_info.max or size == math.inf
+        return "" if fits else "no double has this value"
     if size != size or size == math.inf:  # noqa: PLR0124
         return "a finite number is needed"
     if kind is int and size > LARGEST_INTEGER:

@@ -26,6 +26,7 @@ from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
+from calculon.documents.charts.sweep_chart import with_unit
 from calculon.documents.comparison import Comparison, SideBySide
 from calculon.documents.comparison_page import comparison_page
 from calculon.documents.deployments_page import deployments_page
@@ -39,7 +40,6 @@ from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
-from calculon.documents.sweep_curves import with_unit
 from calculon.documents.waterfall_section import waterfall_section
 from calculon.documents.waterfalls import fall_alone
 from calculon.documents.why_page import why_page
@@ -76,8 +76,7 @@ def document_of(result: Any) -> Document:
 
 def _deployments(one: DeploymentSearch) -> Document:
     """Return the best deployments, and of none which limit the nearest misses."""
-    objectives = [figure.statistic for figure in one.objectives]
-    shown = deployments_page(one.to_dict(), objectives, note_on(one.space.system))
+    shown = deployments_page(one)
     return shown if len(one) else replace(shown, parts=(*shown.parts, str(one.why)))
 
 
@@ -282,10 +281,10 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     Waterfall: _waterfall,
     TrainingRun: campaign_page,
     Launch: launch_page,
-    LargestModel: lambda one: largest_model_page(one.to_dict()),
-    Served: lambda one: serving_page(one.to_dict(), note_on(one.system)),
+    LargestModel: largest_model_page,
+    Served: lambda one: serving_page(one.record, note_on(one.system)),
     DeploymentSearch: _deployments,
-    ByBatch: lambda one: batch_page(one.to_dict()),
+    ByBatch: batch_page,
     Why: why_page,
     Sweep: _sweep,
     Comparison: lambda one: comparison_page(one, statistics=False),

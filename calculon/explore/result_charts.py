@@ -19,7 +19,7 @@ from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_char
 from calculon.documents.front import COUNTED, axis, front, front_of, terms
 from calculon.documents.plans_table import figure as written
 from calculon.documents.result_pages import usual_of
-from calculon.documents.result_pictures import chosen
+from calculon.documents.result_pictures import Maker
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers, Shown
@@ -102,7 +102,7 @@ def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -
     )
 
 
-def _part(name: str) -> Callable[..., Chart | None]:
+def _part(name: str) -> Maker:
     """Return what makes the chart of a part of the page for an estimate, or for the best of an answer."""
 
     def make(one: Estimate | Answer, **options: Any) -> Chart | None:
@@ -215,9 +215,7 @@ def _statistic(name: str) -> Column:
     return known_statistic(name, "plot", whole_runs=True)
 
 
-_Maker = Callable[..., Chart | None]
-
-_PLANS: Mapping[str, _Maker] = {
+_PLANS: Mapping[str, Maker] = {
     "breakdown": _part("time"),
     "memory": _part("memory"),
     "traffic": _part("traffic"),
@@ -227,7 +225,7 @@ _PLANS: Mapping[str, _Maker] = {
 }
 """The charts of a plan by kind."""
 
-_KINDS: Mapping[type, Mapping[str, _Maker]] = {
+_KINDS: Mapping[type, Mapping[str, Maker]] = {
     Estimate: _PLANS,
     Answer: {
         **_PLANS,
@@ -244,26 +242,5 @@ _KINDS: Mapping[type, Mapping[str, _Maker]] = {
 
 
 def chart(result: Any, kind: str, **options: Any) -> Chart:
-    """Return a chart of a result.
-
-    Args:
-        result: What to draw.
-        kind: Kind of chart: those of ``plot`` that the page has, and others that only the page has.
-        options: ``microbatches`` of a schedule, ``x`` and ``y`` of ``pareto`` and ``scatter``.
-
-    Raises:
-        SpecError: For another kind, and for options that there are not.
-        Infeasible: When there is nothing to draw.
-    """
-    own: Mapping[str, _Maker] = next(
-        (kinds for known, kinds in _KINDS.items() if isinstance(result, known)), {}
-    )
-    chosen({**result_pictures.kinds_of(result), **own}, kind, options)
-    found = (
-        own[kind](result, **options)
-        if kind in own
-        else result_pictures.chart(result, kind, **options)
-    )
-    if found is None:
-        raise Infeasible("nothing", "there is nothing to draw")
-    return found
+    """Return a chart of a result as :func:`calculon.documents.result_pictures.chart`; if the page has one, that."""
+    return result_pictures.chart(result, kind, _KINDS, **options)

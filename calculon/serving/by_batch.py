@@ -15,7 +15,8 @@ from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.plain_deployment import loaded
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED
-from calculon.serving.serve import Served, with_replicas
+from calculon.serving.serve import Served
+from calculon.serving.served_record import with_replicas
 from calculon.serving.states.operating_point import Load
 
 if TYPE_CHECKING:

@@ -93,6 +93,11 @@ class TrainingRun(Displayed):
         return sum(one.steps * one.tokens_per_step for one in self.parts)
 
     @property
+    def assumed(self) -> list[dict[str, Any]]:
+        """The defaults of the campaign that nobody stated, as plain data."""
+        return told_defaults(self.campaign, [self.system.name])
+
+    @property
     def preset(self) -> Preset:
         """Framework that runs it."""
         preset = self.main.estimate.preset
@@ -184,7 +189,7 @@ class TrainingRun(Displayed):
             "published": published_beside(self.whole, self.model.name),
             "warnings": warnings_of(self.whole),
             "parts": [one.to_dict() for one in self.parts],
-            "assumed": told_defaults(self.campaign, [main.system.name]),
+            "assumed": self.assumed,
         }
 
     def to_frame(self) -> "pd.DataFrame":

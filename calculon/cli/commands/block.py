@@ -15,7 +15,6 @@ from calculon.cli.options import (
     naming,
 )
 from calculon.declarations.model import PARTS
-from calculon.declarations.origin import note_on
 
 
 def configure(parser: Parser) -> None:
@@ -71,7 +70,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     log.answer(
         arguments,
-        lambda: block_page(found.to_dict(), note_on(found.system)),
+        lambda: block_page(found),
         found.to_dict,
         lambda: Table(tuple(map(Column, found.rows[0])), found.rows),
     )

@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
-        write_picture("collective", curves(asked, sizes[0], sizes[-1]), output, log)
+        write_picture(curves(asked, sizes[0], sizes[-1]), output, log)
     elif output:
         log.write(None, output, sizes_table(asked, sizes))
     elif arguments.format not in (None, "text") or len(sizes) > 1:

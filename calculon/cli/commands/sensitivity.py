@@ -135,7 +135,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log(figures_table(document).written(arguments.format))
     for path in arguments.output:
         if document_suffix(path) in PICTURES:
-            write_picture("tornado", document, path, log)
+            from calculon.documents.charts.tornado_chart import tornado
+
+            write_picture(tornado(document), path, log)
         else:
             log.write(document, path, figures_table(document))
     return 0

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.documents.serving_page import serving_page
 
     note = note_on(found.system)
-    log.answer(arguments, lambda: serving_page(found.to_dict(), note), found.to_dict)
+    log.answer(arguments, lambda: serving_page(found.record, note), found.to_dict)
     if missed := [one for one in found.limits if not one.met]:
         raise Infeasible("limits", f"it misses {' and '.join(one.in_words for one in missed)}")
     return 0

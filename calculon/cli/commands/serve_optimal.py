@@ -18,7 +18,6 @@ from calculon.cli.search_options import And, front_names
 from calculon.cli.serving_options import FRONTIER_KINDS as KINDS
 from calculon.cli.serving_options import OPTIONS, add_fields, add_workload
 from calculon.declarations.files import csv_text, document_suffix
-from calculon.declarations.origin import note_on
 
 if TYPE_CHECKING:
     from calculon.search.deployments.deployments_found import DeploymentSearch
@@ -115,8 +114,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         from calculon.documents.deployments_page import deployments_page
 
-        objectives = [one.statistic for one in found.objectives]
-        log.show(deployments_page(found.to_dict(), objectives, note_on(found.space.system)))
+        log.show(deployments_page(found))
         if file is not None:
             log(f"Output: {file}")
     return 0
