@@ -15,6 +15,7 @@ from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
 from calculon.documents import result_pictures
+from calculon.documents.charts.capacity_chart import capacity_chart
 from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_chart
 from calculon.documents.front import COUNTED, axis, front, front_of, terms
 from calculon.documents.plans_table import figure as written
@@ -22,10 +23,8 @@ from calculon.documents.result_pages import usual_of
 from calculon.documents.result_pictures import Maker
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
-from calculon.explore.answers import Answers, Shown
+from calculon.explore.answers import TIME, Answers, Shown, fields_of
 from calculon.explore.machine.both_machines import digits_of
-from calculon.explore.machine.capacities import TIME
-from calculon.explore.machine.capacity_view import steps_chart
 from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
 from calculon.explore.search.found_plans import split_name
@@ -82,13 +81,9 @@ class Known(Answers):
             assert self.whole is not None
             mine = self.whole.mine
             assert mine is not None
-            fields = {} if mine.execution is None else _fields(mine.execution)
+            fields = {} if mine.execution is None else fields_of(mine.execution)
             return Shown(mine.estimate, fields, mine.problem)
-        return Shown(one, _fields(one.execution), best=self.whole is not None)
-
-
-def _fields(execution: Any) -> dict[str, Any]:
-    return {name: getattr(execution, name) for name in NAMES}
+        return Shown(one, fields_of(one.execution))
 
 
 def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -> State:
@@ -133,7 +128,7 @@ def _capacity(one: Sensitivity) -> Chart:
     digits = digits_of(estimate(one.model, one.execution, one.system))
     title = f"{one.model.name} on {one.execution.num_procs:,} x {one.system.name}"
     steps = one.searched.staircase
-    return steps_chart(title, steps, one.system.mem1.capacity, digits, lambda _: "")
+    return capacity_chart(title, steps, one.system.mem1.capacity, digits)
 
 
 Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
