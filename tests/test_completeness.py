@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from calculon import inputs
 from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.base.frozen import dataclass
 from calculon.cost.layer_cost import laid_out
+from calculon.declarations.axes import AXES
 from calculon.declarations.execution import Execution
-from calculon.declarations.fields import Scope, declare, spec_fields
+from calculon.declarations.fields import Of, Scope, declare, spec_fields
 from calculon.declarations.module_sets import modules_of
 from calculon.declarations.recipes import RECIPES
 from calculon.declarations.scope_choices import CHOICES, DERIVED
@@ -298,6 +300,29 @@ def test_optional_fields_are_described():
             if not mark.format(value):
                 wrong.append(f"{name}={value}")
     assert not wrong
+
+
+def test_attributes_of_declarations_name_values_and_fields():
+    wrong = []
+    for field in FIELDS:
+        declared = field.declaration
+        if declared.of not in get_args(Of):
+            wrong.append(f"{field.name}: of {declared.of}")
+        if not {*declared.saves} <= {*field.values}:
+            wrong.append(f"{field.name} saves {declared.saves}")
+        if declared.with_ and field_of(declared.with_).declaration.with_:
+            wrong.append(f"{field.name} with {declared.with_}, which is with another field itself")
+    wrong += [f"{axis.network} without mesh_order" for axis in AXES if _network(axis) != NETWORK]
+    assert not wrong
+
+
+NETWORK = ("circumstance", "mesh_order")
+
+
+def _network(axis):
+    """Return what the network of an axis belongs to, and what it states a decision with."""
+    declared = field_of(axis.network).declaration
+    return declared.of, declared.with_
 
 
 # -- needs ------------------------------------------------------------------------------------------------------------
