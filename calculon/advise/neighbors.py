@@ -4,13 +4,15 @@ Fixes of an execution, fixes of a search space, and ablations rank these neighbo
 evaluated by :mod:`calculon.advise.neighborhood`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import log2, prod
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.axes import AXES, PUBLISHED_AXES
 from calculon.declarations.execution import Execution
+from calculon.declarations.execution_fields.expert_fields import ExpertFields
+from calculon.declarations.execution_fields.sequence_fields import SequenceFields
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import find_preset
@@ -39,13 +41,8 @@ NETWORKS = tuple(axis.network for axis in AXES)
 QUESTION = ("num_procs", "batch_size")
 """Fields that are the question itself: they are changed only if nothing else helps."""
 
-CIRCUMSTANCES = (
-    *("edition", "preset", "training", "tensor_par", "pipeline_par", "data_par", "datatype"),
-    *("seq_length", "attention_type", "mesh_order", "coll_algo", "latency_per_step"),
-    *("mem_reserved_mib", "mem_fragments_percent", "data_par_slowdown", "stage_stop_us"),
-    *("packed_percent", "pack_imbalance_percent", "moe_imbalance_percent"),
-)
-"""Fields that are no options of a plan, and degrees, which have no default."""
+NO_OPTIONS = (*(axis.degree for axis in PUBLISHED_AXES), "mesh_order")
+"""Fields of a plan that no default could leave out."""
 
 OPTION_OFF = {
     "activation_recompute": "none",
@@ -57,17 +54,7 @@ OPTION_OFF = {
 }
 """Values without the option, of fields that declare no default other than ``False``, and of ``zero_stage``."""
 
-SAVES: Mapping[str, tuple[Any, ...]] = {
-    "activation_recompute": ("full",),
-    "attn_impl": ("flash",),
-    "ce_impl": ("fused",),
-    "zero_stage": ("1", "2", "3", "fsdp"),
-    "optimizer_offload": (True,),
-    "activations_offload": (True,),
-    "weight_offload": (True,),
-    "grad_dtype": ("bfloat16",),
-    "optimizer_state_dtype": ("bfloat16",),
-}
+SAVES = {name: saves for name in NAMES if (saves := field_of(name).declaration.saves)}
 """Values that need less memory than others, least invasive first."""
 
 MEMORY_OPTIONS = (
@@ -75,9 +62,6 @@ MEMORY_OPTIONS = (
     *("tensor_par_overlap", "tp_async", "p2p_overlap"),
 )
 """Options that matter for memory, and that all degrees can have."""
-
-_OF_EXPERTS = ("expert_par", "expert_tensor_par", *SWITCHES[SWITCHES.index("moe_dispatcher") :])
-_OF_ATTENTION = ("context_par", "cp_comm", "cp_balance")
 
 TIMES_PROCESSORS = (2, 4, 8, 16, 32, 64)
 
@@ -188,9 +172,10 @@ def memory_savers(space: "Space", *, activations: bool) -> list[tuple[str, Any]]
         activations: Whether activations fill the memory, so that shorter parts of sequences help.
     """
     model = space.model
-    named = [(name, value) for name, several in SAVES.items() for value in several]
+    # The operators that are worth recomputing by themselves are those of experts.
+    names = [name for name in SAVES if name != "recompute_modules" or model.mixes]
+    named = [(name, value) for name in names for value in SAVES[name]]
     if model.mixes:
-        named += [("recompute_modules", modules) for modules in ("moe_act", "moe")]
         degrees = [d for d in divisors(model.num_experts) if 1 < d <= space.num_procs]
         named += [("expert_par", degree) for degree in degrees[-_MOST_DEGREES:]]
     if activations and model.attends and space.edition != PUBLISHED:
@@ -221,7 +206,7 @@ def set_backs(execution: Execution) -> Iterator[tuple[str, Any, bool]]:
     # optimizer_sharding follows from zero_stage; "auto" says what optimizer_sharding says
     same = "zero_stage" if execution.zero_stage == "auto" else "optimizer_sharding"
     for name in NAMES:
-        if name in (*QUESTION, *NETWORKS, *CIRCUMSTANCES, same):
+        if field_of(name).declaration.of != "plan" or name in (*NO_OPTIONS, same):
             continue
         if name in DEFAULTS and execution.edition == PUBLISHED:
             continue
@@ -236,9 +221,9 @@ def _known(name: str, model: Model, execution: Execution) -> bool:
     """Return whether edition and framework have a field, and the model something that it concerns."""
     if name in DEFAULTS and execution.edition == PUBLISHED:
         return False
-    if name in _OF_EXPERTS and not model.mixes:
+    if name in ExpertFields.__annotations__ and not model.mixes:
         return False
-    if name in _OF_ATTENTION and not model.attends:
+    if name in SequenceFields.__annotations__ and not model.attends:
         return False
     entries = find_preset(execution.preset).entries
     return not entries or name in entries

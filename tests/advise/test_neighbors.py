@@ -3,7 +3,13 @@
 from math import log2
 
 from calculon import inputs
-from calculon.advise.neighbors import QUESTION, batch_changes, processor_changes, single_changes
+from calculon.advise.neighbors import (
+    QUESTION,
+    SWITCHES,
+    batch_changes,
+    processor_changes,
+    single_changes,
+)
 from calculon.advise.variations import Variations
 from calculon.declarations.named_values import PRESETS
 from calculon.declarations.presets import find_preset
@@ -47,6 +53,13 @@ def test_frameworks_have_what_is_tried(preset):
         assert change.field in entries or change.field not in DEFAULTS
         assert change.field not in (*QUESTION, *NUMERICS)
     assert len({(change.field, change.value) for change in found}) == len(found)
+
+
+def test_every_field_with_named_values_and_a_control_is_tried():
+    controls = [
+        name for name in NAMES if field_of(name).named and field_of(name).declaration.control
+    ]
+    assert sorted(SWITCHES) == sorted(controls)
 
 
 def test_degrees_are_divisors_and_near_by_their_ratio():
