@@ -91,8 +91,8 @@ def _asked(
 ) -> tuple[Model, System, Execution, Preset]:
     """Return the records, and the preset of the plan, which runs."""
     if isinstance(execution, int):
+        from calculon.advise.infeasibility import why_none
         from calculon.advise.planning import plan  # what a given plan does without
-        from calculon.advise.unfit import why_none
 
         planned = plan(model, execution, system, preset=preset)
         if planned.best is None:

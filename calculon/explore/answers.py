@@ -12,11 +12,11 @@ from calculon import inputs
 from calculon.advise.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
 from calculon.advise.ask import Question, ask
 from calculon.advise.dependence import Sensitivity
+from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report
 from calculon.advise.replanned import Staircase
 from calculon.advise.sensitivity import sensitivity
 from calculon.advise.shorthand import read_mine
 from calculon.advise.stage_needs import StageNeed, needs_of, stage_needs
-from calculon.advise.unfit import Unfit, unfit
 from calculon.advise.why import Why, why
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
@@ -204,10 +204,12 @@ class Answers:
         """Return the best plan, whichever is shown."""
         return self.plan(replace(state, plan={}))
 
-    def unfit(self, state: State) -> Unfit:
+    def infeasibility_report(self, state: State) -> InfeasibilityReport:
         """Return why no plan fits, and what would do."""
         found = self.found(state)
-        return self._kept(("unfit", _asked(state).key), lambda: unfit(found.space, found.counts))
+        return self._kept(
+            ("unfit", _asked(state).key), lambda: infeasibility_report(found.space, found.counts)
+        )
 
     def usable(self, state: State) -> tuple[float, float]:
         """Return the bytes of both tiers of memory that a plan may use."""

@@ -16,10 +16,8 @@ import numpy as np
 from calculon import inputs
 from calculon.advise.answer import own_fields, own_layouts
 from calculon.advise.ask import Question
-from calculon.advise.combinations import table_of
-from calculon.advise.moves import SWITCHES, moves
-from calculon.advise.trials import trials
-from calculon.advise.variations import Variations
+from calculon.advise.neighborhood import Neighborhood, trials
+from calculon.advise.neighbors import SWITCHES, single_changes
 from calculon.base.errors import SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -127,20 +125,22 @@ class Choices:
         Of a plan whose degrees are not those of its processors, no size is known to be allowed.
         """
         q, execution = self.question, Execution(**self.fields)
-        variations = Variations(q.model, execution)
-        moved = moves(q.model, execution, q.system, variations)
-        plan = table_of(variations, moved, np.arange(len(moved))[:, None])
+        near = Neighborhood(q.model, execution, q.system)
+        broken = near.variations.broken
+        changes = single_changes(q.model, execution, q.system, broken)
+        plan = near.table(changes, np.arange(len(changes))[:, None])
         legal = (check(q.model, q.system, plan) == 0).tolist()
         divide = _numbers_of_chunks(q, self.fields)
         found: dict[str, dict[Any, bool]] = {}
-        for move, good in zip(moved, legal, strict=True):
-            if move.value is None or move.field not in (*SIZES, *SWITCHES):
+        for change, good in zip(changes, legal, strict=True):
+            name = change.field
+            if change.value is None or name not in (*SIZES, *SWITCHES):
                 continue
-            named = field_of(move.field).declaration.choices
-            value = named[move.value] if named else move.value
-            if move.field != CHUNKS or value in divide:
-                known = good and not (move.field in SIZES and variations.broken)
-                found.setdefault(move.field, {})[value] = known
+            named = field_of(name).declaration.choices
+            value = named[change.value] if named else change.value
+            if name != CHUNKS or value in divide:
+                known = good and not (name in SIZES and broken)
+                found.setdefault(name, {})[value] = known
         return found
 
     @cached_property

@@ -5,10 +5,10 @@ from typing import Any
 from calculon import inputs
 from calculon.advise.answer import space_of
 from calculon.advise.ask import ask
+from calculon.advise.infeasibility import why_none
 from calculon.advise.launch_flags import launch_in
-from calculon.advise.remedies import BEST
 from calculon.advise.runs.training_run import TrainingRun, training_run
-from calculon.advise.unfit import why_none
+from calculon.advise.space_fixes import BEST
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.campaign.launched_run import with_launch
 from calculon.campaign.read import CampaignSource, read_campaign
