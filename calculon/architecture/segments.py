@@ -24,7 +24,7 @@ from calculon.architecture.multi_token import joined_with
 from calculon.architecture.shape import BlockShape
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution import Execution
-from calculon.declarations.fields import optional_defaults
+from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import LayoutChoice
 from calculon.editions import CORRECTED
@@ -184,11 +184,10 @@ def _whole(value: Number) -> int:
     return int(np.asarray(value, float).max())
 
 
-_PLAIN: dict[str, Any] = {
-    name: optional_defaults(Execution).get(name, False)
-    for name in LayoutChoice.__dataclass_fields__
+_PLAIN: dict[str, Any] = dict.fromkeys(LayoutChoice.__dataclass_fields__, False) | {
+    field.name: field.default if field.declaration.optional else field.values[0]
+    for field in spec_fields(Execution)
+    if field.name in LayoutChoice.__dataclass_fields__
 }
-ONE_RANK = LayoutChoice(
-    **_PLAIN | {"edition": CORRECTED.name, "datatype": "float16", "attention_type": "multihead"}
-)
+ONE_RANK = LayoutChoice(**_PLAIN | {"edition": CORRECTED.name, "datatype": "float16"})
 """A layout that leaves every layer of a model whole: defaults, in the edition that knows all fields of models."""

@@ -123,6 +123,10 @@ class Declaration:
         of: Whether it belongs to the plan, the circumstances or the question: one of :data:`Of`.
         saves: Values that need less memory, least invasive first.
         with_: The field with which it states one decision.
+        switches: For how many switches a value counts where a search prefers executions that offload, recompute and
+            overlap little: one if it is not here; empty if the field does not count.
+        instead: What to write where a search is asked for values of it that it cannot vary.
+        words: Values in words, where pages do not show them as files do.
         control: Label of its control on pages where a plan is changed; a field without one is not offered there.
     """
 
@@ -149,6 +153,9 @@ class Declaration:
     of: Of = "plan"
     saves: tuple[Any, ...] = ()
     with_: str = ""
+    switches: Mapping[Any, int] = dataclasses.field(default_factory=dict)
+    instead: str = ""
+    words: Mapping[Any, str] = dataclasses.field(default_factory=dict)
     control: str = ""
 
     def __post_init__(self) -> None:

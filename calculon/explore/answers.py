@@ -23,6 +23,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.documents.charts.schedule_chart import Gantt
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Result
@@ -47,7 +48,7 @@ from calculon.search.search_result import SearchResult
 
 T = TypeVar("T")
 
-_FOLLOW = ("num_procs", "data_par", "batch_size", "edition", "preset", "seq_length")
+_FOLLOW = ("data_par", "edition", *QUESTION_WORDS)
 """Fields of a plan that the question and the other degrees say."""
 
 

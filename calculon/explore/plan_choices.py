@@ -21,22 +21,27 @@ from calculon.advise.neighbors import SWITCHES, single_changes
 from calculon.base.errors import SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
+from calculon.declarations.axes import FURTHER_DEGREES, PUBLISHED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import filled
-from calculon.plan.columns import DEFAULTS, field_of
+from calculon.plan.columns import DEFAULTS, FIELDS, field_of
 from calculon.plan.divisors import divisors
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import REASONS, check
 
+_DEGREES = (*PUBLISHED_DEGREES, *FURTHER_DEGREES)
+_NUMBERS = tuple(one.name for one in FIELDS if one.declaration.control and not one.named)
 SIZES = (
-    *("tensor_par", "pipeline_par", "context_par", "expert_par", "expert_tensor_par"),
-    *("microbatch_size", "pipeline_interleaving"),
+    *(name for name in _DEGREES if name in _NUMBERS and name != "data_par"),  # which follows
+    *(name for name in _NUMBERS if name not in _DEGREES),
 )
 """Fields with numbers, in the order of the controls."""
 
-LAYOUT, CHUNKS, MICROBATCH = "pp_layout", "pipeline_interleaving", "microbatch_size"
+LAYOUT = "pp_layout"
+CHUNKS = "pipeline_interleaving"
+MICROBATCH = "microbatch_size"
 
 STATED = ("tensor_par", "pipeline_par", MICROBATCH, CHUNKS)
 """Fields that a plan of one's own always states."""

@@ -49,6 +49,7 @@ class ExpertFields(PipelineFields):
         samples=(1, 2),
         searched="option",
         control="Ranks of one expert (ETP)",
+        words={0: "as TP"},
     )
     moe_dispatcher: str = declare(
         "how tokens come to experts on other ranks: alltoall, a row for each expert of a token, exchanged over the "

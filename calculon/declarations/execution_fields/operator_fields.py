@@ -28,6 +28,7 @@ class OperatorFields(PublishedFields):
         scope=LAYOUT | STEP | BATCH,
         searched="argument",
         of="question",
+        instead="the edition is an option of its own: --edition, or edition=... in Python",
     )
     attn_impl: str = declare(
         "attention kernel: eager stores the matrix of scores, flash never has it in memory",
@@ -276,6 +277,7 @@ class OperatorFields(PublishedFields):
         adds="sequence lengths beside the model's own",
         samples=(64, 1024),
         of="question",
+        words={0: "the model's own"},
     )
     tp_impl: str = declare(
         "tensor parallelism: column- then row-split products (megatron); or every product split by columns and its "
@@ -319,6 +321,7 @@ class OperatorFields(PublishedFields):
         },
         adds="true: gradients of inputs reduced behind those of weights",
         control="Asynchronous TP gradients",
+        switches={False: 0},
     )
     tp_user_buffers: bool = declare(
         "overlap of Transformer Engine's user buffers: gathers go round a ring, the forward pass reduces beside a "

@@ -56,6 +56,7 @@ class PipelineFields(ReplicaFields):
         mark="{}",
         searched="fixed",
         control="Order of ranks",
+        instead="ranks are numbered in one way, or in none: --fix mesh_order=tp-dp-pp",
     )
     pp_schedule: str = declare(
         "order of passes in a training pipeline: 1f1b (interleaved with several chunks), gpipe (all forward passes "
@@ -135,6 +136,7 @@ class PipelineFields(ReplicaFields):
         needs={"pipeline_par": ABOVE_ONE},
         adds="true: pipeline transfers beside other passes",
         control="Pipeline transfers overlapped",
+        switches={False: 0},
     )
     stage_stop_us: int = declare(
         "time for which each stage of a pipeline stands still beside a microbatch, while the host runs the "

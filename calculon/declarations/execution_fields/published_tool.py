@@ -27,6 +27,7 @@ class PublishedFields:
         scope=BATCH,
         searched="argument",
         of="question",
+        instead="the processor count is an argument of its own",
     )
     tensor_par: int = declare(
         "tensor-parallel degree (TP)",
@@ -82,6 +83,7 @@ class PublishedFields:
         scope=LAYOUT,
         searched="argument",
         of="question",
+        instead="the datatype is an argument of its own",
     )
     fused_activation: bool = declare(
         "GeLU fused with its neighbours: its input is not stored",
@@ -103,6 +105,8 @@ class PublishedFields:
         adds="attn_only, where a preset leaves it out",
         control="Recomputation",
         saves=("full",),
+        words={"attn_only": "attention"},
+        switches={"none": 0, "full": 2},
     )
     pipeline_interleaving: int = declare(
         "model chunks per processor (virtual stages)",
@@ -114,6 +118,7 @@ class PublishedFields:
         "optimizer state split over data parallelism (ZeRO-1)",
         scope=BATCH,
         control="Optimizer sharding",
+        mark="S",
     )
     tensor_par_comm_type: str = declare(
         "all-reduce; split into reduce-scatter and all-gather around pipeline transfers; or split "
@@ -121,6 +126,11 @@ class PublishedFields:
         choices=("ar", "p2p_rs_ag", "rs_ag"),
         scope=LAYOUT | BLOCK,
         control="TP collectives",
+        words={
+            "ar": "all-reduce",
+            "p2p_rs_ag": "reduce-scatter around transfers",
+            "rs_ag": "sequence parallelism",
+        },
     )
     tensor_par_overlap: str = declare(
         "tensor-parallel collectives overlapped with their matrix products, in tiles",
@@ -128,14 +138,21 @@ class PublishedFields:
         scope=LAYOUT | BLOCK,
         adds="ring or pipe, where a preset leaves them out",
         control="TP overlap",
+        switches={"none": 0},
     )
     seq_par_ag_redo: bool = declare(
         "sequence parallelism stores split inputs and gathers them again in the backward pass",
         scope=BLOCK,
         control="Repeated all-gather",
+        mark="R",
+        switches={False: 0},
     )
     data_par_overlap: bool = declare(
-        "data-parallel traffic overlapped with the backward pass", scope=BATCH, control="DP overlap"
+        "data-parallel traffic overlapped with the backward pass",
+        scope=BATCH,
+        control="DP overlap",
+        mark="O",
+        switches={False: 0},
     )
     weight_offload: bool = declare(
         "weights kept in tier-2 memory",
@@ -143,6 +160,8 @@ class PublishedFields:
         adds="true, where a preset leaves it out",
         control="Weights offloaded",
         saves=(True,),
+        mark="w",
+        switches={False: 0},
     )
     activations_offload: bool = declare(
         "activations kept in tier-2 memory",
@@ -150,6 +169,8 @@ class PublishedFields:
         adds="true: also with full recomputation, and where a preset leaves it out",
         control="Activations offloaded",
         saves=(True,),
+        mark="a",
+        switches={False: 0},
     )
     optimizer_offload: bool = declare(
         "optimizer state kept in tier-2 memory",
@@ -157,10 +178,13 @@ class PublishedFields:
         adds="true, where a preset leaves it out",
         control="Optimizer offloaded",
         saves=(True,),
+        mark="o",
+        switches={False: 0},
     )
     training: bool = declare(
         "training step; false is inference, forward only",
         scope=BLOCK | STEP | BATCH,
         searched="argument",
         of="question",
+        instead="a search is of training only",
     )

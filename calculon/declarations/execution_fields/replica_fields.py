@@ -121,6 +121,7 @@ class ReplicaFields(OperatorFields):
         why="weights that are gathered after the step",
         adds="true: new weights gathered beside the next forward pass",
         control="Early all-gather of weights",
+        switches={False: 0},
     )
     mem_reserved_mib: int = declare(
         "tier-1 memory of each processor that is not the model's: context, libraries, communicators; -1: as the system "
