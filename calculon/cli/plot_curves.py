@@ -20,9 +20,10 @@ from calculon.cli.plot_sources import (
 )
 from calculon.cli.result_files import short_name
 from calculon.cli.search_options import searches
+from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.documents.charts import pareto_chart, scaling_chart
 from calculon.documents.charts.scaling_chart import Point, Series
-from calculon.documents.front import COUNTED, DEGREES, axis, front
+from calculon.documents.front import COUNTED, axis, front
 from calculon.editions import find_edition
 from calculon.render.chart import Chart
 from calculon.search.objective import check_statistic
@@ -145,7 +146,7 @@ def pareto(arguments: argparse.Namespace) -> Chart:
 def asked_front(arguments: argparse.Namespace) -> pareto_chart.Pareto:
     """Return the executions of the chart."""
     y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
-    table, complete = only_table(arguments, (y[0], x[0], *DEGREES)), True
+    table, complete = only_table(arguments, (y[0], x[0], *PUBLISHED_DEGREES)), True
     if table is not None:
         title, editions = table_title(table), terms_of(table.data)
         parts = [table.complete((y[0], x[0])).column]

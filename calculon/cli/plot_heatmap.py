@@ -11,6 +11,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import GIB
 from calculon.cli.plot_sources import Frame, about, only_table, table_title, terms, terms_of
 from calculon.cli.search_options import searches
+from calculon.declarations.axes import STATED_DEGREES
 from calculon.documents.charts import heatmap_chart
 from calculon.documents.charts.heatmap_chart import Cell, Heatmap
 from calculon.render.chart import Chart
@@ -48,7 +49,7 @@ def asked_heatmap(arguments: argparse.Namespace) -> Heatmap:
     """Return the best value of the objective for each tensor and pipeline degree."""
     objective = Objective.parse(arguments.objective)
     name = objective.statistic.name
-    degrees = ("tensor_par", "pipeline_par", "num_procs")
+    degrees = (*STATED_DEGREES, "num_procs")
     named = only_table(arguments, (*degrees, name))
     if named is not None:
         table = named.complete(degrees)

@@ -6,6 +6,7 @@ import numpy as np
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import Array
+from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
 from calculon.documents.charts.pareto_chart import Pareto
 from calculon.estimate.evaluate import Evaluation
@@ -16,9 +17,6 @@ from calculon.search.search_result import SearchResult
 
 COUNTED = ("num_procs",)
 """Numbers of the execution that can be an axis."""
-
-DEGREES = ("tensor_par", "pipeline_par", "data_par")
-"""Fields that name an execution in a picture."""
 
 Axis = tuple[str, float]
 """A statistic or a number of the execution, and the sign that makes more of it better."""
@@ -52,7 +50,7 @@ def front(
     scores = np.stack([columns[1] * y[1], columns[0] * x[1]])
     unbeaten = pareto_front(scores, np.arange(len(rows)))
     unbeaten = unbeaten[np.argsort(columns[0, unbeaten], kind="stable")]
-    degrees = np.stack([column(name)[rows][unbeaten] for name in DEGREES], axis=1)
+    degrees = np.stack([column(name)[rows][unbeaten] for name in PUBLISHED_DEGREES], axis=1)
     names = [".".join(f"{degree:.0f}" for degree in row) for row in degrees.tolist()]
     return Pareto(title, x[0], y[0], columns, unbeaten, names, complete, editions)
 

@@ -8,6 +8,7 @@ from calculon.advise.candidate import tied
 from calculon.base.errors import in_words
 from calculon.declarations.plan_words import degrees_words
 from calculon.documents.how_sure import ties_in_words
+from calculon.plan.columns import FIELDS
 from calculon.render.digits import Digits
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import gibibytes, percent
@@ -92,14 +93,7 @@ LEGEND = (
 )
 """The meaning of the short columns."""
 
-_LETTERS = {
-    "optimizer_sharding": "S",
-    "seq_par_ag_redo": "R",
-    "data_par_overlap": "O",
-    "weight_offload": "w",
-    "activations_offload": "a",
-    "optimizer_offload": "o",
-}
+_LETTERS = {one.name: one.declaration.mark for one in FIELDS if not one.declaration.optional}
 
 
 def _least(size: float | None) -> str | None:
@@ -117,7 +111,10 @@ def _collectives(execution: Mapping[str, Any]) -> str:
 
 def _switches(execution: Mapping[str, Any]) -> str:
     """Write the switches that are on as letters."""
-    return "".join(letter for name, letter in _LETTERS.items() if execution[name]) or "-"
+    return (
+        "".join(str(letter) for name, letter in _LETTERS.items() if letter and execution[name])
+        or "-"
+    )
 
 
 def reasons_table(

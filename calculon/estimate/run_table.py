@@ -25,6 +25,7 @@ from calculon.declarations.origin import plain_name
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.estimate.group_conformal import Groups, equal_weights
 from calculon.hardware.system import System
+from calculon.plan.plan import NAMES
 
 FILE = "validation/runs.csv"
 """The file of runs, below the root of the catalog."""
@@ -41,12 +42,19 @@ each other with and without each.
 SMALL_MODEL = 1e9
 """Parameters below which a model is small: its kernels wait for the host."""
 
+RANGES = {
+    "num_procs": "{:,.0f} processors",
+    "parameters": "{:.3g} billion parameters",
+    "seq_size": "sequences of {:,.0f} tokens",
+    "tensor_par": "tensor-parallel degree {:,.0f}",
+    "pipeline_par": "{:,.0f} pipeline stages",
+    "microbatch_size": "microbatches of {:,.0f} sequences",
+    "domain": "{:,.0f} processors on the fastest network",
+}
+"""Numbers of which pages tell that none of the runs has as many, in words."""
+
 COMPARED = (
-    "num_procs",
-    "parameters",
-    "seq_size",
-    "tensor_par",
-    "pipeline_par",
+    *(name for name in RANGES if name not in ("microbatch_size", "domain")),
     "peak",
     "bandwidth",
 )
@@ -289,9 +297,8 @@ def runs() -> Runs:
 
 def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
     """Return the fields of a :class:`Run` that follow from an execution, without what was measured."""
-    same = ("num_procs", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
+    same = (field.name for field in fields(Run) if field.name in NAMES)
     return {
-        "preset": execution.preset,
         "system": document_stem(plain_name(system.name)),
         "accelerator": system.provenance.processor,
         "family": system.provenance.family,
@@ -305,7 +312,6 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
         "hidden": model.hidden,
         "experts": model.num_experts if model.has_experts else 0,
         "schedule": execution.pp_schedule,
-        "zero_stage": execution.zero_stage,
         "recompute": execution.activation_recompute,
         "overlap": execution.tensor_par_overlap,
     }

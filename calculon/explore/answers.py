@@ -13,17 +13,18 @@ from calculon.advise.answer import Answer, Mine, own_fields, own_plan, plans_on,
 from calculon.advise.ask import Question, ask
 from calculon.advise.dependence import Sensitivity
 from calculon.advise.elasticities import Case
+from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report
 from calculon.advise.replanned import Replanner, Staircase, staircase
 from calculon.advise.sensitivity import sensitivity
 from calculon.advise.shorthand import read_mine
 from calculon.advise.stage_needs import StageNeed, needs_of, stage_needs
-from calculon.advise.unfit import Unfit, unfit
 from calculon.advise.why import Why, why
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.documents.charts.schedule_chart import Gantt
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Result
@@ -52,7 +53,7 @@ TIME = "total_time"
 AMPLE = 2**20
 """GiB of tier 1 in which everything fits that ever will."""
 
-_FOLLOW = ("num_procs", "data_par", "batch_size", "edition", "preset", "seq_length")
+_FOLLOW = ("data_par", "edition", *QUESTION_WORDS)
 """Fields of a plan that the question and the other degrees say."""
 
 
@@ -207,10 +208,12 @@ class Answers:
         """Return the best plan, whichever is shown."""
         return self.plan(replace(state, plan={}))
 
-    def unfit(self, state: State) -> Unfit:
+    def infeasibility_report(self, state: State) -> InfeasibilityReport:
         """Return why no plan fits, and what would do."""
         found = self.found(state)
-        return self.kept(("unfit", _asked(state).key), lambda: unfit(found.space, found.counts))
+        return self.kept(
+            ("unfit", _asked(state).key), lambda: infeasibility_report(found.space, found.counts)
+        )
 
     def usable(self, state: State) -> tuple[float, float]:
         """Return the bytes of both tiers of memory that a plan may use."""

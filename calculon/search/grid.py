@@ -16,12 +16,13 @@ from calculon.base.arrays import derived
 from calculon.base.records import gather
 from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
-from calculon.declarations.axes import FURTHER_SIZES, PUBLISHED_AXES
+from calculon.declarations.axes import FURTHER_SIZES, PUBLISHED_AXES, PUBLISHED_NETWORKS
+from calculon.declarations.statistics import OFFLOADS
 from calculon.plan.columns import Columns
 from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.plan.schedule import Schedule
-from calculon.search.candidates import OFFLOADS, OVERLAPS
+from calculon.search.candidates import OVERLAPS
 from calculon.search.nodes import Nodes
 from calculon.search.search_counts import FEASIBLE, Counts, Splits
 from calculon.search.space import Space, Values
@@ -38,7 +39,7 @@ WITHIN = tuple(range(1, len(GRID_AXES) - 1))
 MOST_SMALL = 255
 """Cells of a node that a count of one byte holds; sums of bytes are several times as fast as those of integers."""
 
-NETWORKS = ("data_par_net", "pipeline_par_net", "tensor_par_net")
+NETWORKS = tuple(reversed(PUBLISHED_NETWORKS))
 """Axes of the combinations of networks."""
 
 

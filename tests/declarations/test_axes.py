@@ -32,6 +32,7 @@ FIELDS = """\
         adds="example-parallel degrees",
         samples=(2,),
         searched="option",
+        control="Example parallel (XP)",
     )
     example_par_net: int = declare(
         "network of the example-parallel groups",
@@ -43,6 +44,8 @@ FIELDS = """\
         adds="networks of the example-parallel groups",
         samples=(1,),
         searched="option",
+        of="circumstance",
+        with_="mesh_order",
     )
 
 """

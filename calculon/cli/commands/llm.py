@@ -99,7 +99,7 @@ def _with_hint(
     error: Infeasible, model: "Model", execution: "Execution", system: "System"
 ) -> Infeasible:
     """Return an error that says also what would make the execution fit, where a few changes do."""
-    from calculon.advise.proposals import hint
+    from calculon.advise.fixes import hint
 
     text = hint(model, execution, system)
     message = f"{error}. Hint: {text}" if text else str(error)

@@ -317,7 +317,7 @@ def _draw(
 
 def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
     """Say why nothing fits on the most processors, and what would mend it."""
-    from calculon.advise.unfit import PROPOSED, unfit
+    from calculon.advise.infeasibility import PROPOSED, infeasibility_report
     from calculon.render.document import Grid
     from calculon.search.effect import COMMAND_LINE
 
@@ -325,11 +325,11 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     result, where = results[most], asked[most].ranking().where
     if len(results) > 1:
         log.show(f"On {result.space.num_procs:,} processors:")
-    found = unfit(result.space, result.counts, where)
+    found = infeasibility_report(result.space, result.counts, where)
     if not found.executions:
         log.show(f"Nothing fits: {found.why}.")  # else the table of reasons says so
-    log.show(*found.nearest)
-    if proposals := found.proposals(COMMAND_LINE):
+    log.show(*found.nearest_in_words)
+    if proposals := found.fixes_in_words(COMMAND_LINE):
         log.show(f"{PROPOSED}:")
         log.show(Grid(("text", "text"), tuple(("  -", line) for line in proposals), gap=1))
 

@@ -136,8 +136,8 @@ def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int
 
 def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any) -> "Answer":
     """Plan one count of one machine in detail, and show the plans; Infeasible when none fits."""
+    from calculon.advise.infeasibility import why_none
     from calculon.advise.planning import plan
-    from calculon.advise.unfit import why_none
     from calculon.documents.plan_page import plan_page
 
     answer: Answer = plan(model, num_procs, system, **words)

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
+from calculon.advise.fixes import Fix
 from calculon.advise.in_words import figures, plan_in_words
-from calculon.advise.proposals import Proposal
-from calculon.advise.remedies import Remedy
-from calculon.advise.unfit import change_in_words
+from calculon.advise.infeasibility import fix_in_words
+from calculon.advise.space_fixes import SpaceFix
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.units import GIB
 from calculon.documents.charts.waterfall_chart import WaterfallData, change_waterfall
@@ -44,7 +44,7 @@ def mend(state: State, answers: Answers) -> Part | None:
     if shown.estimate is not None:
         return None
     if not state.plan:
-        return _unfit(state, answers)
+        return _infeasible(state, answers)
     found = answers.why(state)
     before = fields_of(found.execution)
     rows = [_proposed(state, answers, one, before) for one in found.proposals]
@@ -58,8 +58,8 @@ def mend(state: State, answers: Answers) -> Part | None:
     return Part(title="What would make it run", blocks=(dim(said), *rows, *more))
 
 
-def _proposed(state: State, answers: Answers, one: Proposal, before: Mapping[str, Any]) -> Line:
-    """Return a proposal as a button, and its costs."""
+def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any]) -> Line:
+    """Return a fix as a button, and its costs."""
     fields = fields_of(one.execution)
     asked = {
         word: value
@@ -86,18 +86,18 @@ def _offer(change: str, link: str, cost: str) -> Line:
     return Styled(change, "button", link=link), " ", dim(cost)
 
 
-def _unfit(state: State, answers: Answers) -> Part:
+def _infeasible(state: State, answers: Answers) -> Part:
     """Return what would do where no plan fits."""
-    found = answers.unfit(state)
+    found = answers.infeasibility_report(state)
     rows = [
         _offer(
-            change_in_words(one, found.space),
-            _remedied(state, answers, one, found.space),
+            fix_in_words(one, found.space),
+            _fixed(state, answers, one, found.space),
             f"{plan_in_words(one.found.execution)} ({figures(one.found)})",
         )
-        for one in found.remedies
+        for one in found.fixes
     ]
-    lines = [f"No plan fits: {found.why}.", *found.nearest]
+    lines = [f"No plan fits: {found.why}.", *found.nearest_in_words]
     said = (
         "A search found the best plan after each change."
         if rows
@@ -106,8 +106,8 @@ def _unfit(state: State, answers: Answers) -> Part:
     return Part(title="What would make a plan fit", blocks=(*lines, dim(said), *rows))
 
 
-def _remedied(state: State, answers: Answers, one: Remedy, space: Space) -> str:
-    """Return the address of a page on which a remedy is taken over."""
+def _fixed(state: State, answers: Answers, one: SpaceFix, space: Space) -> str:
+    """Return the address of a page on which a fix is taken over."""
     change = one.change
     if one.kind in ("memory", "product"):
         sizes = {f"{name}.GiB": ceil(size / GIB * 10) / 10 for name, size in change.items()}

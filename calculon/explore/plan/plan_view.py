@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from calculon.advise.unfit import why_none
+from calculon.advise.infeasibility import why_none
 from calculon.documents.charts.breakdown import time_parts
 from calculon.documents.charts.stage_memory_chart import kinds_of, stage_memory
 from calculon.documents.charts.traffic_chart import traffic_chart

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from calculon.advise.candidate import of_estimate
-from calculon.advise.unfit import why_none
+from calculon.advise.infeasibility import why_none
 from calculon.base.errors import CalculonError, in_words
 from calculon.base.records import Column as Statistic
 from calculon.base.records import columns
