@@ -135,7 +135,7 @@ def _read_degrees(one: Reading) -> Fields:
         wanted = f"{processors:,} processors, which were asked for"
         raise SpecError(one.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
     tensor, context, sequence, replicas = (
-        given(one, f"{_PARALLEL}.{name}_size", default=1) or 1
+        given(one, f"{_PARALLEL}.{name}_size", default=1)
         for name in ("tp", "cp", "sp", "dp_replicate")
     )
     shards = one.count(f"{_PARALLEL}.dp_shard_size")
@@ -160,12 +160,12 @@ def _read_degrees(one: Reading) -> Fields:
 
 def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
     """Return what ranks share: by the strategy of FSDP 1, by the meshes of FSDP 2, or by the stage of ZeRO."""
-    parts = (one.count(f"{_PARALLEL}.{n}_size", default=1) or 1 for n in ("tp",))
-    ranks = one.processors() // next(parts) if kind != "NO" else 1
+    tensor = one.count(f"{_PARALLEL}.tp_size", default=1) or 1
+    ranks = one.processors() // tensor if kind != "NO" else 1
     stage, kept, group = "0", True, 0
     if kind == "FSDP":
         stage, kept, by_node = _strategy(one)
-        nodes = given(one, "num_machines", default=1) or 1
+        nodes = given(one, "num_machines", default=1)
         group = ranks // replicas if replicas > 1 else ranks // nodes if by_node else 0
     elif kind == "DEEPSPEED":
         file = one.setting(f"{_DEEPSPEED}.deepspeed_config_file")
@@ -173,8 +173,7 @@ def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
             one.not_modelled(file.name, "what that file says; it is read as one of deepspeed")
         stage = str(given(one, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
         if stage not in ("0", "1", "2", "3"):
-            found = one.setting(f"{_DEEPSPEED}.zero_stage")
-            assert found is not None
+            found = one.stated(f"{_DEEPSPEED}.zero_stage", default=stage)
             raise one.error(found, "0, 1, 2 or 3")
     stage = stage if ranks > 1 else "0"
     return {
@@ -188,15 +187,14 @@ def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
 
 def _strategy(one: Reading) -> tuple[str, bool, bool]:
     """Return what FSDP splits, whether weights are dropped after the forward pass, and whether nodes share."""
-    stated = one.setting(f"{_FSDP}.fsdp_sharding_strategy")
+    stated = one.stated(f"{_FSDP}.fsdp_sharding_strategy", default="FULL_SHARD")
     resharded = one.setting(f"{_FSDP}.fsdp_reshard_after_forward")
     one.setting(f"{_FSDP}.fsdp_version")
     if resharded is not None and isinstance(resharded.value, str):
         stated, resharded = resharded, None  # FSDP 1 takes the strategy under that name, too
-    name = "FULL_SHARD" if stated is None else str(stated.value).upper()
+    name = str(stated.value).upper()
     name = _NUMBERED.get(name, name)
     if name not in _STRATEGIES:
-        assert stated is not None
         raise one.error(stated, f"one of {', '.join(_STRATEGIES)}")
     stage, kept, by_node = _STRATEGIES[name]
     if resharded is not None:
@@ -206,17 +204,13 @@ def _strategy(one: Reading) -> tuple[str, bool, bool]:
 
 def _exchange(one: Reading, context: int, sequence: int) -> Fields:
     """Return how ranks with parts of a sequence come to its keys and values."""
-    method = one.setting(f"{_PARALLEL}.cp_comm_strategy")
+    method = one.stated(f"{_PARALLEL}.cp_comm_strategy", default="allgather")
     backend = one.get(f"{_PARALLEL}.cp_backend", f"{_PARALLEL}.sp_backend", default="torch")
     if context * sequence == 1:
         return {"cp_comm": "p2p"}
     if sequence > 1 or backend == "deepspeed":
         return {"cp_comm": "a2a"}
-    chosen = "allgather" if method is None else method.value
-    if chosen not in _EXCHANGES:
-        assert method is not None
-        raise one.error(method, f"one of {', '.join(_EXCHANGES)}")
-    return {"cp_comm": _EXCHANGES[chosen]}
+    return {"cp_comm": _EXCHANGES[one.choice(method, _EXCHANGES)]}
 
 
 def _write_degrees(one: Writing) -> Fields:
@@ -258,8 +252,8 @@ def _read_batch(one: Reading) -> Fields:
         one.notes.append(
             f"{_MICRO[0]} is an argument of the training script: {TRAINER_BATCH}, its default"
         )
-    steps = given(one, *_STEPS, default=1) or 1
-    length = given(one, *_LENGTHS, default=0, least=0) or 0
+    steps = given(one, *_STEPS, default=1)
+    length = given(one, *_LENGTHS, default=0, least=0)
     return {
         "microbatch_size": micro,
         "batch_size": micro * steps * one.execution["data_par"],
@@ -278,16 +272,16 @@ def _read_precision(one: Reading) -> Fields:
     for name in ("bf16", "fp16"):
         if one.get(name) is True and found is None:
             return {"datatype": _PRECISIONS[name], "fp8_recipe": "none"}
-    chosen = "no" if found is None or found.value in (False, None) else str(found.value).lower()
-    if chosen not in _PRECISIONS:
-        assert found is not None
-        raise one.error(found, f"one of {', '.join(_PRECISIONS)}")
-    backend = one.setting("fp8_config.backend", "fp8_config.fp8_backend")
+    chosen = "no"
+    if found is not None and found.value not in (False, None):
+        chosen = str(found.value).lower()
+        if chosen not in _PRECISIONS:
+            raise one.error(found, f"one of {', '.join(_PRECISIONS)}")
+    backend = one.stated("fp8_config.backend", "fp8_config.fp8_backend", default="TE")
     recipe = "none"
     if chosen == "fp8":
-        name = "TE" if backend is None else str(backend.value).upper()
+        name = str(backend.value).upper()
         if name not in _BACKENDS:
-            assert backend is not None
             one.not_modelled(backend.name, "taken for Transformer Engine")
         recipe = _BACKENDS.get(name, "delayed")
     return {"datatype": _PRECISIONS[chosen], "fp8_recipe": recipe}
@@ -326,10 +320,9 @@ def _write_recompute(one: Writing) -> Fields:
 
 
 def _read_prefetch(one: Reading) -> Fields:
-    found = one.setting(f"{_FSDP}.fsdp_backward_prefetch")
-    value = "BACKWARD_PRE" if found is None else str(found.value).upper()
+    found = one.stated(f"{_FSDP}.fsdp_backward_prefetch", default="BACKWARD_PRE")
+    value = str(found.value).upper()
     if value in ("BACKWARD_POST", "2"):
-        assert found is not None
         one.not_modelled(found.name, "weights are gathered after the pass before: taken for PRE")
     none = value in ("NO_PREFETCH", "NONE", "3")
     return {"fsdp_prefetch": 0 if none and one.execution["zero_stage"] == "fsdp" else 1}
@@ -342,10 +335,9 @@ def _read_compile(one: Reading) -> Fields:
 
 
 def _read_optimizer(one: Reading) -> Fields:
-    found = one.setting("optim", "optimizer")
-    kind = "adamw_torch_fused" if found is None else str(found.value)
+    found = one.stated("optim", "optimizer", default="adamw_torch_fused")
+    kind = str(found.value)
     if kind not in _OPTIMIZERS:
-        assert found is not None
         one.not_modelled(found.name, "taken for AdamW")
     ours = _OPTIMIZERS.get(kind, ("adam", "fused"))
     return dict(zip(("optimizer", "optimizer_impl"), ours, strict=True))
@@ -361,18 +353,18 @@ def _write_optimizer(one: Writing) -> Fields:
 
 def _read_clipping(one: Reading) -> Fields:
     """Read whether gradients are clipped: by default, as the trainer does."""
-    found = one.setting("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping")
-    return {"grad_clip": found is None or bool(found.value)}
+    clipped = one.get("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping", default=True)
+    return {"grad_clip": bool(clipped)}
 
 
 def _read_offload(one: Reading) -> Fields:
     state = one.get(f"{_DEEPSPEED}.offload_optimizer_device", default="none")
-    weights = one.setting(f"{_DEEPSPEED}.offload_param_device")
-    of_fsdp = one.setting(f"{_FSDP}.fsdp_offload_params")
-    if of_fsdp is not None and of_fsdp.value is True:
+    weights = one.stated(f"{_DEEPSPEED}.offload_param_device", default="none")
+    of_fsdp = one.stated(f"{_FSDP}.fsdp_offload_params", default=False)
+    if of_fsdp.value is True:
         effect = "weights, gradients and optimizer in host memory: counted on the processor"
         one.not_modelled(of_fsdp.name, effect)
-    if weights is not None and weights.value in ("cpu", "nvme"):
+    if weights.value in ("cpu", "nvme"):
         one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
     return {"optimizer_offload": state in ("cpu", "nvme") and one.execution["zero_stage"] != "0"}
 

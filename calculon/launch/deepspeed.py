@@ -7,7 +7,7 @@ configuration says nothing of the model, its sequences, pipelines and the proces
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.units import MIB
@@ -119,15 +119,18 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
     return json.dumps({"_comment": list(head), **nested(settings)}, indent=2) + "\n"
 
 
+@overload
+def given(one: Reading, *names: str, default: int, least: int = 1) -> int: ...
+
+
+@overload
+def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None: ...
+
+
 def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None:
-    """Return a count of at least so many; ``auto`` as where nothing is stated."""
-    found = one.setting(*names)
-    if found is None or found.value == AUTO:
-        return default
-    count = one.count(*names, default=default)
-    if count is not None and count < least:
-        raise one.error(found, f"a whole number of at least {least}")
-    return count
+    """Return a count of at least `least`; ``auto`` as where nothing is stated."""
+    auto = one.get(*names) == AUTO
+    return default if auto else one.count(*names, default=default, least=least)
 
 
 def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
@@ -145,9 +148,9 @@ def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
 
 def _read_degrees(one: Reading) -> Fields:
     """Read degrees and batch: the three fields of the batch, and the processors, must agree."""
-    tensor = given(one, _TENSOR, default=1) or 1
-    parts = given(one, *_SEQUENCES, default=1) or 1
-    stages = given(one, "pipeline.stages", default=1) or 1
+    tensor = given(one, _TENSOR, default=1)
+    parts = given(one, *_SEQUENCES, default=1)
+    stages = given(one, "pipeline.stages", default=1)
     batch, micro, steps = (given(one, name) for name in (_BATCH, _MICRO, _STEPS))
     rest = tensor * parts * stages
     split = f"tensor {tensor} x sequence {parts} x pipeline {stages}"
@@ -206,7 +209,7 @@ def _write_degrees(one: Writing) -> Fields:
 
 
 def _read_experts(one: Reading) -> Fields:
-    experts = given(one, _EXPERT, default=1) or 1
+    experts = given(one, _EXPERT, default=1)
     if not one.switch("expert_parallel.enabled", default=True):
         experts = 1
     split = experts > 1 and one.execution["tensor_par"] > 1
@@ -220,20 +223,18 @@ def _write_experts(one: Writing) -> Fields:
 
 
 def _read_sharding(one: Reading) -> Fields:
-    stage = one.count(f"{_ZERO}.stage", default=0) or 0
+    stage = one.count(f"{_ZERO}.stage", default=0)
     if stage not in range(4):
-        found = one.setting(f"{_ZERO}.stage")
-        assert found is not None
-        raise one.error(found, "0, 1, 2 or 3")
+        raise one.error(one.stated(f"{_ZERO}.stage", default=stage), "0, 1, 2 or 3")
     ranks = one.execution["data_par"] * one.execution["context_par"]
     stage = stage if ranks > 1 else 0
-    overlap = one.get(f"{_ZERO}.overlap_comm", default=None)
+    overlap = one.get(f"{_ZERO}.overlap_comm")
     overlaps = stage == 3 if overlap in (None, AUTO) else bool(overlap)
     group = one.count(f"{_ZERO}.mics_shard_size", default=-1) or -1
     ahead = given(
         one,
         f"{_ZERO}.stage3_prefetch_bucket_size",
-        "zero_optimization.prefetch_bucket_size",
+        f"{_ZERO}.prefetch_bucket_size",
         default=1,
         least=0,
     )
@@ -349,20 +350,19 @@ def _write_bucket(one: Writing) -> Fields:
 
 
 def _read_offload(one: Reading) -> Fields:
-    state = one.setting(f"{_ZERO}.offload_optimizer.device")
-    older = one.setting(f"{_ZERO}.cpu_offload")
-    weights = one.setting(f"{_ZERO}.offload_param.device")
+    state = one.stated(f"{_ZERO}.offload_optimizer.device", default=None)
+    older = one.get(f"{_ZERO}.cpu_offload")
+    weights = one.stated(f"{_ZERO}.offload_param.device", default=None)
     for found in (state, weights):
-        if found is not None and found.value not in ("cpu", "nvme", "none", None):
+        if found.value not in ("cpu", "nvme", "none", None):
             raise one.error(found, "cpu, nvme or none")
-        if found is not None and found.value == "nvme":
+        if found.value == "nvme":
             one.not_modelled(found.name, "disks: counted as host memory")
-    if weights is not None and weights.value in ("cpu", "nvme"):
+    if weights.value in ("cpu", "nvme"):
         one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
-    away = state is not None and state.value in ("cpu", "nvme")
-    away = away or (older is not None and older.value is True)
-    ratio = one.setting(f"{_ZERO}.offload_optimizer.ratio")
-    if ratio is not None and ratio.value != 1:
+    away = state.value in ("cpu", "nvme") or older is True
+    ratio = one.stated(f"{_ZERO}.offload_optimizer.ratio", default=1)
+    if ratio.value != 1:
         one.not_modelled(ratio.name, "a part of the optimizer state: counted whole")
     return {
         "optimizer_offload": away and one.execution["zero_stage"] != "0",
@@ -400,14 +400,13 @@ def _write_recompute(one: Writing) -> Fields:
 
 
 def _read_optimizer(one: Reading) -> Fields:
-    found = one.setting("optimizer.type")
-    kind = "adamw" if found is None else str(found.value).lower()
-    loose = one.get("optimizer.params.torch_adam", default=False) is True
+    found = one.stated("optimizer.type", default="adamw")
+    kind = str(found.value).lower()
+    loose = one.get("optimizer.params.torch_adam") is True
     if kind == "sgd":
         momentum = one.get("optimizer.params.momentum", default=0)
         return {"optimizer": "sgd_momentum" if momentum else "sgd", "optimizer_impl": "fused"}
     if kind not in _OPTIMIZERS:
-        assert found is not None
         one.not_modelled(found.name, "taken for AdamW")
     ours = _OPTIMIZERS.get(kind, "adam")
     return {"optimizer": ours, "optimizer_impl": "foreach" if loose else "fused"}
@@ -426,8 +425,7 @@ def _write_optimizer(one: Writing) -> Fields:
 
 
 def _read_clipping(one: Reading) -> Fields:
-    found = one.setting("gradient_clipping")
-    return {"grad_clip": found is not None and bool(found.value)}
+    return {"grad_clip": bool(one.get("gradient_clipping"))}
 
 
 _ONLY_WITH: Harmless = {

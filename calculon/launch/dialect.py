@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from calculon.base.display import Displayed
 from calculon.base.errors import Problem, SpecError
@@ -170,11 +170,25 @@ class Reading:
         found = self.setting(*names)
         return default if found is None else found.value
 
-    def count(self, *names: str, default: int | None = None) -> int | None:
+    def stated(self, *names: str, default: Any) -> Setting:
+        """Return the first of some settings that is stated, else the first name with a default."""
+        return self.setting(*names) or Setting(names[0], default)
+
+    @overload
+    def count(self, *names: str, default: int, least: int | None = None) -> int: ...
+
+    @overload
+    def count(
+        self, *names: str, default: int | None = None, least: int | None = None
+    ) -> int | None: ...
+
+    def count(
+        self, *names: str, default: int | None = None, least: int | None = None
+    ) -> int | None:
         """Return a whole number.
 
         Raises:
-            SpecError: For any other value.
+            SpecError: For any other value, and for a number below `least`.
         """
         found = self.setting(*names)
         if found is None or found.value is None:
@@ -183,6 +197,8 @@ class Reading:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value != int(value):
             raise self.error(found, "a whole number")
+        if least is not None and value < least:
+            raise self.error(found, f"a whole number of at least {least}")
         return int(value)
 
     def switch(self, *names: str, default: bool = False) -> bool:

@@ -118,9 +118,8 @@ class Degrees:
 
 def _least_one(one: Reading, name: str) -> int:
     value = one.count(name, default=1)
-    if value is None or value < 1:
-        found = one.setting(name) or Setting(name, value)
-        raise one.error(found, "at least 1")
+    if value < 1:
+        raise one.error(one.stated(name, default=value), "at least 1")
     return value
 
 

@@ -90,7 +90,7 @@ def _write_split(one: Writing) -> Fields:
 
 
 def _read_batch(one: Reading) -> Fields:
-    most = one.count(_SEQUENCES, default=0) or 0
+    most = one.count(_SEQUENCES, default=0)
     chunk = one.count(_CHUNK, default=_CHUNK_TOKENS) or 0
     if one.switch(_MIXED):
         ranks = one.deployment["attn_data_par"]

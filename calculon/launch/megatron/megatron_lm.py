@@ -37,7 +37,7 @@ def _degrees(one: Reading) -> Fields:
     degrees, product = {}, 1
     for field, flags in names.items():
         value = one.count(*flags, default=1)
-        if value is None or value < 1:
+        if value < 1:
             raise SpecError(one.parsed.file, Problem(flags[0], "at least 1", str(value)))
         degrees[field] = value
         product *= value

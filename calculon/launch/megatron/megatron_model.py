@@ -131,7 +131,7 @@ def _positions(one: Reading) -> Fields:
 
 
 def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
-    experts = one.count("--num-experts", default=0) or 0
+    experts = one.count("--num-experts", default=0)
     width, chosen = one.count(_MOE_WIDTH, default=0), one.count("--moe-router-topk", default=2)
     shared, groups = one.count(_SHARED, default=0), one.count("--moe-router-num-groups", default=0)
     gate, biased = (

@@ -90,10 +90,8 @@ def _chunks(one: Reading, pipeline: int, ends: int) -> int:
         wanted = f"the blocks of the model, of which {_BLOCKS} {each} are a chunk"
         raise SpecError(one.parsed.file, Problem("--num-layers", wanted, "none"))
     if (blocks + ends) % (pipeline * each):
-        setting = one.setting(_BLOCKS)
-        assert setting is not None
         wanted = f"a divisor of {blocks + ends} blocks / {pipeline} stages"
-        raise one.error(setting, wanted)
+        raise one.error(one.stated(_BLOCKS, default=each), wanted)
     return (blocks + ends) // (pipeline * each)
 
 
@@ -181,9 +179,9 @@ def _write_dispatcher(one: Writing) -> Fields:
 
 
 def _capacity(one: Reading) -> Fields:
-    factor = one.setting("--moe-expert-capacity-factor")
-    value = 0.0 if factor is None else factor.value
-    if factor is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+    factor = one.stated("--moe-expert-capacity-factor", default=0.0)
+    value = factor.value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise one.error(factor, "a number")
     percent = round(100 * value) if value > 0 else 0
     padded = one.switch("--moe-pad-expert-input-to-capacity") and percent > 0

@@ -36,13 +36,13 @@ def _sharing(one: Reading) -> Fields:
 
 def _stage(one: Reading) -> str:
     """Return what replicas share by name, from the flags of each kind of sharing."""
-    strategy = one.setting(_STRATEGY)
+    strategy = one.stated(_STRATEGY, default="no_shard")
     whole = one.switch("--use-distributed-optimizer")
     stated = one.count("--zero-stage", default=0)
     if one.switch(_TORCH_FSDP):
         return "fsdp"
     if one.switch(_FSDP):
-        return _STAGES["no_shard" if strategy is None else one.choice(strategy, _STAGES)]
+        return _STAGES[one.choice(strategy, _STAGES)]
     if _sums_apart(one):
         return "1"
     return "1" if whole else str(min(stated or 0, 3))
@@ -126,10 +126,8 @@ _WITHOUT_MOMENTS = ("sgd", "adafactor")
 
 
 def _optimizer(one: Reading) -> Fields:
-    stated = one.setting("--optimizer")
-    name = "adam" if stated is None else str(stated.value)
+    name = str(one.get("--optimizer", default="adam"))
     if name not in _OPTIMIZERS:
-        assert stated is not None
         one.not_modelled("--optimizer", f"one of {', '.join(_OPTIMIZERS)} is modelled; adam stands")
         name = "adam"
     found = _OPTIMIZERS[name]
@@ -185,7 +183,7 @@ def _offload(one: Reading) -> Fields:
     share = one.get("--optimizer-offload-fraction", default=1.0)
     if state and share != 1:
         one.not_modelled("--optimizer-offload-fraction", "all of the state is offloaded here")
-    blocks = one.count("--cpu-offloading-num-layers", default=0) or 0
+    blocks = one.count("--cpu-offloading-num-layers", default=0)
     most = one.count("--num-layers", "--encoder-num-layers")
     if blocks and most and blocks < most - 1:
         one.not_modelled("--cpu-offloading-num-layers", "all blocks are offloaded here")
@@ -261,9 +259,9 @@ _NAMES = {ours: theirs for theirs, ours in ALIASES.items()}
 
 def _recompute(one: Reading) -> Fields:
     """Read what the backward pass computes again: everything, modules, or nothing."""
-    stated, short = one.setting(_GRANULARITY), one.switch(_SHORT)
+    stated, short = one.stated(_GRANULARITY, default=None), one.switch(_SHORT)
     old = True in [one.switch(name) for name in _OLD] or one.get(_OLD_METHOD) is not None
-    kind = "selective" if short else "full" if old else None if stated is None else stated.value
+    kind = "selective" if short else "full" if old else stated.value
     found: Fields = {
         "activation_recompute": "none",
         "recompute_modules": "none",
@@ -276,7 +274,6 @@ def _recompute(one: Reading) -> Fields:
     if kind == "selective":
         return found | _modules(one, short)
     if kind is not None:
-        assert stated is not None
         raise one.error(stated, "full or selective")
     one.used.add(_MODULES)
     return found

@@ -98,22 +98,6 @@ def parallel(option: str) -> tuple[str, ...]:
     return tuple(f"{section}.{option}" for section in ("parallelism", *_OLDER))
 
 
-def positive(one: Reading, *names: str, default: int) -> int:
-    """Return a count of at least 1.
-
-    Raises:
-        SpecError: For any other value.
-    """
-    count = one.count(*names, default=default)
-    if count is None:
-        return default
-    if count < 1:
-        found = one.setting(*names)
-        assert found is not None
-        raise one.error(found, "a whole number of at least 1")
-    return count
-
-
 def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
     """Return the error of a count that others do not divide."""
     stated = one.parsed.settings.get(name)

@@ -78,12 +78,12 @@ def _read_compile(one: Reading) -> Fields:
     compiled = (stated or older) and "model" in parts
     if (stated or older) and not compiled:
         one.not_modelled(_COMPONENTS, "the loss is compiled alone: taken for none")
-    asked = one.setting(
-        "compile.enable_async_tensor_parallel", *parallel("enable_async_tensor_parallel")
+    asked = one.stated(
+        *("compile.enable_async_tensor_parallel", *parallel("enable_async_tensor_parallel")),
+        default=False,
     )
-    overlapped = asked is not None and asked.value is True and one.execution["tensor_par"] > 1
+    overlapped = asked.value is True and one.execution["tensor_par"] > 1
     if overlapped and not compiled:
-        assert asked is not None
         raise one.error(asked, "false without compile.enable, since only the compiler overlaps")
     scope = "blocks_and_loss" if "loss" in parts else "blocks"
     return {
