@@ -12,8 +12,8 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
-from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing, plain
-from calculon.launch.rows import Harmless, only_with, row
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing, plain
+from calculon.launch.rows import Harmless, first_names, only_with, row, switch, under
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in, yaml_lines
 
@@ -29,6 +29,7 @@ _STRATEGIES = {
 
 _NUMBERED = {str(number): name for number, name in enumerate(_STRATEGIES, 1)}
 _TYPES = {"NO", "MULTI_GPU", "FSDP", "DEEPSPEED"}
+_DEGREES = "tp_size cp_size sp_size dp_replicate_size dp_shard_size"
 _PRECISIONS = {"no": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
 _BACKENDS = {"TE": "delayed", "AO": "tensorwise"}
 """Recipes of FP8 by library: Transformer Engine scales by steps before, torchao by the tensor itself."""
@@ -288,13 +289,13 @@ def _read_precision(one: Reading) -> Fields:
 
 
 def _write_precision(one: Writing) -> Fields:
-    names = {ours: theirs for theirs, ours in reversed(_PRECISIONS.items())}
+    names = first_names(_PRECISIONS)
     datatype, recipe = one["datatype"], one["fp8_recipe"]
     if datatype not in names:
         raise one.refuse("datatype", "bfloat16, float16, float32")
     if recipe == "none":
         return {"mixed_precision": names[datatype]}
-    backends = {ours: theirs for theirs, ours in _BACKENDS.items()}
+    backends = first_names(_BACKENDS)
     if recipe not in backends or datatype != "bfloat16":
         raise one.refuse("fp8_recipe", "none, delayed, tensorwise")
     return {"mixed_precision": "fp8", "fp8_config.backend": backends[recipe]}
@@ -344,8 +345,7 @@ def _read_optimizer(one: Reading) -> Fields:
 
 
 def _write_optimizer(one: Writing) -> Fields:
-    names = {ours: theirs for theirs, ours in reversed(_OPTIMIZERS.items())}
-    name = names.get((one["optimizer"], one["optimizer_impl"]))
+    name = first_names(_OPTIMIZERS).get((one["optimizer"], one["optimizer_impl"]))
     if name is None:
         raise one.refuse("optimizer", "adam, adam_8bit, lion, adafactor, sgd")
     return {} if name in ("adamw_torch_fused", "adamw_apex_fused") else {"optim": name}
@@ -457,59 +457,50 @@ ACCELERATE = Dialect(
         row(
             "num_procs tensor_par context_par pipeline_par data_par zero_stage optimizer_sharding "
             "data_par_overlap dp_shard reshard_after_forward cp_comm",
-            (
-                *("distributed_type", "num_processes"),
-                *(f"{_PARALLEL}.{n}_size" for n in ("tp", "cp", "sp", "dp_replicate", "dp_shard")),
-                *(f"{_FSDP}.{name}" for name in ("fsdp_version", "fsdp_reshard_after_forward")),
-                f"{_DEEPSPEED}.zero_stage",
-            ),
+            f"distributed_type num_processes {under(_PARALLEL, _DEGREES)} {_FSDP}.fsdp_version "
+            f"{_FSDP}.fsdp_reshard_after_forward {_DEEPSPEED}.zero_stage",
             _read_degrees,
             _write_degrees,
         ),
         row(
             "microbatch_size batch_size seq_length",
-            (_MICRO[0], _STEPS[0], _LENGTHS[0]),
+            f"{_MICRO[0]} {_STEPS[0]} {_LENGTHS[0]}",
             _read_batch,
             _write_batch,
         ),
-        row("datatype fp8_recipe", ("mixed_precision",), _read_precision, _write_precision),
+        row("datatype fp8_recipe", "mixed_precision", _read_precision, _write_precision),
         row(
             "activation_recompute activations_offload",
-            ("gradient_checkpointing", f"{_FSDP}.fsdp_activation_checkpointing"),
+            f"gradient_checkpointing {_FSDP}.fsdp_activation_checkpointing",
             _read_recompute,
             _write_recompute,
         ),
-        row("fsdp_prefetch", (f"{_FSDP}.fsdp_backward_prefetch",), _read_prefetch, lambda one: {}),
+        row("fsdp_prefetch", f"{_FSDP}.fsdp_backward_prefetch", _read_prefetch),
         row(
             "fusion",
-            ("dynamo_config.dynamo_backend",),
+            "dynamo_config.dynamo_backend",
             _read_compile,
             lambda one: (
                 {"dynamo_config.dynamo_backend": "INDUCTOR"} if one["fusion"] == "compile" else {}
             ),
         ),
-        row("optimizer optimizer_impl", ("optim",), _read_optimizer, _write_optimizer),
+        row("optimizer optimizer_impl", "optim", _read_optimizer, _write_optimizer),
         row(
             "grad_clip",
-            ("max_grad_norm",),
+            "max_grad_norm",
             _read_clipping,
             lambda one: {} if one["grad_clip"] else {"max_grad_norm": 0},
         ),
-        row(
-            "ce_impl",
-            ("use_liger_kernel",),
-            lambda one: {"ce_impl": "fused" if one.switch("use_liger_kernel") else "eager"},
-            lambda one: {"use_liger_kernel": True} if one["ce_impl"] == "fused" else {},
-        ),
+        switch("use_liger_kernel", "ce_impl", on="fused", off="eager"),
         row(
             "optimizer_offload",
-            (f"{_DEEPSPEED}.offload_optimizer_device",),
+            f"{_DEEPSPEED}.offload_optimizer_device",
             _read_offload,
             _write_offload,
         ),
-        Row(
-            ("tokens", "save_interval"),
-            ("max_steps", "save_steps"),
+        row(
+            "tokens save_interval",
+            "max_steps save_steps",
             _read_campaign,
             _write_campaign,
             "campaign",

@@ -15,7 +15,7 @@ from calculon.declarations.fields import shown
 from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.declarations.parse import parse as parse_document
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
-from calculon.launch.rows import Harmless, only_with, row
+from calculon.launch.rows import Harmless, first_names, only_with, row, under
 
 AUTO = "auto"
 """What the trainer of transformers fills in."""
@@ -313,7 +313,7 @@ def _type(one: Reading, found: Setting) -> str:
 def _write_gradients(one: Writing) -> Fields:
     datatype = one["datatype"]
     usual = _usual_gradients(datatype, one["zero_stage"])
-    written = {ours: theirs for theirs, ours in reversed(_TYPES.items())}
+    written = first_names(_TYPES)
     found: Fields = {}
     for name, setting, left_out in (
         ("grad_dtype", "data_types.grad_accum_dtype", (usual,)),
@@ -473,54 +473,46 @@ DEEPSPEED = Dialect(
     rows=(
         row(
             "num_procs tensor_par context_par pipeline_par data_par microbatch_size batch_size cp_comm",
-            (_BATCH, _MICRO, _STEPS, _TENSOR, _SEQUENCES[0]),
+            f"{_BATCH} {_MICRO} {_STEPS} {_TENSOR} {_SEQUENCES[0]}",
             _read_degrees,
             _write_degrees,
         ),
-        row("expert_par expert_tensor_par", (_EXPERT,), _read_experts, _write_experts),
+        row("expert_par expert_tensor_par", _EXPERT, _read_experts, _write_experts),
         row(
             "zero_stage optimizer_sharding data_par_overlap dp_shard fsdp_prefetch",
-            tuple(
-                f"{_ZERO}.{name}"
-                for name in (
-                    "stage",
-                    "overlap_comm",
-                    "mics_shard_size",
-                    "stage3_prefetch_bucket_size",
-                )
-            ),
+            under(_ZERO, "stage overlap_comm mics_shard_size stage3_prefetch_bucket_size"),
             _read_sharding,
             _write_sharding,
         ),
-        row("datatype", ("bf16.enabled", "fp16.enabled"), _read_datatype, _write_datatype),
+        row("datatype", "bf16.enabled fp16.enabled", _read_datatype, _write_datatype),
         row(
             "grad_dtype grad_comm_dtype",
-            ("data_types.grad_accum_dtype", "communication_data_type"),
+            "data_types.grad_accum_dtype communication_data_type",
             _read_gradients,
             _write_gradients,
         ),
-        row("ddp_bucket_mib", (_BUCKET,), _read_bucket, _write_bucket),
+        row("ddp_bucket_mib", _BUCKET, _read_bucket, _write_bucket),
         row(
             "optimizer_offload weight_offload",
-            (f"{_ZERO}.offload_optimizer.device",),
+            f"{_ZERO}.offload_optimizer.device",
             _read_offload,
             _write_offload,
         ),
         row(
             "activation_recompute activations_offload",
-            ("activation_checkpointing.cpu_checkpointing",),
+            "activation_checkpointing.cpu_checkpointing",
             _read_recompute,
             _write_recompute,
         ),
         row(
             "optimizer optimizer_impl",
-            ("optimizer.type", "optimizer.params.torch_adam"),
+            "optimizer.type optimizer.params.torch_adam",
             _read_optimizer,
             _write_optimizer,
         ),
         row(
             "grad_clip",
-            ("gradient_clipping",),
+            "gradient_clipping",
             _read_clipping,
             lambda one: {"gradient_clipping": 1.0} if one["grad_clip"] else {},
         ),

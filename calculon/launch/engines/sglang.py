@@ -20,6 +20,7 @@ from calculon.launch.engines.engine_rows import (
     TypeNames,
     always,
     memory_share,
+    number,
     option,
     passed_on,
     row,
@@ -28,10 +29,9 @@ from calculon.launch.engines.engine_words import SGLANG_NO_EFFECT, SGLANG_NOT_MO
 from calculon.launch.texts.shell_flags import flag_name
 
 _TP, _PP, _DP, _EP = "--tp-size", "--pp-size", "--dp-size", "--ep-size"
-_COPIES = "--ep-num-redundant-experts"
 _DP_ATTENTION = "--enable-dp-attention"
 _CHUNK, _MIXED = "--chunked-prefill-size", "--enable-mixed-chunk"
-_SEQUENCES, _BLOCK = "--max-running-requests", "--page-size"
+_SEQUENCES = "--max-running-requests"
 _SHARE = "--mem-fraction-static"
 
 _SPELLINGS = {
@@ -111,22 +111,12 @@ def _write_batch(one: Writing) -> Fields:
 
 ROWS = (
     Degrees(_TP, _PP, _DP, (_EP, _DP_ATTENTION), _read_split, _write_split).row(),
-    row(
-        "redundant_experts",
-        (_COPIES,),
-        lambda one: {"redundant_experts": one.count(_COPIES, default=0)},
-        lambda one: {_COPIES: one["redundant_experts"]} if one["redundant_experts"] else {},
-    ),
+    number("--ep-num-redundant-experts", "redundant_experts", 0),
     _TYPES.row(),
-    row("max_batch token_budget", (_SEQUENCES, _CHUNK, _MIXED), _read_batch, _write_batch),
+    row("max_batch token_budget", f"{_SEQUENCES} {_CHUNK} {_MIXED}", _read_batch, _write_batch),
     always("admission", "mean"),
     always("prefill_graphs", value=False),
-    row(
-        "kv_block",
-        (_BLOCK,),
-        lambda one: {"kv_block": one.count(_BLOCK, default=1)},
-        lambda one: {} if one["kv_block"] == 1 else {_BLOCK: one["kv_block"]},
-    ),
+    number("--page-size", "kv_block", 1),
     option("--disable-cuda-graph", "graphs", on=False, off=True),
     memory_share(
         _SHARE,

@@ -25,6 +25,7 @@ from calculon.launch.engines.engine_rows import (
     TypeNames,
     always,
     memory_share,
+    number,
     option,
     passed_on,
     row,
@@ -133,21 +134,14 @@ ROWS = (
     VLLM_DRAFTS,
     row(
         "token_budget",
-        (_TOKENS, "--enable-chunked-prefill", _UNCUT),
+        f"{_TOKENS} --enable-chunked-prefill {_UNCUT}",
         _read_budget,
         lambda one: written_budget(one, _TOKENS),
     ),
-    row(
-        "max_batch", (_SEQUENCES,), _read_sequences, lambda one: written_sequences(one, _SEQUENCES)
-    ),
+    row("max_batch", _SEQUENCES, _read_sequences, lambda one: written_sequences(one, _SEQUENCES)),
     always("admission", "mean"),
     always("prefill_graphs", value=False),
-    row(
-        "kv_block",
-        ("--block-size",),
-        lambda one: {"kv_block": one.count("--block-size", default=16)},
-        lambda one: {} if one["kv_block"] == 16 else {"--block-size": one["kv_block"]},
-    ),
+    number("--block-size", "kv_block", 16),
     option("--enforce-eager", "graphs", on=False, off=True),
     option("--enable-dbo", "overlap", "two_batches", "none"),
     memory_share(

@@ -1,10 +1,8 @@
 """Megatron-LM: what replicas share, gradients, the optimizer, and what is computed again or kept on the host."""
 
-from typing import Any
-
 from calculon.declarations.module_sets import ALIASES, MODULES, modules_of, written
-from calculon.launch.dialect import Fields, Reading, Row, Writing
-from calculon.launch.rows import switch
+from calculon.launch.dialect import Fields, Reading, Writing
+from calculon.launch.rows import first_names, row, switch
 
 _FSDP, _STRATEGY = "--use-megatron-fsdp", "--data-parallel-sharding-strategy"
 _TORCH_FSDP = "--use-torch-fsdp2"
@@ -62,8 +60,8 @@ def _write_sharing(one: Writing) -> Fields:
     if stage == "1":
         found["--use-distributed-optimizer"] = True
     elif stage in ("2", "3"):
-        names = {ours: theirs for theirs, ours in _STAGES.items()}
-        found |= {"--use-distributed-optimizer": True, _FSDP: True, _STRATEGY: names[stage]}
+        strategy = first_names(_STAGES)[stage]
+        found |= {"--use-distributed-optimizer": True, _FSDP: True, _STRATEGY: strategy}
     elif stage == "fsdp":
         found[_TORCH_FSDP] = True
     gathers_ahead = stage == "3" and one["data_par_overlap"]
@@ -158,9 +156,7 @@ def _small_moments(one: Reading) -> bool:
 
 
 def _write_optimizer(one: Writing) -> Fields:
-    names: dict[Any, str] = {"sgd": "sgd"}
-    for theirs, ours in _OPTIMIZERS.items():
-        names.setdefault(ours, theirs)
+    names = {"sgd": "sgd"} | first_names(_OPTIMIZERS)
     if one["optimizer"] not in names:
         raise one.refuse("optimizer", ", ".join(names), "adam is the nearest")
     found: Fields = {}
@@ -205,42 +201,32 @@ def _write_offload(one: Writing) -> Fields:
 
 
 REPLICAS = (
-    Row(
-        (
-            *("zero_stage", "optimizer_sharding", "dp_shard", "data_par_overlap"),
-            *("overlap_param_gather", "reshard_after_forward"),
-        ),
-        (
-            *("--use-distributed-optimizer", _FSDP, _STRATEGY, _TORCH_FSDP, _INSTANCES),
-            *("--zero-stage", "--overlap-grad-reduce", "--overlap-param-gather"),
-            "--torch-fsdp2-no-reshard-after-forward",
-        ),
+    row(
+        "zero_stage optimizer_sharding dp_shard data_par_overlap overlap_param_gather "
+        "reshard_after_forward",
+        f"--use-distributed-optimizer {_FSDP} {_STRATEGY} {_TORCH_FSDP} {_INSTANCES} --zero-stage "
+        "--overlap-grad-reduce --overlap-param-gather --torch-fsdp2-no-reshard-after-forward",
         _sharing,
         _write_sharing,
     ),
-    Row(
-        ("grad_dtype", "grad_comm_dtype", "grad_sums", "ddp_bucket_mib"),
-        ("--deepspeed", "--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16", _BUCKET),
+    row(
+        "grad_dtype grad_comm_dtype grad_sums ddp_bucket_mib",
+        f"--deepspeed --accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16 {_BUCKET}",
         _gradients,
         _write_gradients,
     ),
     switch("--no-gradient-accumulation-fusion", "grad_fusion", on=False, off=True),
     switch("--cross-entropy-loss-fusion", "ce_impl", on="fused", off="megatron"),
-    Row(
-        ("optimizer", "optimizer_state_dtype", "grad_clip"),
-        (
-            *("--optimizer", "--sgd-momentum", "--clip-grad", "--use-precision-aware-optimizer"),
-            *("--exp-avg-dtype", "--exp-avg-sq-dtype"),
-        ),
+    row(
+        "optimizer optimizer_state_dtype grad_clip",
+        "--optimizer --sgd-momentum --clip-grad --use-precision-aware-optimizer --exp-avg-dtype "
+        "--exp-avg-sq-dtype",
         _optimizer,
         _write_optimizer,
     ),
-    Row(
-        ("optimizer_offload", "activations_offload"),
-        (
-            *("--optimizer-cpu-offload", _STATES, "--optimizer-offload-fraction"),
-            "--cpu-offloading-num-layers",
-        ),
+    row(
+        "optimizer_offload activations_offload",
+        f"--optimizer-cpu-offload {_STATES} --optimizer-offload-fraction --cpu-offloading-num-layers",
         _offload,
         _write_offload,
     ),
@@ -254,7 +240,7 @@ _COUNT, _MODULES, _SHORT = (
 )
 _OLD = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
 _OLD_METHOD = "--activations-checkpoint-method"
-_NAMES = {ours: theirs for theirs, ours in ALIASES.items()}
+_NAMES = first_names(ALIASES)
 
 
 def _recompute(one: Reading) -> Fields:
@@ -334,14 +320,10 @@ def _write_recompute(one: Writing) -> Fields:
     return found | {_MODULES: names[0] if len(names) == 1 else names}
 
 
-RECOMPUTE = (
-    Row(
-        ("activation_recompute", "recompute_modules", "recompute_every", "recompute_blocks"),
-        (
-            *(_GRANULARITY, _METHOD, _COUNT, _MODULES, _SHORT, *_OLD, _OLD_METHOD),
-            *("--activations-checkpoint-num-layers", "--checkpoint-num-layers"),
-        ),
-        _recompute,
-        _write_recompute,
-    ),
+RECOMPUTE = row(
+    "activation_recompute recompute_modules recompute_every recompute_blocks",
+    f"{_GRANULARITY} {_METHOD} {_COUNT} {_MODULES} {_SHORT} {' '.join(_OLD)} {_OLD_METHOD} "
+    "--activations-checkpoint-num-layers --checkpoint-num-layers",
+    _recompute,
+    _write_recompute,
 )

@@ -7,8 +7,8 @@ sequences: they are written.
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.presets import COMMON, find_preset, lacking, refused
-from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing
-from calculon.launch.rows import named, only_with
+from calculon.launch.dialect import Dialect, Fields, Reading, Writing
+from calculon.launch.rows import named, only_with, row, under
 from calculon.launch.titan.torchtitan_files import (
     flavor_of,
     indivisible,
@@ -309,28 +309,21 @@ def _read_preset(one: Reading) -> Fields:
 
 
 _ROWS = (
-    Row(
-        (
-            *("num_procs", "tensor_par", "pipeline_par", "context_par", "data_par"),
-            *("zero_stage", "dp_shard", "optimizer_sharding", "data_par_overlap"),
-        ),
-        tuple(
-            f"parallelism.{name}"
-            for name in (
-                "data_parallel_shard_degree",
-                "data_parallel_replicate_degree",
-                "tensor_parallel_degree",
-                "pipeline_parallel_degree",
-                "context_parallel_degree",
-            )
+    row(
+        "num_procs tensor_par pipeline_par context_par data_par zero_stage dp_shard "
+        "optimizer_sharding data_par_overlap",
+        under(
+            "parallelism",
+            "data_parallel_shard_degree data_parallel_replicate_degree tensor_parallel_degree "
+            "pipeline_parallel_degree context_parallel_degree",
         ),
         _read_degrees,
         _write_degrees,
     ),
-    Row(("name",), ("model.name", "model.flavor"), _read_model, _write_model, "model"),
-    Row(
-        ("expert_par", "expert_tensor_par"),
-        ("parallelism.expert_parallel_degree",),
+    row("name", "model.name model.flavor", _read_model, _write_model, "model"),
+    row(
+        "expert_par expert_tensor_par",
+        "parallelism.expert_parallel_degree",
         _read_experts,
         _write_experts,
     ),
@@ -340,28 +333,28 @@ _ROWS = (
         {"standard": "alltoall", "deepep": "deepep", "hybridep": "hybridep"},
         "standard",
     ),
-    Row(
-        ("microbatch_size", "batch_size", "seq_length"),
-        (TOKENS, LENGTH, _STEP_TOKENS, _PP_MICROBATCHES),
+    row(
+        "microbatch_size batch_size seq_length",
+        f"{TOKENS} {LENGTH} {_STEP_TOKENS} {_PP_MICROBATCHES}",
         _read_batch,
         _write_batch,
     ),
     PIPELINE,
-    Row(
-        ("tensor_par_comm_type",),
-        ("parallelism.enable_sequence_parallel",),
+    row(
+        "tensor_par_comm_type",
+        "parallelism.enable_sequence_parallel",
         _read_sequence_parallel,
         _write_sequence_parallel,
     ),
-    Row(
-        ("cp_comm", "cp_balance"),
-        ("parallelism.context_parallel_load_balancer",),
+    row(
+        "cp_comm cp_balance",
+        "parallelism.context_parallel_load_balancer",
         _read_context,
         _write_context,
     ),
-    Row(
-        ("reshard_after_forward",),
-        ("parallelism.fsdp_reshard_after_forward",),
+    row(
+        "reshard_after_forward",
+        "parallelism.fsdp_reshard_after_forward",
         _read_reshard,
         _write_reshard,
     ),
@@ -378,15 +371,15 @@ _ROWS = (
         "float32",
     ),
     *KERNELS,
-    Row(("grad_clip",), ("training.max_norm",), _read_clipping, _write_clipping),
-    Row(
-        ("tokens", "save_interval", "async_save"),
-        ("training.steps", "checkpoint.interval", "checkpoint.async_mode"),
+    row("grad_clip", "training.max_norm", _read_clipping, _write_clipping),
+    row(
+        "tokens save_interval async_save",
+        "training.steps checkpoint.interval checkpoint.async_mode",
         _read_campaign,
         _write_campaign,
         "campaign",
     ),
-    Row((), (), _read_preset, lambda one: {}),
+    row("", "", _read_preset),
     only_with(ONLY_WITH),
 )
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from calculon.launch.dialect import Fields, Reading, Row, Writing
+from calculon.launch.dialect import Fields, Reading, Writing
+from calculon.launch.rows import first_names, row, under
 from calculon.launch.titan.torchtitan_files import Recipe, mixes, model_of, parallel
 from calculon.launch.titan.torchtitan_words import (
     CONVERTERS,
@@ -131,8 +132,7 @@ def _read_optimizer(one: Reading) -> Fields:
 def _write_optimizer(one: Writing) -> Fields:
     if one["optimizer"] != "adam":
         raise one.refuse("optimizer", "adam")
-    ways = {ours: theirs for theirs, ours in _IMPLEMENTATIONS.items()}
-    way = ways[one["optimizer_impl"]]
+    way = first_names(_IMPLEMENTATIONS)[one["optimizer_impl"]]
     return {} if way == "fused" else {"optimizer.implementation": way}
 
 
@@ -206,33 +206,28 @@ def _write_recipe(one: Writing) -> Fields:
 
 
 KERNELS = (
-    Row(
-        ("fp8_recipe", "fp8_param_gather"),
-        tuple(f"converters.{name}" for name in WRITTEN_RECIPES.values()),
+    row(
+        "fp8_recipe fp8_param_gather",
+        under("converters", " ".join(WRITTEN_RECIPES.values())),
         _read_recipe,
         _write_recipe,
     ),
-    Row(
-        ("activation_recompute", "recompute_modules", "recompute_every"),
-        (_CHECKPOINT,),
+    row(
+        "activation_recompute recompute_modules recompute_every",
+        _CHECKPOINT,
         _read_recompute,
         _write_recompute,
     ),
-    Row(
-        ("fusion", "compile_scope", "tensor_par_overlap"),
-        ("compile.enable", _COMPONENTS, "compile.enable_async_tensor_parallel"),
+    row(
+        "fusion compile_scope tensor_par_overlap",
+        f"compile.enable {_COMPONENTS} compile.enable_async_tensor_parallel",
         _read_compile,
         _write_compile,
     ),
-    Row(
-        ("launch_mode",),
-        ("training.disable_cuda_graphs",),
-        _read_launches,
-        _write_launches,
-    ),
-    Row(
-        ("optimizer", "optimizer_impl"),
-        ("optimizer.implementation",),
+    row("launch_mode", "training.disable_cuda_graphs", _read_launches, _write_launches),
+    row(
+        "optimizer optimizer_impl",
+        "optimizer.implementation",
         _read_optimizer,
         _write_optimizer,
     ),

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from calculon.declarations.named_values import ENDS_AS_BLOCKS
-from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
+from calculon.launch.dialect import Fields, Reading, Setting, Writing
+from calculon.launch.rows import row, under
 from calculon.launch.titan.torchtitan_files import (
     blocks_of,
     flavor_of,
@@ -206,19 +207,14 @@ def _modules(listed: str) -> list[list[str]]:
     return parts
 
 
-PIPELINE = Row(
-    fields=tuple(_pipeline("1f1b", 1)),
-    settings=tuple(
-        f"parallelism.{name}"
-        for name in (
-            "pipeline_parallel_schedule",
-            "module_fqns_per_model_part",
-            "pipeline_parallel_first_stage_less_layers",
-            "pipeline_parallel_last_stage_less_layers",
-            "pipeline_parallel_layers_per_stage",
-        )
+PIPELINE = row(
+    " ".join(_pipeline("1f1b", 1)),
+    under(
+        "parallelism",
+        "pipeline_parallel_schedule module_fqns_per_model_part pipeline_parallel_first_stage_less_layers "
+        "pipeline_parallel_last_stage_less_layers pipeline_parallel_layers_per_stage",
     ),
-    read=_read_pipeline,
-    write=_write_pipeline,
+    _read_pipeline,
+    _write_pipeline,
 )
 """Schedule, chunks and layout of a pipeline."""
