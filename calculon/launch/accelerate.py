@@ -13,7 +13,8 @@ from typing import Any
 from calculon.base.errors import Problem, SpecError
 from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing, plain
-from calculon.launch.rows import Harmless, first_names, only_with, row, switch, under
+from calculon.launch.rows import Harmless, first_names, only_with, row, switch
+from calculon.launch.texts.name_patterns import names_in, under
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in, yaml_lines
 
@@ -55,11 +56,10 @@ _MICRO = ("per_device_train_batch_size", "micro_batch_size")
 _STEPS = ("gradient_accumulation_steps", f"{_DEEPSPEED}.gradient_accumulation_steps")
 _ARGUMENTS = re.compile(r"#\s*arguments of the training script:(?P<flags>.*)")
 _FLAG = re.compile(r"--(?P<name>\w+)[ =](?P<value>\S+)")
-_OF_TRAINERS = (
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing"),
-    *("max_length", "max_grad_norm", "max_steps", "save_steps", "optim", "use_liger_kernel"),
-    "activation_offloading",
-)
+_OF_TRAINERS = names_in("""
+    per_device_train_batch_size gradient_accumulation_steps gradient_checkpointing max_length max_grad_norm
+    max_steps save_steps optim use_liger_kernel activation_offloading
+""")
 """Settings that are written as arguments of the training script."""
 
 
@@ -416,36 +416,27 @@ _ONLY_WITH: Harmless = {
     "use_cpu": ((False,), "no accelerator"),
 }
 
-_QUIET_FSDP = (
-    *("cpu_ram_efficient_loading", "state_dict_type", "sync_module_states", "use_orig_params"),
-    *("transformer_layer_cls_to_wrap", "min_num_params", "limit_all_gathers"),
-)
-_QUIET_DEEPSPEED = (
-    *("zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher"),
-    *("deepspeed_hostfile", "deepspeed_moe_layer_cls_names", "offload_*_nvme_path"),
-    *("deepspeed_inclusion_filter", "deepspeed_exclusion_filter", "seq_parallel_*"),
-)
-_OF_RUNS = (
-    *(
-        "model_name_or_path",
-        "dataset*",
-        "learning_rate",
-        "lr_scheduler*",
-        "warmup_*",
-        "weight_decay",
-    ),
-    *(
-        "logging_*",
-        "report_to",
-        "output_dir",
-        "seed",
-        "num_train_epochs",
-        "eval_*",
-        "save_*",
-        "adam_*",
-    ),
-)
+_QUIET_FSDP = """
+    fsdp_cpu_ram_efficient_loading fsdp_state_dict_type fsdp_sync_module_states fsdp_use_orig_params
+    fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params fsdp_limit_all_gathers
+"""
+_QUIET_DEEPSPEED = """
+    zero3_init_flag zero3_save_16bit_model deepspeed_multinode_launcher deepspeed_hostfile
+    deepspeed_moe_layer_cls_names offload_*_nvme_path deepspeed_inclusion_filter deepspeed_exclusion_filter
+    seq_parallel_*
+"""
+_OF_RUNS = """
+    model_name_or_path dataset* learning_rate lr_scheduler* warmup_* weight_decay logging_* report_to output_dir
+    seed num_train_epochs eval_* save_* adam_*
+"""
 """Options of trainers without effect on a step."""
+
+_NO_EFFECT = f"""
+    compute_environment debug downcast_bf16 enable_cpu_affinity machine_rank main_process_ip main_process_port
+    main_training_function rdzv_backend same_network tpu_* gpu_ids num_machines commands command_file
+    fp8_config.* dynamo_config.* {_PARALLEL}.cp_* {_PARALLEL}.sp_*
+    {under(_FSDP, _QUIET_FSDP)} {under(_DEEPSPEED, _QUIET_DEEPSPEED)} {_OF_RUNS}
+"""
 
 
 ACCELERATE = Dialect(
@@ -507,16 +498,8 @@ ACCELERATE = Dialect(
         ),
         only_with(_ONLY_WITH),
     ),
-    no_effect=(
-        *("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank"),
-        *("main_process_ip", "main_process_port", "main_training_function", "rdzv_backend"),
-        *("same_network", "tpu_*", "gpu_ids", "num_machines", "commands", "command_file"),
-        *(f"{_FSDP}.fsdp_{name}" for name in _QUIET_FSDP),
-        *(f"{_DEEPSPEED}.{name}" for name in _QUIET_DEEPSPEED),
-        *("fp8_config.*", "dynamo_config.*", f"{_PARALLEL}.cp_*", f"{_PARALLEL}.sp_*"),
-        *_OF_RUNS,
-    ),
-    not_modelled={"mpirun_config.*": "another launcher", "ipex_config.*": "kernels of a CPU"},
+    no_effect=_NO_EFFECT,
+    not_modelled={"another launcher": "mpirun_config.*", "kernels of a CPU": "ipex_config.*"},
     parse=parse,
     render=render,
     recognises=recognises,

@@ -15,7 +15,8 @@ from calculon.declarations.fields import shown
 from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.declarations.parse import parse as parse_document
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
-from calculon.launch.rows import Harmless, first_names, only_with, row, under
+from calculon.launch.rows import Harmless, first_names, only_with, row
+from calculon.launch.texts.name_patterns import under
 
 AUTO = "auto"
 """What the trainer of transformers fills in."""
@@ -47,20 +48,19 @@ _TENSOR = "tensor_parallel.autotp_size"
 _EXPERT = "expert_parallel.autoep_size"
 
 
-_SCALING = (
-    *("auto_cast", "loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis"),
-    *("min_loss_scale", "consecutive_hysteresis", "master_weights_and_grads"),
-)
+_SCALING = """
+    auto_cast loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale consecutive_hysteresis
+    master_weights_and_grads
+"""
 """Options of loss scaling."""
 
-_HOUSEKEEPING = (
-    *("contiguous_gradients", "allgather_partitions", "allgather_bucket_size", "sub_group_size"),
-    *("round_robin_gradients", "offload_*.pin_memory", "offload_*.buffer_*", "offload_*.nvme_path"),
-    *("offload_*.fast_init", "offload_*.pipeline_*", "offload_*.max_in_cpu", "cpu_offload_*"),
-    *("gather_16bit_weights_on_model_save", "stage3_gather_*", "ignore_missing_optim_state"),
-    *("load_from_fp32_weights", "elastic_checkpoint", "memory_efficient_linear", "log_trace_*"),
-    *("legacy_stage1", "use_multi_rank_bucket_allreduce", "mics_hierarchical_*", "leaf_module*"),
-)
+_HOUSEKEEPING = """
+    contiguous_gradients allgather_partitions allgather_bucket_size sub_group_size round_robin_gradients
+    offload_*.pin_memory offload_*.buffer_* offload_*.nvme_path offload_*.fast_init offload_*.pipeline_*
+    offload_*.max_in_cpu cpu_offload_* gather_16bit_weights_on_model_save stage3_gather_*
+    ignore_missing_optim_state load_from_fp32_weights elastic_checkpoint memory_efficient_linear log_trace_*
+    legacy_stage1 use_multi_rank_bucket_allreduce mics_hierarchical_* leaf_module*
+"""
 """Options of ZeRO without effect on a step that is modelled."""
 
 
@@ -465,6 +465,30 @@ _ONLY_WITH: Harmless = {
     "sequence_parallel.tiling.enabled": ((False,), "MLP and loss in tiles, with less memory"),
 }
 
+_NO_EFFECT = f"""
+    optimizer.params.* scheduler.* steps_per_print dump_state tensorboard.* wandb.* csv_monitor.*
+    monitor_config.* comms_logger.* comms_config.* zero_allow_untested_optimizer zero_force_ds_cpu_optimizer
+    aio.* checkpoint.* activation_checkpointing.* expert_parallel.preset_model autotuning.*
+    expert_parallel.load_balance_coeff sequence_parallel.* compile.backend prescale_gradients
+    gradient_predivide_factor seq_parallel_communication_data_type flops_profiler.*
+    communication_data_type_scaler memory_breakdown ignore_unused_*
+    {under("fp16", _SCALING)} {under("bf16", _SCALING)} {under("bfloat16", _SCALING)}
+    {under(_ZERO, _HOUSEKEEPING)}
+"""
+
+_NOT_MODELLED = {
+    "layers that are compressed": "compression_training.*",
+    "sparse attention": "sparse_attention.*",
+    "how layers are split": "tensor_parallel.*",
+    "gradients that are applied later": f"{_ZERO}.zenflow.*",
+    "weights that stay gathered": f"{_ZERO}.max_live_parameters {_ZERO}.max_reuse_distance",
+    "sequences that grow, or tokens that are dropped": "data_efficiency.*",
+    "sequences that grow": "curriculum_learning.*",
+    "a batch that follows the processors": "elasticity.*",
+    "generation between steps": "hybrid_engine.*",
+    "how layers are spread over stages": "pipeline.*",
+}
+
 DEEPSPEED = Dialect(
     name="deepspeed",
     title="DeepSpeed",
@@ -518,39 +542,8 @@ DEEPSPEED = Dialect(
         ),
         only_with(_ONLY_WITH),
     ),
-    no_effect=(
-        *("optimizer.params.*", "scheduler.*", "steps_per_print", "dump_state", "tensorboard.*"),
-        *("wandb.*", "csv_monitor.*", "monitor_config.*", "comms_logger.*", "comms_config.*"),
-        *("zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "aio.*", "checkpoint.*"),
-        *(f"{section}.{name}" for section in ("fp16", "bf16", "bfloat16") for name in _SCALING),
-        *(f"{_ZERO}.{name}" for name in _HOUSEKEEPING),
-        *("activation_checkpointing.*", "expert_parallel.preset_model", "autotuning.*"),
-        *("expert_parallel.load_balance_coeff", "sequence_parallel.*", "compile.backend"),
-        *(
-            "prescale_gradients",
-            "gradient_predivide_factor",
-            "seq_parallel_communication_data_type",
-        ),
-        *(
-            "flops_profiler.*",
-            "communication_data_type_scaler",
-            "memory_breakdown",
-            "ignore_unused_*",
-        ),
-    ),
-    not_modelled={
-        "compression_training.*": "layers that are compressed",
-        "sparse_attention.*": "sparse attention",
-        "tensor_parallel.*": "how layers are split",
-        f"{_ZERO}.zenflow.*": "gradients that are applied later",
-        f"{_ZERO}.max_live_parameters": "weights that stay gathered",
-        f"{_ZERO}.max_reuse_distance": "weights that stay gathered",
-        "data_efficiency.*": "sequences that grow, or tokens that are dropped",
-        "curriculum_learning.*": "sequences that grow",
-        "elasticity.*": "a batch that follows the processors",
-        "hybrid_engine.*": "generation between steps",
-        "pipeline.*": "how layers are spread over stages",
-    },
+    no_effect=_NO_EFFECT,
+    not_modelled=_NOT_MODELLED,
     parse=parse,
     render=render,
     recognises=recognises,

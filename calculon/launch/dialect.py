@@ -17,7 +17,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
 from calculon.declarations.model import Model
 from calculon.launch.server import Server
-from calculon.launch.texts.name_patterns import any_of
+from calculon.launch.texts.name_patterns import any_of, names_in
 from calculon.launch.texts.reading_budget import check_numbers
 from calculon.launch.texts.reading_budget import reading as reading_file
 from calculon.launch.translation import Translated, translated
@@ -297,8 +297,10 @@ class Dialect:
         name, title, version: Its name on the command line, what it is, and the version that the rows were written for.
         preset: Preset that says how it runs what no setting says.
         rows: In the order in which they are read and written.
-        no_effect: Patterns of settings without effect on time and memory of a step (learning rates, logs, files).
-        not_modelled: Patterns of settings whose effect is not modelled, and what it is.
+        no_effect: Patterns of settings without effect on time and memory of a step (learning rates, logs, files), in a
+            text (:func:`calculon.launch.texts.name_patterns.names_in`).
+        not_modelled: Effects that are not modelled, and patterns of the settings that have them; the first that match
+            count.
         parse: Returns what a text says, given the name of the file, and values of variables that it may ask for.
         render: Returns the text of a file with some settings, given processors, and lines of comment for its head.
         recognises: Whether a text, given the name of the file, is of this dialect.
@@ -314,7 +316,7 @@ class Dialect:
     version: str
     preset: str
     rows: Sequence[Row]
-    no_effect: Sequence[str]
+    no_effect: str
     not_modelled: Mapping[str, str]
     parse: Callable[[str, str, Mapping[str, str]], Parsed]
     render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
@@ -430,12 +432,13 @@ def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
     """Return every setting of a file, sorted by what became of it."""
     kinds = ("used", "ignored", "not_modelled", "unknown", "unresolved")
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}
-    lost, ignored = any_of(dialect.not_modelled), any_of(dialect.no_effect)
+    ignored = any_of(names_in(dialect.no_effect))
+    effects = {p: effect for effect, text in dialect.not_modelled.items() for p in names_in(text)}
+    lost = any_of(effects)
     for name, setting in reading.parsed.settings.items():
         effect = ""
         if lost.match(name):
-            effects = dialect.not_modelled.items()
-            effect = next(words for one, words in effects if fnmatchcase(name, one))
+            effect = next(words for one, words in effects.items() if fnmatchcase(name, one))
         if name in reading.lost:
             found["not_modelled"].append((setting, reading.lost[name]))
         elif name in reading.used:

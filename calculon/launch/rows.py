@@ -22,11 +22,6 @@ def row(
     return Row(tuple(fields.split()), tuple(settings.split()), read, write, subject)
 
 
-def under(section: str, names: str) -> str:
-    """Return the names of settings of a section: ``under("compile", "enable backend")``."""
-    return " ".join(f"{section}.{name}" for name in names.split())
-
-
 def first_names(values: Mapping[Any, V]) -> dict[V, Any]:
     """Return the launcher's names by our values; of several names of one value the first."""
     names: dict[V, Any] = {}

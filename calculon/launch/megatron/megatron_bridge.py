@@ -35,7 +35,7 @@ from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spe
 from calculon.launch.renaming import Spelling, renamed
 from calculon.launch.rows import row
 from calculon.launch.texts import yaml_config
-from calculon.launch.texts.name_patterns import any_of
+from calculon.launch.texts.name_patterns import any_of, names_in
 from calculon.launch.texts.python_config import read_configuration
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_flags import parse_script
@@ -126,7 +126,7 @@ def _name_recipe(settings: dict[str, Setting]) -> None:
 
 def _without_usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """Return settings by name, those that only say what is so without them under names of their own."""
-    found, on = {}, any_of(ON_BY_DEFAULT)
+    found, on = {}, any_of(names_in(ON_BY_DEFAULT))
     for name, setting in settings.items():
         usual = setting.value is True if on.match(name) else setting.value in _OFF
         known = not usual or name in _KNOWN

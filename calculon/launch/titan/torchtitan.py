@@ -8,7 +8,8 @@ sequences: they are written.
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.presets import COMMON, find_preset, lacking, refused
 from calculon.launch.dialect import Dialect, Fields, Reading, Writing
-from calculon.launch.rows import named, only_with, row, under
+from calculon.launch.rows import named, only_with, row
+from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import (
     flavor_of,
     indivisible,

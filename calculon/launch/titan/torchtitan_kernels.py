@@ -3,7 +3,8 @@
 from typing import Any
 
 from calculon.launch.dialect import Fields, Reading, Writing
-from calculon.launch.rows import first_names, row, under
+from calculon.launch.rows import first_names, row
+from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import Recipe, mixes, model_of, parallel
 from calculon.launch.titan.torchtitan_words import (
     CONVERTERS,

@@ -11,7 +11,8 @@ from typing import Any
 
 from calculon.declarations.named_values import ENDS_AS_BLOCKS
 from calculon.launch.dialect import Fields, Reading, Setting, Writing
-from calculon.launch.rows import row, under
+from calculon.launch.rows import row
+from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import (
     blocks_of,
     flavor_of,
