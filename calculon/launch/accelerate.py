@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
+from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing, plain
 from calculon.launch.rows import Harmless, first_names, only_with, row, switch
 from calculon.launch.texts.name_patterns import names_in, under
+from calculon.launch.texts.tree import nested
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in, yaml_lines
 
@@ -82,7 +83,7 @@ def recognises(text: str, file: str) -> bool:
     if file.endswith((".toml", ".py", ".sh")) or text.lstrip().startswith("{"):
         return False
     names = {line.partition(":")[0] for line in text.splitlines() if ":" in line}
-    return "distributed_type" in names or f"{_FSDP}" in names or f"{_PARALLEL}" in names
+    return not names.isdisjoint(("distributed_type", _FSDP, _PARALLEL))
 
 
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:

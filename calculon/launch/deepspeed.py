@@ -6,7 +6,7 @@ configuration says nothing of the model, its sequences, pipelines and the proces
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 from calculon.base.errors import Problem, SpecError
@@ -17,6 +17,7 @@ from calculon.declarations.parse import parse as parse_document
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
 from calculon.launch.rows import Harmless, first_names, only_with, row
 from calculon.launch.texts.name_patterns import under
+from calculon.launch.texts.tree import flat, nested
 
 AUTO = "auto"
 """What the trainer of transformers fills in."""
@@ -79,28 +80,6 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     found = {name: Setting(name, value, file) for name, value in flat(raw)}
     kept = {name: one for name, one in found.items() if not name.startswith("_")}
     return check_sections(Parsed(file, kept), _OBJECTS)
-
-
-def flat(raw: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of an object by their paths; an empty one as such."""
-    for key, value in raw.items():
-        name = f"{above}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{name}.")
-        else:
-            yield name, value
-
-
-def nested(settings: Mapping[str, Any]) -> Fields:
-    """Return settings by path as objects within each other."""
-    found: Fields = {}
-    for name, value in settings.items():
-        *above, last = name.split(".")
-        place = found
-        for key in above:
-            place = place.setdefault(key, {})
-        place[last] = value
-    return found
 
 
 def recognises(text: str, file: str) -> bool:

@@ -8,13 +8,16 @@ tokens and ``--max-running-requests`` (recalled). Graphs are of passes that deco
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from calculon.launch.dialect import Dialect, Fields, Reading, Writing
 from calculon.launch.engines.engine_drafts import SGLANG_DRAFTS
-from calculon.launch.engines.engine_files import CHECKPOINT, beside_in, parse_server, render_server
+from calculon.launch.engines.engine_files import (
+    CHECKPOINT,
+    parse_server,
+    render_flags,
+    written_out,
+)
 from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
@@ -26,7 +29,6 @@ from calculon.launch.engines.engine_rows import (
     row,
 )
 from calculon.launch.engines.engine_words import SGLANG_NO_EFFECT, SGLANG_NOT_MODELLED
-from calculon.launch.texts.shell_flags import flag_name
 
 _TP, _PP, _DP, _EP = "--tp-size", "--pp-size", "--dp-size", "--ep-size"
 _DP_ATTENTION = "--enable-dp-attention"
@@ -133,24 +135,6 @@ ROWS = (
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)
 
 
-def name_of(word: str) -> str:
-    """Return the name of a flag, or of the checkpoint.
-
-    >>> name_of("--tp=4"), name_of("--model-path"), name_of("--mem_fraction_static")
-    ('--tp-size', 'checkpoint', '--mem-fraction-static')
-    """
-    name = flag_name(word)
-    return _SPELLINGS.get(name, name)
-
-
-def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
-    """Return a script that starts a replica."""
-    del processors
-    flags = {name: value for name, value in settings.items() if name.startswith("-")}
-    command = ('python3 -m sglang.launch_server --model-path "$CHECKPOINT"',)
-    return render_server(command, flags, head, beside_in(settings))
-
-
 SGLANG = Dialect(
     name="sglang",
     title="SGLang",
@@ -159,8 +143,15 @@ SGLANG = Dialect(
     rows=ROWS,
     no_effect=SGLANG_NO_EFFECT,
     not_modelled=SGLANG_NOT_MODELLED,
-    parse=partial(parse_server, program=_PROGRAM, name_of=name_of, known=_KNOWN.__contains__),
-    render=render,
+    parse=partial(
+        parse_server,
+        program=_PROGRAM,
+        name_of=partial(written_out, spellings=_SPELLINGS),
+        known=_KNOWN.__contains__,
+    ),
+    render=partial(
+        render_flags, command='python3 -m sglang.launch_server --model-path "$CHECKPOINT"'
+    ),
     recognises=lambda text, _: _SIGN.search(text) is not None,
     subject="deployment",
 )

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from calculon.launch.deepspeed import nested
 from calculon.launch.dialect import Dialect, Fields, Reading, Writing, plain
 from calculon.launch.engines.engine_batches import (
     sequences_of_ranks,
@@ -31,6 +30,7 @@ from calculon.launch.engines.engine_rows import (
     share_in,
 )
 from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
+from calculon.launch.texts.tree import nested
 from calculon.launch.texts.yaml_config import yaml_lines
 
 _TP, _PP, _EP = "tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size"
@@ -181,9 +181,8 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
         if name not in _ON_THE_LINE and not name.startswith(BESIDE)
     }
     document = ["cat > config.yaml << 'EOF'", *yaml_lines(nested(inside), _value), "EOF", ""]
-    command = ('trtllm-serve "$CHECKPOINT"',)
     flags["--extra_llm_api_options"] = "config.yaml"
-    return render_server(command, flags, head, beside_in(settings), document)
+    return render_server('trtllm-serve "$CHECKPOINT"', flags, head, beside_in(settings), document)
 
 
 TENSORRT_LLM = Dialect(

@@ -18,7 +18,7 @@ from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
 from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
 from calculon.launch.rows import number, row
-from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script
+from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script, switched
 
 _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
 _PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"
@@ -250,18 +250,11 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
         whole = _written_out(name)
-        value = setting.value
-        if isinstance(value, str):
-            value = _SWITCHES.get(value, value)
-        settings[whole] = Setting(whole, value, setting.place)
+        settings[whole] = Setting(whole, switched(setting.value), setting.place)
     experts = settings.get("--num-experts")
     if experts is not None and experts.value not in (None, 0, 1):
         settings.setdefault(GROUPED, Setting(GROUPED, False, experts.place))
     return Parsed(parsed.file, settings, parsed.num_procs, parsed.notes)
-
-
-_SWITCHES: dict[str, bool] = {"true": True, "false": False, "True": True, "False": False}
-"""Values of switches, as launchers of Megatron-LM beside its own scripts have them."""
 
 
 def _written_out(name: str) -> str:
