@@ -94,6 +94,34 @@ class Parser(argparse.ArgumentParser):
         lines = "\n".join(f"  {line}" for line in examples.splitlines())
         self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
 
+    def argument(self, metavar: str, text: str, name: str = "", **more: Any) -> None:
+        """Declare an argument.
+
+        Args:
+            metavar: Its name in the help.
+            text: Its help.
+            name: Name of the parsed value, if it is not the metavar in small letters.
+            **more: What else ``add_argument`` takes.
+        """
+        self.add_argument(name or metavar.lower(), metavar=metavar, help=text, **more)
+
+    def option(self, usage: str, text: str, **more: Any) -> None:
+        """Declare an option with a value.
+
+        Args:
+            usage: Its spellings, then the name of its value: ``"-g, --per-node G"``; without that the help shows the
+                choices.
+            text: Its help.
+            **more: What else ``add_argument`` takes.
+        """
+        *spellings, last = usage.split(", ")
+        spelling, _, metavar = last.partition(" ")
+        self.add_argument(*spellings, spelling, metavar=metavar or None, help=text, **more)
+
+    def switch(self, spellings: str, text: str) -> None:
+        """Declare a switch, which is off by default: ``"-q, --quiet"``."""
+        self.add_argument(*spellings.split(", "), action="store_true", help=text)
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments; the error of an unknown option names the nearest known one."""
         found, unknown = self.parse_known_args(args, namespace)

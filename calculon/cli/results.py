@@ -48,12 +48,11 @@ _TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
 
 def add_result_arguments(parser: Parser) -> None:
     """Declare the results, and the specs that complete those of a search."""
-    parser.add_argument("results", metavar="RESULT", nargs="+", help=RESULT_HELP)
+    parser.argument("RESULT", RESULT_HELP, "results", nargs="+")
     for kind, metavar in (("model", "APP"), ("system", "SYS")):
-        parser.add_argument(
-            f"--{kind}",
-            metavar=metavar,
-            help=f"the {kind} that the files of searches are about (default: the one that they name)",
+        parser.option(
+            f"--{kind} {metavar}",
+            f"the {kind} that the files of searches are about (default: the one that they name)",
         )
     add_changes(parser, "model", "execution", "system")
     add_edition(parser, several=True, absent="what each execution says")

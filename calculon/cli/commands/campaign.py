@@ -27,9 +27,7 @@ def configure(parser: Parser) -> None:
         "calculon campaign any 1024 h100 --deadline 60d",
     )
     add_run(parser)
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also list the defaults without effect here"
-    )
+    parser.switch("-v, --verbose", "also list the defaults without effect here")
     add_answer(parser)
 
 

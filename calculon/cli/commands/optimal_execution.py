@@ -56,44 +56,26 @@ def configure(parser: Parser) -> None:
         "- prints the summary only; NAME.json, .csv (both also .gz) or .parquet gets the winners, in edition "
         "corrected with the interval of their time",
     )
-    parser.add_argument(
-        "-c",
-        "--cpus",
+    parser.option(
+        "-c, --cpus N",
+        "processes for several counts (default: the physical cores when there is much to do)",
         type=int,
-        metavar="N",
-        help="processes for several counts (default: the physical cores when there is much to do)",
     )
-    parser.add_argument(
-        "-m",
-        "--mbs-break",
-        "--mbs_break",
-        action="store_true",
-        help="give up on larger microbatches after the first that does not fit",
+    parser.switch(
+        "-m, --mbs-break, --mbs_break",
+        "give up on larger microbatches after the first that does not fit",
     )
-    parser.add_argument(
-        "-t",
-        "--top-n",
-        "--top_n",
-        type=int,
-        metavar="N",
-        help="how many of the best to keep (default 1)",
+    parser.option("-t, --top-n, --top_n N", "how many of the best to keep (default 1)", type=int)
+    parser.switch("-l, --layers", "with the cost of every layer")
+    parser.switch("--no-tp-overlap", "never overlap tensor-parallel traffic")
+    parser.switch("--no-dp-overlap", "never overlap data-parallel traffic")
+    parser.option(
+        "--objective STAT[:min|max]",
+        "statistic to rank by (default sample_rate; see calculon describe stats)",
     )
-    parser.add_argument("-l", "--layers", action="store_true", help="with the cost of every layer")
-    parser.add_argument(
-        "--no-tp-overlap", action="store_true", help="never overlap tensor-parallel traffic"
-    )
-    parser.add_argument(
-        "--no-dp-overlap", action="store_true", help="never overlap data-parallel traffic"
-    )
-    parser.add_argument(
-        "--objective",
-        metavar="STAT[:min|max]",
-        help="statistic to rank by (default sample_rate; see calculon describe stats)",
-    )
-    parser.add_argument(
-        "--pareto",
-        metavar="STAT,STAT[,STAT...]",
-        help="all that no other execution beats in each of these 2 to 4, of which the first two are drawn",
+    parser.option(
+        "--pareto STAT,STAT[,STAT...]",
+        "all that no other execution beats in each of these 2 to 4, of which the first two are drawn",
     )
     add_verbose(
         parser, "count what fits, say why the rest does not, explain the columns, list every plan"

@@ -35,7 +35,7 @@ SOURCE_HELP = (
 
 
 def _add_source(parser: Parser) -> None:
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help=SOURCE_HELP)
+    parser.argument("SOURCE", SOURCE_HELP, nargs="+")
     add_choice_options(parser)
     add_edition(parser, absent=NEEDED)
     add_preset(parser, absent=SEARCHED)
@@ -43,49 +43,39 @@ def _add_source(parser: Parser) -> None:
 
 def _heatmap_options(parser: Parser) -> None:
     _add_source(parser)
-    parser.add_argument(
-        "--objective",
+    parser.option(
+        "--objective STAT[:min|max]",
+        "the statistic that is best in a cell (default sample_rate)",
         default="sample_rate",
-        metavar="STAT[:min|max]",
-        help="the statistic that is best in a cell (default sample_rate)",
     )
 
 
 def _pareto_options(parser: Parser) -> None:
     _add_source(parser)
-    parser.add_argument(
-        "--rate",
-        default="sample_rate",
-        metavar="STAT[:min|max]",
-        help="the vertical axis (default sample_rate)",
+    parser.option(
+        "--rate STAT[:min|max]", "the vertical axis (default sample_rate)", default="sample_rate"
     )
-    parser.add_argument(
-        "--against",
+    parser.option(
+        "--against STAT[:min|max]",
+        "the horizontal axis: a statistic, or num_procs (default proc_mem_tier1_cap_req)",
         default="proc_mem_tier1_cap_req",
-        metavar="STAT[:min|max]",
-        help="the horizontal axis: a statistic, or num_procs (default proc_mem_tier1_cap_req)",
     )
 
 
 def _validation_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--study", metavar="NAME", default="", help="only this study, or a group of studies"
-    )
+    parser.option("--study NAME", "only this study, or a group of studies", default="")
     add_edition(parser, absent=PUBLISHED)
 
 
 def _schedule_options(parser: Parser) -> None:
-    parser.add_argument(
+    parser.argument(
+        "SPEC",
+        "APP EXE SYS: model, execution and system; or a result of loe or llm, which says all: FILE, FILE#RANK",
         "specs",
-        metavar="SPEC",
         nargs="+",
-        help="APP EXE SYS: model, execution and system; or a result of loe or llm, which says all: FILE, FILE#RANK",
     )
-    parser.add_argument(
-        "--microbatches",
-        metavar="N",
-        type=positive,
-        help="how many are drawn (default: twice as many as stages)",
+    parser.option(
+        "--microbatches N", "how many are drawn (default: twice as many as stages)", type=positive
     )
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
@@ -94,43 +84,38 @@ def _schedule_options(parser: Parser) -> None:
 
 def _goodput_options(parser: Parser) -> None:
     add_run(parser, without=("--mtbf",))
-    parser.add_argument(
-        "--procs",
-        metavar="PROCS",
-        help="numbers of processors (1024:131072:x2, 1k-128k; default: a sixteenth to eight times those of the plan)",
+    parser.option(
+        "--procs PROCS",
+        "numbers of processors (1024:131072:x2, 1k-128k; default: a sixteenth to eight times those of the plan)",
     )
-    parser.add_argument(
-        "--mtbf",
-        dest="mtbfs",  # several, and so none of the campaign
-        metavar="TIME,...",
-        help="hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
+    parser.option(
+        "--mtbf TIME,...",
+        "hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
         "and twice those of the campaign)",
+        dest="mtbfs",  # several, and so none of the campaign
     )
 
 
 def _budget_options(parser: Parser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "num_procs",
-        metavar="PROCS",
-        help="processors: a list (512,1024), a range of doublings (512-4096), or any: those that could meet the "
+    parser.argument("MODEL", "the model: a name, or a file")
+    parser.argument(
+        "PROCS",
+        "processors: a list (512,1024), a range of doublings (512-4096), or any: those that could meet the "
         "deadline",
+        "num_procs",
     )
-    parser.add_argument(
-        "system", metavar="SYSTEM[,SYSTEM]", help="the machines: names, or files, a mark each"
-    )
-    parser.add_argument(
-        "--objective",
-        metavar="FIGURE",
+    parser.argument("SYSTEM[,SYSTEM]", "the machines: names, or files, a mark each", "system")
+    parser.option(
+        "--objective FIGURE",
+        "the figure of the run by which one is the best: usd (default), days, processor_hours, mwh, ...",
         default="usd",
-        help="the figure of the run by which one is the best: usd (default), days, processor_hours, mwh, ...",
     )
     for name, words in (
         ("batch", "global batch, in sequences (512) or tokens (4M)"),
         ("seq", "tokens of a sequence (8192, 8k)"),
         ("dtype", "precision: bf16, fp8, ..."),
     ):
-        parser.add_argument(f"--{name}", metavar="N", help=f"{words}, as of calculon plan")
+        parser.option(f"--{name} N", f"{words}, as of calculon plan")
     add_campaign(parser)
     add_values(parser)
     add_changes(parser, "campaign", "model", "system")
@@ -138,13 +123,9 @@ def _budget_options(parser: Parser) -> None:
 
 
 def _frontier_options(parser: Parser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "num_procs", metavar="COUNT", help="processors of all replicas (8, 8,16, 8:64:x2)"
-    )
-    parser.add_argument(
-        "systems", metavar="SYSTEM", nargs="+", help="machines: names, or files; a curve for each"
-    )
+    parser.argument("MODEL", "the model: a name, or a file")
+    parser.argument("COUNT", "processors of all replicas (8, 8,16, 8:64:x2)", "num_procs")
+    parser.argument("SYSTEM", "machines: names, or files; a curve for each", "systems", nargs="+")
     add_workload(parser)
     add_fields(parser)
     add_changes(parser, *FRONTIER_KINDS)
@@ -315,13 +296,11 @@ def configure(parser: Parser) -> None:
         own = below.add_parser(kind.name, help=kind.help)
         own.explain(f"Draw {kind.help}.", kind.examples)
         kind.configure(own)
-        flags = ("-o",) if kind.page else ("-o", "--output")  # that of tokens
-        own.add_argument(
-            *flags,
+        own.option(
+            "-o FILE" if kind.page else "-o, --output FILE",  # --output are tokens of pages
+            "NAME.png, NAME.svg or NAME.pdf" + ("; else in the terminal" if kind.page else ""),
             dest="file",
-            metavar="FILE",
             required=not kind.page,
-            help="NAME.png, NAME.svg or NAME.pdf" + ("; else in the terminal" if kind.page else ""),
         )
 
 
