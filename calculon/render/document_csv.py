@@ -13,8 +13,16 @@ from calculon.render.text_tables import Table
 
 HEADER = ("section", "table", "row", "name", "column", "value", "unit", "text")
 
-_NUMBER = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?)(?: ([^\W\d][^\s,;]*|%))?")
-"""A number, and a unit of one word."""
+_NUMBER = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?)(?: ([kMGTPE])(?= |$))?(?: ([^\W\d][^\s,;]*|%))?")
+"""A number, a prefix by itself, and a unit of one word."""
+
+_PREFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3} | {
+    f"{letter}{binary}": (1024.0 if binary else 1000.0) ** power
+    for binary in ("i", "")
+    for power, letter in enumerate("KMGTPE" if binary else "kMGTPE", start=1)
+}
+_UNITS = ("s", "B", "B/s", "FLOP", "FLOP/s", "tokens/s", "samples/s", "W", "Wh", "USD")
+"""Units that the page writes with a prefix; the numbers of a column have the same unit without one."""
 
 
 def document_csv(document: Document) -> str:
@@ -103,7 +111,18 @@ def _value(text: str) -> tuple[str, str, str]:
 
     >>> _value("10,300"), _value("+6.9 %"), _value("34 to 59 %")
     (('10300', '', '10,300'), ('6.9', '%', "'+6.9 %"), ('', '', '34 to 59 %'))
+    >>> _value("800 ms"), _value("1.5 GiB"), _value("111 M USD"), _value("5 min")
+    (('0.8', 's', '800 ms'), ('1610612736', 'B', '1.5 GiB'), ('111000000', 'USD', '111 M USD'), ('5', 'min', '5 min'))
     """
     found = _NUMBER.fullmatch(text)
-    number, unit = (found[1].replace(",", "").lstrip("+"), found[2] or "") if found else ("", "")
+    if not found:
+        return "", "", csv_text(text)
+    number, unit = found[1].replace(",", "").lstrip("+"), found[3] or ""
+    factor = _PREFIXES.get(found[2], 1.0)
+    for prefix, times in _PREFIXES.items():
+        if unit.startswith(prefix) and unit.removeprefix(prefix) in _UNITS:
+            unit, factor = unit.removeprefix(prefix), factor * times
+            break
+    if factor != 1:
+        number = f"{float(number) * factor:.12g}"
     return number, csv_text(unit), csv_text(text)

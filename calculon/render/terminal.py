@@ -179,7 +179,7 @@ def _sized_grid(grid: Grid) -> RenderableType:
         shown = fitted(grid, drawn.width) if grid.optional else grid
         if least_width(shown) <= drawn.width or grid.widths:
             return [drawn.grid(shown)]
-        return drawn.blocks(stacked(shown, drawn.width))
+        return drawn.blocks(stacked(grid, drawn.width))
 
     return _Sized(draw, most=natural_width(grid))
 

@@ -32,7 +32,7 @@ def test_every_cell_has_its_place_its_number_and_its_unit():
         told("", "text", "a lead"),
         told("Time", "remark", "1.2 s", "1.2", "s"),
         {
-            **told("Time", "time", "1,230.5 ms", "1230.5", "ms"),
+            **told("Time", "time", "1,230.5 ms", "1.2305", "s"),
             "table": "1",
             "row": "1",
             "name": "all",

@@ -1,5 +1,8 @@
 """Documents in pipes and as Markdown."""
 
+import re
+from html import unescape
+
 import pytest
 
 from calculon.render.bars import Bar, Share
@@ -95,6 +98,24 @@ def test_markdown_acts_on_no_text(text, expected):
     assert markdown(Section(text, ())) == f"**{expected}**"
     assert markdown(Items((text,))) == f"- {expected}"
     assert written(Document(text), "markdown") == f"# {expected}"
+
+
+HOSTILE = (
+    "<b onclick='x'>&amp; <https://a.b> [a](javascript:x) ![i](j) **b** _i_ ~~d~~ a|b $x$ \\| `<i>` <0.1 % "
+    "__init__ tensor_par * 2 [x]: y #1"
+)
+
+
+def test_a_reader_of_markdown_finds_the_text_itself():
+    markdown_it = pytest.importorskip("markdown_it")
+    reader = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    table = Table((Column("a", HOSTILE), Column("b")), [{"a": HOSTILE, "b": 1}])
+    facts = Facts((("a", HOSTILE, ""),))
+    for block in (HOSTILE, table, Items((HOSTILE,)), Section(HOSTILE, ()), facts):
+        html = reader.render(markdown(block))
+        html = re.sub(r"</?(?:p|table|t\w+|ul|li|code|strong)\b[^>]*>", "", html)
+        assert "<" not in html
+        assert HOSTILE.replace("`", "") in " ".join(unescape(html).split())
 
 
 def test_the_start_of_a_paragraph_makes_no_list():
