@@ -18,6 +18,7 @@ from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.assumed import told_defaults
 from calculon.declarations import catalog
+from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
@@ -28,6 +29,7 @@ from calculon.estimate.question import question
 from calculon.estimate.told_apart import Order, orders
 from calculon.launch.dialect import Launch
 from calculon.launch.difference import Difference
+from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
 from calculon.search.best_first import Seen
 from calculon.search.driver import run
@@ -445,14 +447,15 @@ def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a plan of one's own need not say: the question, degrees of 1, and a pipeline over what is left."""
     procs = question.num_procs[0]
     rest = procs
-    for name in ("tensor_par", "context_par", "data_par"):
+    for name in (one for one in DEGREES if one != "pipeline_par"):
         degree = stated.get(name, 1)
         rest = rest // degree if isinstance(degree, int) and degree > 0 else rest
+    usual = dict.fromkeys((*STATED_DEGREES, "microbatch_size"), 1)
+    if "data_par" in stated:
+        usual["pipeline_par"] = max(1, rest)
     return {
         "num_procs": procs,
-        "tensor_par": 1,
-        "pipeline_par": max(1, rest) if "data_par" in stated else 1,
-        "microbatch_size": 1,
+        **usual,
         "batch_size": question.batch_size,
         **question.arithmetic,
     }
