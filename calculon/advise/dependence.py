@@ -22,7 +22,7 @@ from calculon.advise.elasticities import (
     slopes,
     total,
 )
-from calculon.advise.replanned import Replanned, Replanner, Staircase, domain_sizes
+from calculon.advise.replanned import CapacitySweep, Replanned, Replanner, domain_sizes
 from calculon.advise.runs.run_case import Run, RunCase, check_known, run_figure
 from calculon.advise.runs.run_replanned import RunReplanner
 from calculon.base.display import Displayed, drawn
@@ -71,7 +71,7 @@ class Searched:
     now: Replanned
     ends: Mapping[str, tuple[Replanned | None, Replanned | None]]
     sizes: Mapping[int, tuple[float | None, Replanned | None]]
-    staircase: Staircase
+    staircase: CapacitySweep
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -424,7 +424,7 @@ def _searched(
         value = case.on(with_figures(case.system, {path: size}))
         same = value if math.isfinite(value) else None
         larger[size] = same, at(path, size, same)
-    stairs = replanner.staircase()
+    stairs = replanner.capacity_sweep()
     seen(count)
     return Searched(now=best, ends=ends, sizes=larger, staircase=stairs)
 
