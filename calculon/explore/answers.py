@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from calculon import inputs
 from calculon.advise.answer import Answer, BaselinePlan, own_fields, own_plan, plans_on, space_of
 from calculon.advise.ask import Question, ask
-from calculon.advise.dependence import Sensitivity
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report
 from calculon.advise.replanned import CapacitySweep
 from calculon.advise.sensitivity import sensitivity
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.advise.shorthand import read_mine
 from calculon.advise.stage_needs import StageNeed, needs_of, stage_needs
 from calculon.advise.why import Why, why

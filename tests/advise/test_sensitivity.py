@@ -7,10 +7,10 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.advise.dependence import read_range
 from calculon.advise.elasticities import Case, Range, effects
 from calculon.advise.replanned import Replanner
 from calculon.advise.sensitivity import sensitivity
+from calculon.advise.sensitivity_of_case import read_range
 from calculon.base.units import GIB
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.inputs import Changed

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from functools import partial
 
-from calculon.advise.dependence import CALIBRATED, Sensitivity
 from calculon.advise.replanned import CapacitySweep
+from calculon.advise.sensitivity_of_case import CALIBRATED
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.base.units import GIB
 from calculon.documents.charts.tornado_chart import kinds_shown, tornado
 from calculon.documents.sensitivity_page import change, sensitivity_page, stated
