@@ -86,7 +86,7 @@ class Tie:
 
 
 @dataclass(frozen=True)
-class Mine:
+class BaselinePlan:
     """A plan of one's own.
 
     Attributes:
@@ -129,7 +129,7 @@ class Answer(Displayed):
     found: SearchResult
     roomy: Candidate | None
     counts: tuple[Count, ...]
-    mine: Mine | None
+    mine: BaselinePlan | None
     unfit: InfeasibilityReport | None
 
     @cached_property
@@ -397,7 +397,7 @@ def _first(found: SearchResult) -> SearchResult:
     )
 
 
-def own_plan(question: Question, *, hints: bool = True) -> Mine | None:
+def own_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
     """Estimate a plan of one's own on the same processors, with the same batch, where it states no others.
 
     Args:
@@ -471,11 +471,13 @@ def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
     return inputs.execution(fields, edition=CORRECTED, preset=question.framework)
 
 
-def _estimated(question: Question, execution: Execution, hints: bool) -> Mine:
+def _estimated(question: Question, execution: Execution, hints: bool) -> BaselinePlan:
     try:
-        return Mine(estimate(question.model, execution, question.system), execution=execution)
+        return BaselinePlan(
+            estimate(question.model, execution, question.system), execution=execution
+        )
     except Infeasible as error:
         legal = execution if error.tier else None
         would = hint(question.model, execution, question.system) if hints else ""
         text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."
-        return Mine(None, text, legal)
+        return BaselinePlan(None, text, legal)

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from calculon import inputs
-from calculon.advise.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
+from calculon.advise.answer import Answer, BaselinePlan, own_fields, own_plan, plans_on, space_of
 from calculon.advise.ask import Question, ask
-from calculon.advise.dependence import Sensitivity
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report
-from calculon.advise.replanned import Staircase
+from calculon.advise.replanned import CapacitySweep
 from calculon.advise.sensitivity import sensitivity
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.advise.shorthand import read_mine
 from calculon.advise.stage_needs import StageNeed, needs_of, stage_needs
 from calculon.advise.why import Why, why
@@ -196,7 +196,7 @@ class Answers:
             found=self.found(state),
             roomy=None,
             counts=(),
-            mine=Mine(shown.estimate, shown.problem, execution),
+            mine=BaselinePlan(shown.estimate, shown.problem, execution),
             unfit=None,
         )
 
@@ -278,7 +278,7 @@ class Answers:
             ),
         )
 
-    def capacities(self, state: State) -> Staircase | None:
+    def capacities(self, state: State) -> CapacitySweep | None:
         """Return what capacity of memory buys, with the plan searched again; None where no capacity suffices."""
         others = {path: one for path, one in state.machine.items() if path != CAPACITY}
         asked = replace(state, plan={}, machine=others)

@@ -1,7 +1,7 @@
 """What capacity of memory buys when the plan is searched again: one search for every capacity."""
 
 from calculon.advise.elasticities import Case
-from calculon.advise.replanned import Replanner, Staircase, staircase
+from calculon.advise.replanned import CapacitySweep, Replanner, capacity_sweep
 from calculon.declarations.presets import Preset
 from calculon.estimate.estimate import Estimate
 
@@ -11,7 +11,7 @@ AMPLE = 2**20
 """GiB of tier 1 in which everything fits that ever will."""
 
 
-def capacities(best: Estimate, preset: Preset) -> Staircase:
+def capacities(best: Estimate, preset: Preset) -> CapacitySweep:
     """Return the best plan of each capacity of tier 1, on a machine and with a preset.
 
     Args:
@@ -19,9 +19,9 @@ def capacities(best: Estimate, preset: Preset) -> Staircase:
         preset: The framework whose plans are searched.
     """
     case = Case(best.model, best.execution, best.system, TIME)
-    return Replanner(case, preset).staircase()
+    return Replanner(case, preset).capacity_sweep()
 
 
-def at_capacity(found: Staircase, capacity: float) -> Staircase:
+def at_capacity(found: CapacitySweep, capacity: float) -> CapacitySweep:
     """Return the same steps as a machine of another capacity (B) stands on them."""
-    return staircase(capacity, found.withheld, found.steps, lambda time: -time)
+    return capacity_sweep(capacity, found.withheld, found.steps, lambda time: -time)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calculon.advise.replanned import Staircase, Step
+from calculon.advise.replanned import CapacitySweep, Step
 from calculon.base.units import GIB
 from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.documents.charts.capacity_chart import CapacityStep, capacity_chart
@@ -60,7 +60,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
 
 
 def steps_chart(
-    title: str, found: Staircase, in_file: float, digits: Digits, link: Callable[[Step], str]
+    title: str, found: CapacitySweep, in_file: float, digits: Digits, link: Callable[[Step], str]
 ) -> Chart:
     """Return the steps as a chart; the capacity of the machine in its file is in bytes."""
     steps = [
