@@ -15,7 +15,6 @@ from calculon.version import __version__
 
 if TYPE_CHECKING:
     from calculon.advise.answer import Answer
-    from calculon.advise.dependence import Sensitivity
     from calculon.advise.launch_flags import export_flags, import_flags
     from calculon.advise.planning import plan
     from calculon.advise.runs.fleet import FleetAnswer
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from calculon.advise.runs.run_of_plan import campaign
     from calculon.advise.runs.training_run import TrainingRun
     from calculon.advise.sensitivity import sensitivity
+    from calculon.advise.sensitivity_result import Sensitivity
     from calculon.advise.waterfall import Waterfall, waterfall
     from calculon.advise.why import Why, why
     from calculon.base.errors import CalculonError, Infeasible, SpecError
@@ -126,7 +126,7 @@ _MODULES = {
     "advise.runs.training_run": ("TrainingRun",),
     "advise.waterfall": ("Waterfall", "waterfall"),
     "advise.planning": ("plan",),
-    "advise.dependence": ("Sensitivity",),
+    "advise.sensitivity_result": ("Sensitivity",),
     "advise.sensitivity": ("sensitivity",),
     "advise.why": ("Why", "why"),
     "serving.by_batch": ("ByBatch", "by_batch"),

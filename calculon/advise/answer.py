@@ -18,6 +18,7 @@ from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.assumed import told_defaults
 from calculon.declarations import catalog
+from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
@@ -26,6 +27,9 @@ from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
 from calculon.estimate.told_apart import Order, orders
+from calculon.launch.dialect import Launch
+from calculon.launch.difference import Difference
+from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
 from calculon.search.best_first import Seen
 from calculon.search.driver import run
@@ -85,7 +89,7 @@ class Tie:
 
 
 @dataclass(frozen=True)
-class Mine:
+class BaselinePlan:
     """A plan of one's own.
 
     Attributes:
@@ -128,7 +132,7 @@ class Answer(Displayed):
     found: SearchResult
     roomy: Candidate | None
     counts: tuple[Count, ...]
-    mine: Mine | None
+    mine: BaselinePlan | None
     unfit: InfeasibilityReport | None
 
     @cached_property
@@ -397,7 +401,7 @@ def _first(found: SearchResult) -> SearchResult:
     )
 
 
-def own_plan(question: Question, *, hints: bool = True) -> Mine | None:
+def own_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
     """Estimate a plan of one's own on the same processors, with the same batch, where it states no others.
 
     Args:
@@ -447,14 +451,15 @@ def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a plan of one's own need not say: the question, degrees of 1, and a pipeline over what is left."""
     procs = question.num_procs[0]
     rest = procs
-    for name in ("tensor_par", "context_par", "data_par"):
+    for name in (one for one in DEGREES if one != "pipeline_par"):
         degree = stated.get(name, 1)
         rest = rest // degree if isinstance(degree, int) and degree > 0 else rest
+    usual = dict.fromkeys((*STATED_DEGREES, "microbatch_size"), 1)
+    if "data_par" in stated:
+        usual["pipeline_par"] = max(1, rest)
     return {
         "num_procs": procs,
-        "tensor_par": 1,
-        "pipeline_par": max(1, rest) if "data_par" in stated else 1,
-        "microbatch_size": 1,
+        **usual,
         "batch_size": question.batch_size,
         **question.arithmetic,
     }
@@ -470,11 +475,13 @@ def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
     return inputs.execution(fields, edition=CORRECTED, preset=question.framework)
 
 
-def _estimated(question: Question, execution: Execution, hints: bool) -> Mine:
+def _estimated(question: Question, execution: Execution, hints: bool) -> BaselinePlan:
     try:
-        return Mine(estimate(question.model, execution, question.system), execution=execution)
+        return BaselinePlan(
+            estimate(question.model, execution, question.system), execution=execution
+        )
     except Infeasible as error:
         legal = execution if error.tier else None
         would = hint(question.model, execution, question.system) if hints else ""
         text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."
-        return Mine(None, text, legal)
+        return BaselinePlan(None, text, legal)

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
-from calculon.advise.shorthand import Mine, read_mine
+from calculon.advise.shorthand import StatedPlan, read_mine
 from calculon.architecture.parameters import active_count
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -70,7 +70,7 @@ class Question:
     batch_size: int
     tokens: float | None
     arithmetic: Mapping[str, Any]
-    mine: Mine | None
+    mine: StatedPlan | None
     fix: Mapping[str, Any] = field(default_factory=dict)
     add: Mapping[str, Any] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from calculon.declarations.run_figures import CampaignFigures
 from calculon.declarations.statistics import BOUNDS, OFFLOADS
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
+from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES
 from calculon.search.search_result import SearchResult
 
@@ -51,7 +52,7 @@ class Candidate:
     def simplicity(self) -> tuple[int, ...]:
         """A key that is less for plans with fewer parts: offloads, kinds of parallelism, stages, chunks, ranks."""
         e = self.execution
-        kinds = sum(e[name] > 1 for name in ("tensor_par", "pipeline_par", "context_par"))
+        kinds = sum(e[name] > 1 for name in DEGREES if name != "data_par")
         offloads = sum(bool(e[name]) for name in OFFLOADS)
         repeats = ("none", "attn_only", "full").index(e["activation_recompute"])
         stages = e["pipeline_par"], e["pipeline_interleaving"]

@@ -9,7 +9,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.plan_words import NO_RECOMPUTE, choices_words, plan_words, recomputes
 from calculon.declarations.presets import find_preset, plain
 from calculon.estimate.estimate import Estimate
-from calculon.plan.columns import DEFAULTS
+from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES
 
 
@@ -34,9 +34,6 @@ _SIZES = {
     "num_procs": "processors",
 }
 """Fields that a number says all of, with their words."""
-
-_UNSTATED = {"seq_length": "the model's own", "expert_tensor_par": "as TP"}
-"""What 0 means in fields that have a value without being stated."""
 
 PRESET = "preset"
 
@@ -85,8 +82,8 @@ def change_in_words(
 
 
 def _size_in_words(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    ends = (one[name] for one in (before, after))
-    values = (_UNSTATED[name] if name in _UNSTATED and not n else f"{n:,}" for n in ends)
+    known = field_of(name).declaration.words
+    values = (known.get(one[name], f"{one[name]:,}") for one in (before, after))
     return f"{_SIZES[name]} {' -> '.join(values)}"
 
 

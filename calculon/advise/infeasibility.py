@@ -10,6 +10,7 @@ from calculon.advise.space_fixes import SpaceFix, space_fixes
 from calculon.base.errors import in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
+from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.presets import plain
 from calculon.search.driver import run
 from calculon.search.effect import Wording
@@ -208,7 +209,7 @@ def _nearest_in_words(one: NearestInfeasible) -> str:
 
 def _no_split(space: Space) -> str:
     """Say why no split of the processors has an execution: what each degree alone may be."""
-    names = {"tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP"}
+    names = {axis.degree: axis.name.upper() for axis in PUBLISHED_AXES}
     degrees = ", ".join(
         f"{names[name]} {_listed(values) if values else 'nothing'}"
         for name, values in space.degrees.items()

@@ -18,21 +18,14 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, divisors, field_of, held, zigzag_degrees
+from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of, held, zigzag_degrees
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES
 
 if TYPE_CHECKING:
     from calculon.search.space import Space
 
-SWITCHES = (
-    *("activation_recompute", "recompute_modules", "zero_stage", "optimizer_sharding"),
-    *("tensor_par_comm_type", "seq_par_ag_redo", "tensor_par_overlap", "tp_async"),
-    *("p2p_overlap", "data_par_overlap", "overlap_param_gather", "reshard_after_forward"),
-    *("weight_offload", "activations_offload", "optimizer_offload"),
-    *("pp_layout", "pp_schedule", "mesh_order", "attn_impl", "ce_impl", "fused_activation"),
-    *("cp_comm", "cp_balance", "moe_dispatcher", "ep_overlap", "delay_wgrad", "moe_shared_overlap"),
-)
+SWITCHES = tuple(one.name for one in FIELDS if one.named and one.declaration.control)
 """Fields with named values, and switches, that change the cost of a step and not its result."""
 
 NETWORKS = tuple(axis.network for axis in AXES)
@@ -42,16 +35,6 @@ QUESTION = ("num_procs", "batch_size")
 
 NO_OPTIONS = (*(axis.degree for axis in PUBLISHED_AXES), "mesh_order")
 """Fields of a plan that no default could leave out."""
-
-OPTION_OFF = {
-    "activation_recompute": "none",
-    "tensor_par_comm_type": "ar",
-    "tensor_par_overlap": "none",
-    "pipeline_interleaving": 1,
-    "microbatch_size": 1,
-    "zero_stage": "0",
-}
-"""Values without the option, of fields that declare no default other than ``False``, and of ``zero_stage``."""
 
 SAVES = {name: saves for name in NAMES if (saves := field_of(name).declaration.saves)}
 """Values that need less memory than others, least invasive first."""
@@ -209,7 +192,7 @@ def set_backs(execution: Execution) -> Iterator[tuple[str, Any, bool]]:
             continue
         if name in DEFAULTS and execution.edition == PUBLISHED:
             continue
-        off = OPTION_OFF.get(name, DEFAULTS.get(name, False))
+        off = field_of(name).off
         if name in usual and usual[name] != fields[name]:
             yield name, usual[name], True
         elif off != fields[name] and (name not in usual or name in SWITCHES):

@@ -53,7 +53,7 @@ class Replanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of the staircase of capacity: from this capacity on, a better plan fits.
+    """A step of a capacity sweep: from this capacity on, a better plan fits.
 
     Attributes:
         capacity: Bytes of tier 1 that a processor needs to have.
@@ -65,8 +65,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staircase:
-    """What the capacity of tier 1 is worth.
+class CapacitySweep:
+    """The best plan at each capacity of tier 1.
 
     Attributes:
         capacity: Bytes that there are.
@@ -118,12 +118,12 @@ class Staircase:
         }
 
 
-def staircase(
+def capacity_sweep(
     capacity: float, withheld: float, steps: Iterable[Step], score: Callable[[float], float]
-) -> Staircase:
-    """Return the staircase of those plans that are better than all that need less memory.
+) -> CapacitySweep:
+    """Return the capacity sweep of the plans that are better than all plans that need less memory.
 
-    `score` is larger for better values; the other arguments are those of :class:`Staircase`, in any order.
+    `score` is larger for better values; the other arguments are those of :class:`CapacitySweep`, in any order.
     """
     rising: list[Step] = []
     for one in sorted(steps, key=lambda s: (s.capacity, -score(s.best.value))):
@@ -131,7 +131,7 @@ def staircase(
             rising.append(one)
     here = [i for i, one in enumerate(rising) if one.capacity <= capacity]
     now = here[-1] if here else -1
-    return Staircase(capacity=capacity, withheld=withheld, steps=tuple(rising), now=now)
+    return CapacitySweep(capacity=capacity, withheld=withheld, steps=tuple(rising), now=now)
 
 
 class Replanner:
@@ -190,7 +190,7 @@ class Replanner:
             return None
         return self._replanned(score, self.space.plan(np.array([found.number])).row(0))
 
-    def staircase(self) -> Staircase:
+    def capacity_sweep(self) -> CapacitySweep:
         """Return the best plan of each capacity of tier 1.
 
         One search finds all plans that no other one beats both in the statistic and in memory, on a machine without
@@ -211,7 +211,7 @@ class Replanner:
         if math.isfinite(value):
             own = Replanned(value=value, execution=_fields(self.case.execution), kept=True)
             steps.append(Step(capacity=need + withheld, best=own))
-        return staircase(system.mem1.capacity, withheld, steps, self._score)
+        return capacity_sweep(system.mem1.capacity, withheld, steps, self._score)
 
     def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
         """Return the effects of hardware that are replanned: those of this plan, and of what others may use more."""

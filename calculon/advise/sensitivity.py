@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from calculon.advise.dependence import (
+from calculon.advise.elasticities import Case
+from calculon.advise.runs.run_case import run_figure
+from calculon.advise.runs.run_of_plan import best_plan
+from calculon.advise.runs.run_of_plan import campaign as whole_run
+from calculon.advise.sensitivity_of_case import (
     DAYS,
     TIME,
     Seen,
-    Sensitivity,
     Terms,
     answer,
     estimated,
     of_run_in,
 )
-from calculon.advise.elasticities import Case
-from calculon.advise.runs.run_case import run_figure
-from calculon.advise.runs.run_of_plan import best_plan
-from calculon.advise.runs.run_of_plan import campaign as whole_run
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.base.errors import Problem, SpecError
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.declarations.execution import Execution

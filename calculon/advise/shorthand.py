@@ -19,7 +19,7 @@ _KNOWN = {one.name: one for one in FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
-class Mine:
+class StatedPlan:
     """A plan to set beside the best one: its fields by name, or where its file is, and that as one of a launcher."""
 
     fields: Mapping[str, Any] | None = None
@@ -27,7 +27,7 @@ class Mine:
     launch: "Launch | None" = None
 
 
-def read_mine(source: Source, num_procs: int | None = None) -> Mine:
+def read_mine(source: Source, num_procs: int | None = None) -> StatedPlan:
     """Read a plan: ``NAME=VALUE`` pairs, a mapping, the name of an execution or its file, or a launch file.
 
     Args:
@@ -45,7 +45,7 @@ def read_mine(source: Source, num_procs: int | None = None) -> Mine:
     if given is None:
         text = str(source)
         if "=" not in text:
-            return Mine(file=text, launch=launch_in(text, num_procs))
+            return StatedPlan(file=text, launch=launch_in(text, num_procs))
         parts = [part.partition("=") for part in re.split(r"[,\s]+", text.strip())]
         given = {name: value for name, _, value in parts}
     problems: list[Problem] = []
@@ -60,7 +60,7 @@ def read_mine(source: Source, num_procs: int | None = None) -> Mine:
             fields[field] = _value(_KNOWN[field], str(name), value)
     if problems:
         raise SpecError("--mine", problems)
-    return Mine(fields)
+    return StatedPlan(fields)
 
 
 def _value(field: SpecField, name: str, value: Any) -> Any:

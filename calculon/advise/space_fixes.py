@@ -14,6 +14,7 @@ from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.neighbors import MEMORY_OPTIONS, memory_savers
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
+from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.named_values import PUBLISHED
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.plan.columns import divisors
@@ -48,7 +49,7 @@ _ACTIVATIONS = ("activations", "checkpoints", "activation gradients")
 _HALF = 0.5
 """Share of the memory from which on activations fill it."""
 
-_SPLIT = ("tensor_par", "pipeline_par", "batch_size")
+_SPLIT = (*STATED_DEGREES, "batch_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

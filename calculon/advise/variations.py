@@ -26,7 +26,7 @@ Fields = dict[str, Any]
 Rows = Mapping[str, tuple[Array, Array]]
 """Changed fields: the rows that change, and their values as columns hold them."""
 
-_ASKED = ("num_procs", "microbatch_size", "datatype")
+_ASKED = ("microbatch_size", *(one.name for one in FIELDS if one.declaration.of == "question"))
 """Fields that stay as asked, though a preset could derive them: processors from their split."""
 
 _ENDLESS = 10_000

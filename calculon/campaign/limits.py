@@ -12,7 +12,8 @@ from calculon.declarations.fields import spec_fields
 LIMITED = {"deadline": "days", "budget_usd": "usd", "budget_mwh": "mwh"}
 """Fields of a campaign that are limits, and the figure that each bounds."""
 
-_WORDS = {"deadline": "deadline", "budget_usd": "budget", "budget_mwh": "budget of energy"}
+LABELS = {one.name: one.declaration.label for one in spec_fields(Campaign)}
+"""Labels of the limits among the fields of a campaign."""
 
 _UNKNOWN = {
     "budget_usd": ("a price", "add --price 2.5 (US dollars for an hour of a processor)"),
@@ -57,7 +58,7 @@ class Limit:
         'its deadline of 60 d by 35.3 d'
         """
         most, over = (amount(one, self.unit) for one in (self.most, abs(self.over)))
-        return f"its {_WORDS[self.field]} of {most} by {over}"
+        return f"its {LABELS[self.field]} of {most} by {over}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -308,10 +308,14 @@ class Campaign:
     checkpoints: Checkpoints = declare("checkpoints", default=Checkpoints())
     fleet: Fleet = declare("money and power", default=Fleet())
     deadline: Interval | None = declare(
-        "days that the run may take", unit="d", scale=DAY, default=None
+        "days that the run may take", unit="d", scale=DAY, default=None, label="deadline"
     )
-    budget_usd: Money | None = declare("US dollars that it may cost", unit="USD", default=None)
-    budget_mwh: float | None = declare("energy that it may take", unit="MWh", above=0, default=None)
+    budget_usd: Money | None = declare(
+        "US dollars that it may cost", unit="USD", default=None, label="budget"
+    )
+    budget_mwh: float | None = declare(
+        "energy that it may take", unit="MWh", above=0, default=None, label="budget of energy"
+    )
     name: str = field(default="campaign", compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 

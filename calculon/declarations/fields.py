@@ -110,7 +110,7 @@ class Declaration:
     was measured is from, and when. Fields of results may be ``unbounded``, which takes any number of a double, also an
     infinite one, and ``nullable``: ``null`` is the value that null stands for.
 
-    Of an execution also:
+    Of an execution also, and some of them of a deployment or a campaign:
 
     Attributes:
         scope: Where the field has an effect.
@@ -125,6 +125,7 @@ class Declaration:
         of: Whether it belongs to the plan, the circumstances or the question: one of :data:`Of`.
         saves: Values that need less memory, least invasive first.
         with_: The field with which it states one decision.
+        off: The value without the option, if that is neither the default nor false.
         switches: For how many switches a value counts where a search prefers executions that offload, recompute and
             overlap little: one if it is not here; empty if the field does not count.
         instead: What to write where a search is asked for values of it that it cannot vary.
@@ -158,6 +159,7 @@ class Declaration:
     of: Of = "plan"
     saves: tuple[Any, ...] = ()
     with_: str = ""
+    off: Any = None
     switches: Mapping[Any, int] = dataclasses.field(default_factory=dict)
     instead: str = ""
     words: Mapping[Any, str] = dataclasses.field(default_factory=dict)
@@ -374,6 +376,14 @@ class SpecField:
         if self.annotation is bool:
             return (False, True)
         return tuple(dict.fromkeys((self.default, *self.declaration.samples)))
+
+    @property
+    def off(self) -> Any:
+        """The value of an option that is not used."""
+        declared = self.declaration
+        if declared.off is not None:
+            return declared.off
+        return self.default if declared.optional else False
 
     @property
     def others(self) -> tuple[Any, ...]:

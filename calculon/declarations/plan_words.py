@@ -29,6 +29,14 @@ _STAGES = {
     "both_as_blocks": "embedding and head as blocks",
 }
 
+SWITCHED_ON = {
+    "seq_par_ag_redo": "repeated all-gather",
+    "data_par_overlap": "DP overlap",
+    "optimizer_sharding": "optimizer sharding",
+    "fused_activation": "fused activation",
+}
+"""Published switches that are on, in words."""
+
 OFFLOADED = {
     "weight_offload": "weights",
     "activations_offload": "activations",

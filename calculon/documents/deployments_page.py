@@ -14,6 +14,7 @@ from calculon.render.document import Block, Document, Section, dim, labelled
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, quantity
+from calculon.search.deployments.deployment_words import TYPES
 from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
@@ -33,14 +34,6 @@ OF_TYPES = "weights, cache: their types of numbers"
 OF_LIMITS = (
     "{tail}: what {share:g} % of the requests keep, as the limits ask; user is of the mean TPOT"
 )
-
-TITLES = {
-    "weights_dtype": "weights",
-    "experts_dtype": "experts",
-    "head_dtype": "LM head",
-    "kv_dtype": "cache",
-}
-"""Titles of fields; other fields have their name."""
 
 _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
 """Fields that always have a column."""
@@ -246,7 +239,7 @@ _TOLD = ("interactivity", "output_rate_per_proc", "usd_per_mtoken")
 
 def _title(name: str) -> str:
     """Return the title of a field."""
-    return TITLES.get(name, name)
+    return TYPES.get(name, name)
 
 
 def _value(value: Any) -> str:

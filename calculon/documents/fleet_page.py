@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from calculon.advise.runs.fleet import FleetAnswer
 from calculon.base.records import Plain
 from calculon.base.units import KILO, between, scaled
+from calculon.campaign.limits import LABELS
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.documents.campaign_words import tokens_words
@@ -28,8 +29,6 @@ BEST = {
 
 MONEY = {"usd": "USD", "processor_hours": "processor-hours"}
 """What the frontier has next to days."""
-
-LIMITS = {"deadline": "deadline", "budget_usd": "budget", "budget_mwh": "budget of energy"}
 
 FRONT = "*"
 """Mark of what no other beats in days and money."""
@@ -81,7 +80,7 @@ class _FleetPage:
         )
 
     def _question(self) -> dict[str, str]:
-        limits = [f"{LIMITS[one['field']]} {one['in_words']}" for one in self.answer["limits"]]
+        limits = [f"{LABELS[one['field']]} {one['in_words']}" for one in self.answer["limits"]]
         tokens = self.answer["tokens"]
         tried = (
             f"{counted(len(self.points), 'count')} of processors, {self.answer['tried']:,} plans"
@@ -186,7 +185,7 @@ class _FleetPage:
         digits = digits_of(one).closer
         missed = (limit for limit in one["limits"] if not limit["met"])
         over = [amount(limit["over"], limit["unit"]) for limit in missed]
-        unknown = [f"{LIMITS[name]}: not known" for name in one["unchecked"]]
+        unknown = [f"{LABELS[name]}: not known" for name in one["unchecked"]]
         return row | {
             "front": FRONT if place in self.answer["frontier"] else "",
             "plan": degrees_words(one["execution"]),
@@ -241,7 +240,7 @@ def _spread(one: Plain) -> str:
 
 def _against_limit(one: Plain, limit: Plain) -> str:
     """Say by how much a point misses or keeps a limit."""
-    name = _sentence(LIMITS[limit["field"]])
+    name = _sentence(LABELS[limit["field"]])
     over = amount(abs(limit["over"]), limit["unit"])
     if not limit["met"]:
         return f"{name} missed by {over}"

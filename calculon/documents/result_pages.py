@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from calculon.advise.answer import Answer
-from calculon.advise.dependence import Sensitivity
 from calculon.advise.runs.fleet import FleetAnswer
 from calculon.advise.runs.largest_model import LargestModel
 from calculon.advise.runs.training_run import TrainingRun
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.advise.waterfall import Waterfall
 from calculon.advise.why import Why
 from calculon.architecture.parameters import parameter_count

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from calculon.advise.answer import Answer
-from calculon.advise.dependence import Sensitivity
 from calculon.advise.runs.fleet import FleetAnswer
 from calculon.advise.runs.goodput_by_size import goodput_by_size
 from calculon.advise.runs.training_run import TrainingRun
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.advise.waterfall import Waterfall
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.declarations.origin import titled

@@ -331,7 +331,7 @@ def memory_section(
     """Return how much more memory gains, and how much less memory costs.
 
     Args:
-        stairs: The best plan of each capacity (:meth:`calculon.advise.replanned.Staircase.to_dict`).
+        stairs: The best plan of each capacity (:meth:`calculon.advise.replanned.CapacitySweep.to_dict`).
         value: What changes are relative to: the statistic now.
         words: Returns an execution in words.
         link: Returns the address of a page with a capacity in bytes.

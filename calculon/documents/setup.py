@@ -8,6 +8,7 @@ from calculon.base.units import between, scaled
 from calculon.declarations.axes import FURTHER_DEGREES
 from calculon.declarations.plan_words import (
     OFFLOADED,
+    SWITCHED_ON,
     expert_replicas,
     expert_width,
     spreads_experts,
@@ -21,12 +22,6 @@ from calculon.render.texts import bandwidth, capacity, counted, level_text
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
 _COLLECTIVES = field_of("tensor_par_comm_type").declaration.words
-_SWITCHES = {
-    "seq_par_ag_redo": "repeated all-gather",
-    "data_par_overlap": "DP overlap",
-    "optimizer_sharding": "optimizer sharding",
-    "fused_activation": "fused activation",
-}
 _EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(product)"}
 
 _SCALES = {
@@ -177,7 +172,7 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
             yield f"TP overlap ({execution['tensor_par_overlap']})"
     if execution["attention_type"] != "multihead":
         yield f"{execution['attention_type']} attention"
-    yield from (words for field, words in _SWITCHES.items() if execution[field])
+    yield from (words for field, words in SWITCHED_ON.items() if execution[field])
     yield from (
         field.declaration.label.format(execution[field.name])
         for field in FIELDS

@@ -9,13 +9,13 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from calculon import inputs
-from calculon.advise.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
+from calculon.advise.answer import Answer, BaselinePlan, own_fields, own_plan, plans_on, space_of
 from calculon.advise.ask import Question, ask
-from calculon.advise.dependence import Sensitivity
 from calculon.advise.elasticities import Case
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report
-from calculon.advise.replanned import Replanner, Staircase, staircase
+from calculon.advise.replanned import CapacitySweep, Replanner, capacity_sweep
 from calculon.advise.sensitivity import sensitivity
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.advise.shorthand import read_mine
 from calculon.advise.stage_needs import StageNeed, needs_of, stage_needs
 from calculon.advise.why import Why, why
@@ -200,7 +200,7 @@ class Answers:
             found=self.found(state),
             roomy=None,
             counts=(),
-            mine=Mine(shown.estimate, shown.problem, execution),
+            mine=BaselinePlan(shown.estimate, shown.problem, execution),
             unfit=None,
         )
 
@@ -279,7 +279,7 @@ class Answers:
             ),
         )
 
-    def capacities(self, state: State) -> Staircase | None:
+    def capacities(self, state: State) -> CapacitySweep | None:
         """Return what capacity of memory buys, with the plan searched again; None where no capacity suffices."""
         others = {path: one for path, one in state.machine.items() if path != CAPACITY}
         asked = replace(state, plan={}, machine=others)
@@ -290,10 +290,10 @@ class Answers:
         case = Case(best.model, best.execution, best.system, TIME)
         preset = self.question(asked).preset
         found = self.kept(
-            ("capacities", asked.key), lambda: Replanner(case, preset).staircase()
+            ("capacities", asked.key), lambda: Replanner(case, preset).capacity_sweep()
         )  # the same for every capacity
         capacity = self.system(state).mem1.capacity
-        return staircase(capacity, found.withheld, found.steps, lambda time: -time)
+        return capacity_sweep(capacity, found.withheld, found.steps, lambda time: -time)
 
     def schedule(self, state: State, microbatches: int) -> Gantt:
         """Return the passes of the first microbatches of the shown plan, which can run."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.advise.answer import Answer
 from calculon.advise.ask import Question, ask
-from calculon.advise.dependence import Sensitivity
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.advise.stage_needs import StageNeed, needs_of
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass

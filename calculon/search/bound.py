@@ -23,7 +23,8 @@ from calculon.cost.process_groups import CollectiveCost
 from calculon.plan.columns import Columns
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST, SECOND
-from calculon.search.grid import WITHIN, Grid
+from calculon.search.candidates import REPLICATED
+from calculon.search.grid import NETWORKS, WITHIN, Grid
 
 
 def time_lower_bound(grid: Grid) -> Seconds:
@@ -116,15 +117,14 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     block, embedding_head = gather(grid.tables.block, rows), grid.tables.embedding_head(rows, steps)
     piped = known["pipeline_par"] > 1
     forward, backward = (time[0].max(axis=0) for time in _passes(grid, block, piped))
+    sharding = np.array(grid.sharding)[:, None]
     columns = Columns(
         {
             **known,
-            "optimizer_sharding": np.array(grid.sharding)[:, None],
-            "data_par_overlap": np.array(any(grid.overlap)),
+            **dict(zip(REPLICATED, (sharding, np.array(any(grid.overlap))), strict=True)),
             "overlap_param_gather": np.array(True in grid.space.switches["overlap_param_gather"]),
+            **dict.fromkeys(NETWORKS, np.array(-1)),  # nothing of a window is taken off
             "data_par_net": np.array(grid.networks[0])[:, None, None],
-            "pipeline_par_net": np.array(-1),
-            "tensor_par_net": np.array(-1),  # its own network: nothing of a window is taken off
         }
     )
     system = grid.space.system

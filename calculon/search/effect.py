@@ -258,14 +258,15 @@ def _remedy(name: str, values: Values, space: Space, wording: Wording) -> str:
     largest = {"batch_size": space.max_batch_size, "pipeline_par": space.model.num_blocks}
     fitting = [v for v in values if v <= largest[name]] if name in largest else []
     added = f"{wording.setting('add', name, fitting)}, where it divides" if fitting else ""
-    gradients = wording.setting("fix", "grad_dtype", ("bfloat16",))
+    if name in largest:
+        return added
+    if name == "seq_length":
+        return _positions(space.model)
+    if name == "main_grad":
+        return f"with gradients of 2 bytes: {wording.setting('fix', 'grad_dtype', ('bfloat16',))}"
     hints = {
         "fused_activation": wording.words_of("-f all", "fused=(False, True)") + " tries both",
         "attention_type": wording.setting("add", "attention_type", ("multiquery",)),
-        "batch_size": added,
-        "pipeline_par": added,
-        "seq_length": _positions(space.model),
-        "main_grad": f"with gradients of 2 bytes: {gradients}",
     }
     if name in NEEDING:
         declared = field_of(name).declaration

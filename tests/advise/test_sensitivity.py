@@ -7,10 +7,10 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.advise.dependence import read_range
 from calculon.advise.elasticities import Case, Range, effects
 from calculon.advise.replanned import Replanner
 from calculon.advise.sensitivity import sensitivity
+from calculon.advise.sensitivity_of_case import read_range
 from calculon.base.units import GIB
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.inputs import Changed
@@ -202,7 +202,10 @@ def test_the_shadow_price_is_0_where_memory_does_not_bind():
     before, after = stairs.at(stairs.capacity), stairs.at(stairs.capacity + GIB)
     assert stairs.shadow_price == before.value - after.value >= 0
     specs = _specs(MODEL, SEARCHED, Changed(SYSTEM, {"mem1.GiB": 4000}))
-    smaller, stairs = stairs, Replanner(Case(*specs, "total_time"), searched().preset).staircase()
+    smaller, stairs = (
+        stairs,
+        Replanner(Case(*specs, "total_time"), searched().preset).capacity_sweep(),
+    )
     assert stairs.steps == smaller.steps  # of every capacity, whatever this machine has
     assert stairs.shadow_price == 0
     assert stairs.up == ()

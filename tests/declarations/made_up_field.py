@@ -72,6 +72,12 @@ def check_why():
     assert "wire_percent" not in fields
 
 
+def check_advice():
+    """Other values are tried, as it has a control, and no framework is known to lack it."""
+    better = calculon.why(MODEL, PLAN | {"preset": "published"}, SYSTEM).to_dict()["better"]
+    assert any(one["changes"].get("gate_impl") == "one" for one in better)
+
+
 def check_export():
     """A launcher keeps the circumstance, which it cannot set, and refuses the choice by name."""
     code, text = printed("export-flags", "megatron-lm", RUN, "--set", "execution.wire_percent=5")
@@ -88,3 +94,4 @@ if __name__ == "__main__":
     check_search()
     check_export()
     check_why()
+    check_advice()

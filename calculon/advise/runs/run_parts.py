@@ -36,9 +36,18 @@ _OF_A_STEP: dict[str, Any] = {
 """Fields that change between steps of the same processes, what they train on; and what stands for them all."""
 
 _KEPT = (
-    *("optimizer", "optimizer_state_dtype", "grad_clip", "matmul_dtype", "fp8_recipe"),
-    *("vocab_pad_multiple", "moe_imbalance_percent", "moe_capacity_percent", "moe_pad_to_capacity"),
-    *("mem_reserved_mib", "mem_fragments_percent", "data_par_slowdown"),
+    "optimizer",
+    "optimizer_state_dtype",
+    "grad_clip",
+    "matmul_dtype",
+    "fp8_recipe",
+    "vocab_pad_multiple",
+    "moe_imbalance_percent",
+    "moe_capacity_percent",
+    "moe_pad_to_capacity",
+    "mem_reserved_mib",
+    "mem_fragments_percent",
+    "data_par_slowdown",
     "pack_imbalance_percent",
 )
 """Fields that a search for a phase takes from the execution of the run: its arithmetic, its optimizer, and what is

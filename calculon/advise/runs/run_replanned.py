@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from calculon import inputs
 from calculon.advise.elasticities import Case, Change, Effect
-from calculon.advise.replanned import Replanned, Replanner, Staircase, Step, staircase
+from calculon.advise.replanned import CapacitySweep, Replanned, Replanner, Step, capacity_sweep
 from calculon.advise.runs.run_case import Run
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import GIB
@@ -99,16 +99,16 @@ class RunReplanner:
         """Return the effects of hardware that are replanned."""
         return self._steps.worth(felt, idle)
 
-    def staircase(self) -> Staircase:
+    def capacity_sweep(self) -> CapacitySweep:
         """Return the best plan of each capacity of tier 1, of those with the shortest steps."""
-        times = self._steps.staircase()
+        times = self._steps.capacity_sweep()
         steps = []
         for one in times.steps:
             gib = one.capacity / GIB * _ROUNDING
             best = self._of_run(one.best, with_figures(self.system, {"mem1.GiB": gib}))
             if best is not None:
                 steps.append(Step(capacity=one.capacity, best=best))
-        return staircase(times.capacity, times.withheld, steps, self._score)
+        return capacity_sweep(times.capacity, times.withheld, steps, self._score)
 
     def _score(self, value: float) -> float:
         return -self._sign * value

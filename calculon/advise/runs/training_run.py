@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.advise.dependence import Sensitivity, largest, of_run
 from calculon.advise.runs.published_beside import published_beside
 from calculon.advise.runs.run_details import (
     energy_details,
@@ -16,6 +15,8 @@ from calculon.advise.runs.run_details import (
     warnings_of,
 )
 from calculon.advise.runs.run_parts import Part, parts_of
+from calculon.advise.sensitivity_of_case import largest, of_run
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.architecture.parameters import active_count
 from calculon.base.display import Displayed, drawn
 from calculon.base.errors import Infeasible

@@ -32,7 +32,7 @@ from calculon.declarations.result_selection import split
 from calculon.render.text_tables import FORMATS
 
 if TYPE_CHECKING:
-    from calculon.advise.dependence import Sensitivity
+    from calculon.advise.sensitivity_result import Sensitivity
 
 _KINDS = ("model", "execution", "system", "campaign")
 

@@ -76,6 +76,7 @@ class PublishedFields:
         at_least=1,
         scope=BLOCK | BATCH,
         control="Microbatch",
+        off=1,
     )
     datatype: str = declare(
         "type of weights, activations and matrix arithmetic",
@@ -107,12 +108,14 @@ class PublishedFields:
         saves=("full",),
         words={"attn_only": "attention"},
         switches={"none": 0, "full": 2},
+        off="none",
     )
     pipeline_interleaving: int = declare(
         "model chunks per processor (virtual stages)",
         at_least=1,
         scope=BATCH,
         control="Chunks per stage",
+        off=1,
     )
     optimizer_sharding: bool = declare(
         "optimizer state split over data parallelism (ZeRO-1)",
@@ -131,6 +134,7 @@ class PublishedFields:
             "p2p_rs_ag": "reduce-scatter around transfers",
             "rs_ag": "sequence parallelism",
         },
+        off="ar",
     )
     tensor_par_overlap: str = declare(
         "tensor-parallel collectives overlapped with their matrix products, in tiles",
@@ -139,6 +143,7 @@ class PublishedFields:
         adds="ring or pipe, where a preset leaves them out",
         control="TP overlap",
         switches={"none": 0},
+        off="none",
     )
     seq_par_ag_redo: bool = declare(
         "sequence parallelism stores split inputs and gathers them again in the backward pass",

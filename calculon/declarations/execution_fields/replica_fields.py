@@ -27,6 +27,7 @@ class ReplicaFields(OperatorFields):
         control="Sharded by replicas (ZeRO)",
         saves=("1", "2", "3", "fsdp"),
         with_="optimizer_sharding",
+        off="0",
     )
     dp_shard: int = declare(
         "ranks that share what zero_stage splits, replicated over the others (hybrid sharding); 0: all replicas",

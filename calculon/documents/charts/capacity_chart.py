@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from calculon.advise.replanned import Staircase
+from calculon.advise.replanned import CapacitySweep
 from calculon.base.units import GIB
 from calculon.declarations.plan_words import degrees_words
 from calculon.render.chart import Axis, Chart, Line, Panel, Rule
@@ -19,7 +19,7 @@ _NEAR = 0.2
 
 def capacity_chart(
     title: str,
-    found: Staircase,
+    found: CapacitySweep,
     in_file: float,
     digits: Digits,
     link: Callable[[float], str] | None = None,

@@ -47,7 +47,7 @@ class Kind:
 
 
 def kinds_shown(document: Plain) -> list[Kind]:
-    """Return the figures with an effect by kind (:meth:`calculon.advise.dependence.Sensitivity.to_dict`)."""
+    """Return the figures with an effect by kind (:meth:`calculon.advise.sensitivity_result.Sensitivity.to_dict`)."""
     now = document["value"]
     least = SHOWN * whole(now, document["unit"])
     rows = [row for row in document["figures"] if _swing(row, now) > least]
@@ -68,7 +68,7 @@ def tornado(
     """Return the tornado of a sensitivity; where the plan was searched again, diamonds are the best plans.
 
     Args:
-        document: The sensitivity as plain data (:meth:`calculon.advise.dependence.Sensitivity.to_dict`).
+        document: The sensitivity as plain data (:meth:`calculon.advise.sensitivity_result.Sensitivity.to_dict`).
         names: Names of figures and statistics, in place of their paths.
         link: Returns the address that a bar leads to. Bars with links have short texts.
     """

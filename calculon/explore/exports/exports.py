@@ -7,9 +7,9 @@ from typing import Any
 from calculon import inputs
 from calculon.advise.answer import Answer, answer
 from calculon.advise.ask import ask
-from calculon.advise.dependence import Sensitivity
 from calculon.advise.launch_flags import exported_plan
 from calculon.advise.sensitivity import sensitivity
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.campaign.read import read_campaign

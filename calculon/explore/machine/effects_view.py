@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from functools import partial
 
-from calculon.advise.dependence import CALIBRATED, Sensitivity
 from calculon.advise.elasticities import STEADY
-from calculon.advise.replanned import Staircase
+from calculon.advise.replanned import CapacitySweep
+from calculon.advise.sensitivity_of_case import CALIBRATED
+from calculon.advise.sensitivity_result import Sensitivity
 from calculon.base.units import GIB
 from calculon.documents.charts.tornado_chart import kinds_shown, tornado
 from calculon.documents.sensitivity_page import break_even_section, change, sensitivity_page, stated
@@ -87,7 +88,7 @@ def _link(state: State, path: str, value: float) -> str:
     return state.link(machine={**state.machine, path: value})
 
 
-def _worth(found: Sensitivity, stairs: Staircase | None) -> Iterator[tuple[str, str, str]]:
+def _worth(found: Sensitivity, stairs: CapacitySweep | None) -> Iterator[tuple[str, str, str]]:
     """Yield the figures of hardware that change the statistic most: name, value now, and the effect of more."""
     names = labels(found.system)
     statistic = "time a step" if found.statistic.name == TIME else _called(found)
@@ -111,7 +112,7 @@ def _less(percent: float, decimals: int) -> str:
     return f"{abs(percent):.{decimals}f} % {'less' if percent < 0 else 'more'}"
 
 
-def _of_memory(stairs: Staircase) -> str:
+def _of_memory(stairs: CapacitySweep) -> str:
     """Say what more memory gives: nothing to the same plan, and from the next step on a better one."""
     if not stairs.up:
         return "more makes no plan faster"

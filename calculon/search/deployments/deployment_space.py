@@ -17,7 +17,6 @@ from calculon.search.deployments.deployment_words import (
     CAPS,
     CHOICES,
     FIELDS,
-    OF_DRAFTS,
     POOL,
     SCHEDULING,
     SPLIT,
@@ -28,7 +27,7 @@ from calculon.search.space import Values
 from calculon.serving.caches.cache import copies_of_heads
 from calculon.serving.passes.drafts import draft_of
 from calculon.serving.records.asked import read_deployment
-from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployment import OF_DRAFTS, Deployment
 from calculon.serving.records.deployments import COUNT, Deployments
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.speculation import NO_DRAFT

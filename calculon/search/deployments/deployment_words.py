@@ -31,11 +31,8 @@ POOL = "prefill"
 CHOICES = tuple(name for name in FIELDS if name not in (*SPLIT, *SCHEDULING, POOL))
 """Fields that hold for all deployments of a group."""
 
-TYPES = ("weights_dtype", "experts_dtype", "head_dtype", "kv_dtype")
-"""Fields of types of numbers."""
-
-OF_DRAFTS = ("draft_tokens", "acceptance", "accepted")
-"""Fields that mean nothing without a draft."""
+TYPES = {name: one.declaration.label for name, one in FIELDS.items() if one.declaration.label}
+"""Fields of types of numbers, with their labels."""
 
 BUDGETS = (0, *(2**power for power in range(9, 15)))
 """Token budgets that are tried: prompts in passes of their own, and 512 to 16,384 tokens."""

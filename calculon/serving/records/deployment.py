@@ -69,17 +69,25 @@ class Deployment(Pool):
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
         choices=tuple(WEIGHT_TYPES),
         default="bfloat16",
+        label="weights",
     )
     experts_dtype: str = declare(
         "type of the weights of routed experts; same: weights_dtype",
         choices=("same", *WEIGHT_TYPES),
         default="same",
+        label="experts",
     )
     head_dtype: str = declare(
-        "type of the weights of the LM head", choices=tuple(WEIGHT_TYPES), default="bfloat16"
+        "type of the weights of the LM head",
+        choices=tuple(WEIGHT_TYPES),
+        default="bfloat16",
+        label="LM head",
     )
     kv_dtype: str = declare(
-        "type of cached keys and values", choices=tuple(CACHE_TYPES), default="bfloat16"
+        "type of cached keys and values",
+        choices=tuple(CACHE_TYPES),
+        default="bfloat16",
+        label="cache",
     )
     batching: str = declare(
         "continuous: a sequence that ends makes room for the next; static: all of a batch start together, and the next "
@@ -161,6 +169,7 @@ class Deployment(Pool):
         unit="tokens",
         at_least=0,
         default=None,
+        with_="draft",
     )
     acceptance: float | None = declare(
         "probability that a drafted token is accepted where those before it are; if absent "
@@ -169,12 +178,14 @@ class Deployment(Pool):
         at_most=1,
         default=None,
         source="DeepSeek-V3, arXiv 2412.19437, section 5.4.3: 85 to 90 % of second tokens",
+        with_="draft",
     )
     accepted: float | None = declare(
         "drafted tokens that a verification accepts on average, in place of acceptance",
         unit="tokens",
         at_least=0,
         default=None,
+        with_="draft",
     )
     price: float | None = declare(
         "US dollars for an hour of a processor; if absent the rent in ext.price of the system",
@@ -211,7 +222,7 @@ class Deployment(Pool):
 
     def _of_no_draft(self) -> Iterator[Problem]:
         """Yield what is stated of drafted tokens where there are none."""
-        for name in ("draft_tokens", "acceptance", "accepted"):
+        for name in OF_DRAFTS:
             if (value := getattr(self, name)) is not None:
                 hint = "draft says where tokens come from"
                 yield Problem(name, f"none, since draft={NO_DRAFT}", f"{value:g}", hint)
@@ -298,3 +309,7 @@ class Deployment(Pool):
             if value is not None:
                 found[one.key] = value / one.declaration.scale if scaled else value
         return found
+
+
+OF_DRAFTS = tuple(one.name for one in spec_fields(Deployment) if one.declaration.with_ == "draft")
+"""Fields that mean nothing without a draft."""

@@ -1,0 +1,233 @@
+"""Result of a sensitivity analysis: elasticities, plans that are searched again, and break-even."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from calculon.advise.break_even import BreakEven
+from calculon.advise.elasticities import STEADY, Effect, Range, Total, described
+from calculon.advise.replanned import CapacitySweep, Replanned
+from calculon.base.display import Displayed, drawn
+from calculon.base.frozen import dataclass
+from calculon.base.records import Column
+from calculon.campaign.assumed import told_defaults
+from calculon.campaign.record import Campaign
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.presets import Preset
+from calculon.declarations.result_selection import QUESTION
+from calculon.estimate.question import question
+from calculon.hardware.figures import OF_WHOLE_RUNS
+from calculon.hardware.system import System
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """The best plans on the changed machines.
+
+    Attributes:
+        now: The best plan on the machine as it is.
+        ends: By path the best plans with the figure at both ends of its range; None where nothing fits, or at no end.
+        sizes: By a larger size of the innermost network the statistic of the same plan, None where it cannot run, and
+            the best plan.
+        staircase: The best plan at each capacity of memory.
+    """
+
+    now: Replanned
+    ends: Mapping[str, tuple[Replanned | None, Replanned | None]]
+    sizes: Mapping[int, tuple[float | None, Replanned | None]]
+    staircase: CapacitySweep
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+
+        def told(one: Replanned | None) -> dict[str, Any] | None:
+            return None if one is None else one.to_dict()
+
+        return {
+            "now": self.now.to_dict(),
+            "ends": {path: [told(low), told(high)] for path, (low, high) in self.ends.items()},
+            "sizes": {
+                str(size): {"same_plan": value, "best": told(best)}
+                for size, (value, best) in self.sizes.items()
+            },
+            "capacity": self.staircase.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Sensitivity(Displayed):
+    """Sensitivity of a statistic of a plan to the figures of its machine.
+
+    Attributes:
+        model, execution, system: The plan.
+        preset: Framework of the plan.
+        statistic: The statistic.
+        within: How far figures were taken.
+        value: The statistic now.
+        effects: The effects of the figures of the system, the largest swing first; those without effect are left out.
+        idle: The figures without effect, in the order of the file.
+        total: The sum of the elasticities, of times.
+        searched: The same with the plan searched again.
+        rival: What the break-even is with; empty without one.
+        compared: Which two plans it compares, in words.
+        break_evens: Values of figures at which the plan is as good as the rival.
+        campaign: The whole run, of whose figures the statistic is one; None of a statistic of a step.
+    """
+
+    model: Model
+    execution: Execution
+    system: System
+    preset: Preset
+    statistic: Column
+    within: Range
+    value: float
+    effects: tuple[Effect, ...]
+    idle: tuple[Effect, ...]
+    total: Total | None
+    searched: Searched | None = None
+    rival: str = ""
+    compared: str = ""
+    break_evens: tuple[BreakEven, ...] = field(default=())
+    campaign: Campaign | None = None
+
+    def __getitem__(self, path: str) -> Effect:
+        """Return the effect of a figure by its path.
+
+        Raises:
+            KeyError: When the figure has no effect, or is none of the system.
+        """
+        return self._by_path[path]
+
+    @cached_property
+    def _by_path(self) -> dict[str, Effect]:
+        return {one.figure.path: one for one in self.effects}
+
+    @property
+    def elasticities(self) -> dict[str, float]:
+        """The elasticity with each figure that has one, by path."""
+        return {
+            one.figure.path: one.elasticity for one in self.effects if one.elasticity is not None
+        }
+
+    @cached_property
+    def _of_other_plans(self) -> tuple[Effect, ...]:
+        """The figures without effect on this plan that have one on the best."""
+        if self.searched is None:
+            return ()
+        ends, now = self.searched.ends, self.searched.now.value
+        return tuple(
+            one
+            for one in self.idle
+            if any(
+                best is not None and not math.isclose(best.value, now, rel_tol=STEADY)
+                for best in ends.get(one.figure.path, ())
+            )
+        )
+
+    @property
+    def _of_system(self) -> Iterator[dict[str, Any]]:
+        """Yield the prices and powers of the system with an effect as plain data, with their sources."""
+        for one in (effect.figure for effect in self.effects):
+            if one.path.startswith(OF_WHOLE_RUNS):
+                record: Any = reduce(getattr, one.place[:-1], self.system)
+                source = f"{record.source}, {record.date}"
+                told = {"field": one.path, "value": one.value, "unit": one.unit}
+                yield told | {"source": source, "counts": True}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row of plain data for each effect, with the values of the best plans where they were searched."""
+        ends = {} if self.searched is None else self.searched.ends
+        rows = []
+        for row in described((*self.effects, *self._of_other_plans)):
+            if self.searched is not None:
+                best = ends.get(row["path"], (None, None))
+                values = [None if one is None else one.value for one in best]
+                row |= dict(zip(("replanned_at_low", "replanned_at_high"), values, strict=True))
+            rows.append(row)
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        edition = self.execution.edition
+        asked: dict[str, Any] = {"execution": {"fields": self.execution.to_dict()}}
+        if self.campaign is not None:
+            asked["campaign"] = dict(self.campaign.document)
+        found: dict[str, Any] = {
+            QUESTION: question(self.model, self.system, edition, self.preset, **asked),
+            "statistic": self.statistic.name,
+            "help": self.statistic.help,
+            "unit": self.statistic.unit.symbol,
+            "value": self.value,
+            "range": {"share": self.within.share, "calibrated": self.within.calibrated},
+            "figures": self.rows(),
+            "without_effect": [
+                one.figure.path for one in self.idle if one not in self._of_other_plans
+            ],
+        }
+        if self.campaign is not None:
+            found["assumed"] = [*told_defaults(self.campaign, [self.system.name]), *self._of_system]
+        if self.total is not None:
+            names = ("stated", "lists", "sum", "together", "unstated")
+            found["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}
+        if self.searched is not None:
+            found["replanned"] = self.searched.to_dict()
+        if self.rival:
+            found["break_even"] = {
+                "with": self.rival,
+                "compared": self.compared,
+                "figures": [
+                    {
+                        "path": one.figure.path,
+                        "unit": one.figure.unit,
+                        "value": one.value,
+                        "factor": one.factor,
+                    }
+                    for one in self.break_evens
+                ],
+            }
+        return found
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each figure with an effect as a DataFrame, the largest swing first."""
+        import pandas as pd  # only for people who want frames
+
+        return pd.DataFrame(self.rows())
+
+    @overload
+    def plot(self, kind: str = "tornado", *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, kind: str = "tornado", *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "tornado", *, interactive: bool = False
+    ) -> "Figure | InteractiveFigure":
+        """Draw what the statistic depends on.
+
+        Args:
+            kind: ``tornado`` (default): how far the statistic goes with each figure lower and higher, the longest bar
+                first.
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure. With ``replan=True`` the
+                time of a step also has ``capacity``: that of the best plan over the memory of a processor.
+
+        Raises:
+            SpecError: For another kind, and where the library is missing.
+        """
+        return drawn(self, kind, interactive=interactive)
+
+    def __repr__(self) -> str:
+        most = ", ".join(f"{one.figure.path} {one.elasticity:+.2f}" for one in self._most)
+        return f"<Sensitivity of {self.statistic.name} of {self.model.name} on {self.system.name}: {most}>"
+
+    @property
+    def _most(self) -> list[Effect]:
+        known = [one for one in self.effects if one.elasticity]
+        return sorted(known, key=lambda one: -abs(one.elasticity or 0.0))[:3]
