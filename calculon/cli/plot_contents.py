@@ -28,8 +28,8 @@ from calculon.inputs import Changed, Source, sources_in
 from calculon.search.deployments import deployment_words
 from calculon.serving.by_batch import by_batch
 from calculon.validate.error_summary import score_record
-from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import compare
+from calculon.validate.published_study import Library
 
 
 def days(arguments: argparse.Namespace) -> RunDays:

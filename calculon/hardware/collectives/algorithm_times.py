@@ -201,7 +201,7 @@ def paced(
     :math:`\alpha_i`, the time :math:`m_i` to move its bytes on network `i` (:meth:`Fabric.moving`), the schedule's
     shares :math:`c_i` and the part `r` of the rate that it can use. Phases that do not overlap are added up instead.
     No collective takes less than its launch; a group of one takes no time. Where the system states what the operation
-    reaches on a network (:class:`~calculon.hardware.collective_law.CollectiveLaw`), bytes move there at that rate.
+    reaches on a network (:class:`~calculon.hardware.stated_networks.CollectiveLaw`), bytes move there at that rate.
 
     Args:
         size: Bytes of the full array, as nccl-tests counts them.

@@ -175,8 +175,8 @@ def torus(system: System, group: Group, operation: str) -> Schedule:
     r"""Rings along all axes of a torus at once, each with its part of the data; other networks one after the other.
 
     The bytes of a processor are those of one ring, by the links that its group has
-    (:class:`~calculon.hardware.torus.Torus`), and the steps are the hops across. Between tori an all-reduce is
-    :func:`hierarchical`.
+    (:class:`~calculon.hardware.stated_networks.Torus`), and the steps are the hops across. Between tori an all-reduce
+    is :func:`hierarchical`.
 
     Source: Jouppi et al., *TPU v4*, ISCA 2023, arXiv:2304.01433, section 2; Austin et al., *How to Scale Your Model*,
     2025, part 3.
