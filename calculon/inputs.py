@@ -14,6 +14,7 @@ from calculon.base.errors import Problem, SpecError, nearest, printable
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.declarations import catalog
+from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
@@ -165,7 +166,7 @@ def asked_execution(
     return _asked(source, edition, preset, changes, system=system)
 
 
-STAND_INS: Mapping[str, Any] = {"tensor_par": 1, "pipeline_par": 1, "batch_size": 1}
+STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
 """What stands for fields that no preset fills in where they cannot be read."""
 
 

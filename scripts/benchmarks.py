@@ -21,8 +21,8 @@ from snippets import SNIPPETS, Snippet
 
 import calculon
 from calculon import inputs
-from calculon.advise.combinations import choices_of
-from calculon.advise.proposals import Changes
+from calculon.advise.fixes import FixSearch
+from calculon.advise.neighborhood import Neighborhood, choices_of
 from calculon.cost.pipeline.simulation import ChunkPasses, simulated_time
 from calculon.plan.plan import Plan
 from calculon.search.best_first import feasible_numbers
@@ -374,11 +374,11 @@ def changes_of_one() -> Figure:
     fields = split | {"microbatch_size": 4, "preset": "megatron-lm"}
     execution = inputs.execution(fields)
 
-    changes = Changes(model, execution, system)
-    count = len(choices_of(changes.moves, 3, 0))
-    for _ in changes.triples():  # which rest on the pairs
+    search = FixSearch(Neighborhood(model, execution, system))
+    count = len(choices_of(search.changes, 3, 0))
+    for _ in search.triples():  # which rest on the pairs
         pass
-    rate = count / statistics.median(timed(lambda: [*changes.triples()]))
+    rate = count / statistics.median(timed(lambda: [*search.triples()]))
     return Figure(
         "why, all changes of three fields",
         f"{count:,} variations of llama3-70B on 64 H100",

@@ -59,17 +59,20 @@ OF_A_FILE = 0.6
 def main() -> int:
     """Print arguments of pytest, one a line; nothing when nothing has changed."""
     if sys.argv[2:]:
-        sys.exit(f"scripts/test --changed: expected one revision, found {' '.join(sys.argv[1:])}")
+        return refused(f"expected one revision, found {' '.join(sys.argv[1:])}")
     revision = sys.argv[1] if sys.argv[1:] else "HEAD"
     try:
         found = selected(changed(revision), lambda path: committed(revision, path))
     except subprocess.CalledProcessError as error:
-        sys.exit(f"scripts/test --changed: {error.stderr.splitlines()[0]}")
+        return refused(error.stderr.splitlines()[0])
     if "tests" in found:
         print("All tests can notice the change; running the quick ones.", file=sys.stderr)
         print("-m", "not slow", "tests", sep="\n")
         return 0
-    nearest = within(sorted(found, key=lambda path: (found[path], path)), SECONDS)
+    try:
+        nearest = within(sorted(found, key=lambda path: (found[path], path)), SECONDS)
+    except (OSError, ValueError) as error:  # of tests/times.txt
+        return refused(str(error))
     if len(nearest) < len(found):
         print(
             f"{len(found)} files can notice the change; running the nearest {len(nearest)}. "
@@ -78,6 +81,12 @@ def main() -> int:
         )
     print("\n".join(nearest))
     return 0
+
+
+def refused(message: str) -> int:
+    """Say what is wrong, and return the exit code of bad input."""
+    print(f"scripts/test --changed: {message}", file=sys.stderr)
+    return 2
 
 
 def within(paths: Iterable[str], seconds: float) -> list[str]:

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 from calculon.base.errors import SpecError
-from calculon.cli.result_files import EVERY_STATISTIC, STATISTICS_OF, results_in
+from calculon.cli.result_files import EVERY_STATISTIC, results_in
 from calculon.declarations.named_values import PUBLISHED
+from calculon.documents.estimate_record import STATISTICS_OF
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
 
 

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,10 +11,9 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.architecture.shape import SIZE_FIELDS
-from calculon.base.frozen import dataclass
 from calculon.cost.layer_cost import laid_out
-from calculon.declarations.execution import Execution
-from calculon.declarations.fields import Scope, declare, spec_fields
+from calculon.declarations.axes import AXES
+from calculon.declarations.fields import Of, Scope
 from calculon.declarations.module_sets import modules_of
 from calculon.declarations.recipes import RECIPES
 from calculon.declarations.scope_choices import CHOICES, DERIVED
@@ -223,8 +223,11 @@ def _check(name, values):
 
 # -- records ----------------------------------------------------------------------------------------------------------
 
-COUNTS = {Scope.BLOCK: {*SIZE_FIELDS}, Scope.STEP: {*SIZE_FIELDS, "data_par", "dp_shard"}}
-"""Numbers that blocks and steps are sized by, as columns."""
+
+def test_sizes_of_a_step_are_columns():
+    columns = {*SIZE_FIELDS, "data_par", "dp_shard"}
+    sizes = {one.name for one in FIELDS if Scope.STEP in one.declaration.scope and not one.named}
+    assert sizes <= columns
 
 
 def _known(scope):
@@ -232,39 +235,11 @@ def _known(scope):
     return {source for name in members(CHOICES[scope]) for source in DERIVED.get(name, (name,))}
 
 
-def _left_out(fields):
-    """Return the fields of layouts, blocks and steps that the choice of the scope does not know."""
-    return [
-        (field.name, scope.name)
-        for field in fields
-        for scope in (Scope.LAYOUT, Scope.BLOCK, Scope.STEP)
-        if scope in field.declaration.scope
-        and field.name not in (_known(scope) if field.named else COUNTS.get(scope, ()))
-    ]
-
-
-def test_choices_have_every_field_of_their_scope():
-    assert _left_out(FIELDS) == []
-
-
 @pytest.mark.parametrize("scope", CHOICES, ids=lambda scope: scope.name)
 def test_members_of_a_choice_have_its_scope(scope):
     of_layout = _known(Scope.LAYOUT) if scope in (Scope.BLOCK, Scope.STEP) else set()
     for name in _known(scope) - of_layout:
         assert scope in field_of(name).declaration.scope, name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wider(Execution):
-    """An execution with a field that somebody adds, and forgets to add to the layout."""
-
-    gate_impl: str = declare(
-        "how gates are computed", choices=("two", "one"), default="two", scope=Scope.LAYOUT
-    )
-
-
-def test_a_field_that_a_choice_leaves_out_is_noticed():
-    assert _left_out(spec_fields(Wider)) == [("gate_impl", "LAYOUT")]
 
 
 @pytest.mark.parametrize("name", ["gate_impl", "zero_stage", "batch_size"])
@@ -298,6 +273,29 @@ def test_optional_fields_are_described():
             if not mark.format(value):
                 wrong.append(f"{name}={value}")
     assert not wrong
+
+
+def test_attributes_of_declarations_name_values_and_fields():
+    wrong = []
+    for field in FIELDS:
+        declared = field.declaration
+        if declared.of not in get_args(Of):
+            wrong.append(f"{field.name}: of {declared.of}")
+        if not {*declared.saves} <= {*field.values}:
+            wrong.append(f"{field.name} saves {declared.saves}")
+        if declared.with_ and field_of(declared.with_).declaration.with_:
+            wrong.append(f"{field.name} with {declared.with_}, which is with another field itself")
+    wrong += [f"{axis.network} without mesh_order" for axis in AXES if _network(axis) != NETWORK]
+    assert not wrong
+
+
+NETWORK = ("circumstance", "mesh_order")
+
+
+def _network(axis):
+    """Return what the network of an axis belongs to, and what it states a decision with."""
+    declared = field_of(axis.network).declaration
+    return declared.of, declared.with_
 
 
 # -- needs ------------------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from calculon import inputs
 from calculon.advise.ask import Question
 from calculon.advise.candidate import Candidate, candidates, of_estimate, trainings
-from calculon.advise.proposals import hint
-from calculon.advise.remedies import BEST
-from calculon.advise.unfit import Unfit, unfit, why_none
+from calculon.advise.fixes import hint
+from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report, why_none
+from calculon.advise.space_fixes import BEST
 from calculon.advise.waterfall import Waterfall, waterfall
 from calculon.base.display import Displayed, drawn
 from calculon.base.errors import Infeasible, SpecError
@@ -120,7 +120,7 @@ class Answer(Displayed):
             best does, and where none does.
         counts: The best plan on each number of processors that was asked for; of half and twice as many, where one was.
         mine: A plan of one's own.
-        unfit: Why nothing fits, and what would mend it.
+        unfit: Why nothing fits, and what would fix it.
     """
 
     question: Question
@@ -128,7 +128,7 @@ class Answer(Displayed):
     roomy: Candidate | None
     counts: tuple[Count, ...]
     mine: Mine | None
-    unfit: Unfit | None
+    unfit: InfeasibilityReport | None
 
     @cached_property
     def plans(self) -> list[Candidate]:
@@ -347,7 +347,7 @@ def answer(
         roomy=_roomy(found) if len(found) else None,
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=own_plan(question),
-        unfit=None if len(found) else unfit(found.space, found.counts),
+        unfit=None if len(found) else infeasibility_report(found.space, found.counts),
     )
 
 

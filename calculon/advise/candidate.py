@@ -15,7 +15,7 @@ from calculon.campaign.run_columns import whole_runs
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.model import Model
 from calculon.declarations.run_figures import CampaignFigures
-from calculon.declarations.statistics import BOUNDS
+from calculon.declarations.statistics import BOUNDS, OFFLOADS
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
@@ -52,7 +52,7 @@ class Candidate:
         """A key that is less for plans with fewer parts: offloads, kinds of parallelism, stages, chunks, ranks."""
         e = self.execution
         kinds = sum(e[name] > 1 for name in ("tensor_par", "pipeline_par", "context_par"))
-        offloads = sum(bool(e[name]) for name in _OFFLOADS)
+        offloads = sum(bool(e[name]) for name in OFFLOADS)
         repeats = ("none", "attn_only", "full").index(e["activation_recompute"])
         stages = e["pipeline_par"], e["pipeline_interleaving"]
         return offloads, e["tensor_par"] > self.domain, kinds, *stages, repeats, e["tensor_par"]
@@ -122,9 +122,6 @@ def told_price(quote: Quote | None, usd: float) -> dict[str, Any] | None:
     if quote is None:
         return None
     return {"usd": usd, "kind": quote.kind, "source": quote.source, "date": quote.date}
-
-
-_OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 
 
 def candidates(found: SearchResult) -> list[Candidate]:

@@ -11,8 +11,9 @@ from typing import Any
 
 from calculon.advise.variations import Fields, varied
 from calculon.base.frozen import dataclass
-from calculon.declarations.axes import AXES, MESH_AXES
+from calculon.declarations.axes import MESH_AXES
 from calculon.declarations.execution import Execution
+from calculon.declarations.fields import decisions
 from calculon.declarations.model import Model
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES
@@ -20,17 +21,6 @@ from calculon.plan.plan import NAMES
 REPLICAS = "data_par"
 
 PROCESSORS = "num_procs"
-
-TOGETHER = (
-    ("activation_recompute", "recompute_modules", "recompute_every", "recompute_blocks"),
-    ("zero_stage", "optimizer_sharding"),
-    ("matmul_dtype", "float8_scaling", "fp8_recipe"),
-    ("pp_layout", "first_stage_blocks", "last_stage_blocks", "stage_blocks"),
-    ("mesh_order", *(axis.network for axis in AXES)),
-)
-"""Fields that state one decision."""
-
-_TOLD = {name for several in TOGETHER for name in several}
 
 _DEGREES = (PROCESSORS, *(axis.degree for axis in MESH_AXES))
 
@@ -53,8 +43,8 @@ def changes_between(mine: Fields, best: Fields) -> list[Change]:
     different = [name for name in NAMES if mine[name] != best[name]]
     found = [*_of_degrees(mine, best, [name for name in different if name in _DEGREES])]
     rest = [name for name in different if name not in _DEGREES]
-    for several in (*TOGETHER, *((name,) for name in rest if name not in _TOLD)):
-        names = tuple(name for name in rest if name in several)
+    for several in decisions(Execution):
+        names = tuple(name for name in several if name in rest)
         found += [Change(names)] if names else []
     return sorted(found, key=lambda one: NAMES.index(one.names[0]))
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from calculon.advise.elasticities import Case, Change, Effect, of_hardware, of_network_size
 from calculon.advise.near_machines import TIME, Found, best_of_each, key_of
-from calculon.advise.nearest_miss import unlimited
+from calculon.advise.nearest_infeasible import unlimited
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.declarations.presets import Preset
+from calculon.declarations.statistics import OFFLOADS
 from calculon.editions import EDITIONS
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
@@ -26,8 +27,6 @@ from calculon.search.objective import MEMORY, Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import make_space
 from calculon.search.space import Space
-
-OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 
 TIMES_SIZE = (2, 4, 8)
 """By how much the size of the innermost network is multiplied."""

@@ -14,8 +14,9 @@ from calculon.advise.dependence import (
 )
 from calculon.advise.elasticities import Case
 from calculon.advise.runs.run_case import run_figure
+from calculon.advise.runs.run_of_plan import best_plan
 from calculon.advise.runs.run_of_plan import campaign as whole_run
-from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.errors import Problem, SpecError
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
@@ -91,15 +92,8 @@ def _asked(
 ) -> tuple[Model, System, Execution, Preset]:
     """Return the records, and the preset of the plan, which runs."""
     if isinstance(execution, int):
-        from calculon.advise.planning import plan  # what a given plan does without
-        from calculon.advise.unfit import why_none
-
-        planned = plan(model, execution, system, preset=preset)
-        if planned.best is None:
-            reason = why_none(planned.found.counts)
-            raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
-        best = planned.best
-        return best.model, best.system, best.execution, planned.question.preset
-    found = estimated("", model, execution, system, edition=edition, preset=preset)
+        found = best_plan(model, execution, system, preset=preset)
+    else:
+        found = estimated("", model, execution, system, edition=edition, preset=preset)
     assert found.preset is not None
     return found.model, found.system, found.execution, found.preset

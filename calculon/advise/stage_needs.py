@@ -82,12 +82,7 @@ def _needs(
         own = {**stats, **row}
         kinds = memory_by_kind(own, fields, int(row["blocks"]))
         needed = tuple(float(own[name] or 0.0) for name in _NEEDED)
-        parts = tuple(
-            dict(
-                sorted(((k, size) for k, size in tier.items() if size > 0), key=lambda one: -one[1])
-            )
-            for tier in kinds
-        )
+        parts = tuple(map(largest_first, kinds))
         found.append(
             StageNeed(
                 stage=int(row["stage"]),
@@ -98,3 +93,8 @@ def _needs(
             )
         )
     return tuple(found)
+
+
+def largest_first(sizes: Mapping[str, float]) -> dict[str, float]:
+    """Return sizes by kind, the largest first, without those that are 0."""
+    return dict(sorted(((k, size) for k, size in sizes.items() if size > 0), key=lambda x: -x[1]))

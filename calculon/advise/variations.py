@@ -1,7 +1,7 @@
 """Variations of one execution, as columns: some fields are changed, and others follow from them.
 
-What follows is no decision of its own: replicas from the split of the processors, what a preset derives from other
-fields as long as nobody stated otherwise, and options that the others leave without a meaning.
+Fields that follow are no decisions: replicas follow from the split of the processors, fields that a preset derives from
+other fields follow unless they are stated, and options that have no meaning with the others get their default.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ Rows = Mapping[str, tuple[Array, Array]]
 """Changed fields: the rows that change, and their values as columns hold them."""
 
 _ASKED = ("num_procs", "microbatch_size", "datatype")
-"""Fields that are the question itself where a preset could derive them, too: processors from their split."""
+"""Fields that stay as asked, though a preset could derive them: processors from their split."""
 
 _ENDLESS = 10_000
 """Values from which on a range of a declaration has no end."""
@@ -37,12 +37,12 @@ class Variations:
     """Tables of variations of one execution.
 
     Args:
-        model, execution: What is varied; it may break rules.
+        model, execution: The execution may break rules.
         following: Fields that nobody stated: they follow from the others, whatever they are now.
 
     Attributes:
-        broken: Fields that do not have the value that the others of the execution leave them. They follow from nothing:
-            to give them that value is a change, too.
+        broken: Fields that do not have the value that follows from the others of the execution. They keep their value:
+            to give them the one that follows is a change, too.
     """
 
     def __init__(self, model: Model, execution: Execution, following: Collection[str] = ()):
@@ -61,43 +61,38 @@ class Variations:
         self.broken = self._broken() - frozenset(following)
 
     def _broken(self) -> frozenset[str]:
-        """Return the fields that do not have the value that the others leave them.
+        """Return the fields that do not have the value that follows from the others.
 
-        But for those that a preset derives, and would derive otherwise if the others had theirs.
+        Fields that a preset derives are left out if it would derive another value after the others are corrected.
         """
         alone = self.table(1, {})
-        mended = {name: getattr(alone, name)[0] for name in NAMES}
-        broken = {name for name in NAMES if mended[name] != self._base[name]}
+        corrected = {name: getattr(alone, name)[0] for name in NAMES}
+        broken = {name for name in NAMES if corrected[name] != self._base[name]}
         if alone.malformed[0] >= 0:
             broken.add("data_par")
-        draft = _Draft(mended, 1, {}, (), {})
+        table = _VariationTable(corrected, 1, {}, (), {})
         for name in broken.intersection(self._derived):
-            if held(name, self._preset.computed(name, draft)) != self._base[name]:
+            if held(name, self._preset.computed(name, table)) != self._base[name]:
                 broken.remove(name)
         return frozenset(broken)
-
-    @property
-    def base(self) -> Mapping[str, Any]:
-        """The fields of the execution, as columns hold them."""
-        return self._base
 
     def table(self, rows: int, changes: Rows, followed: Mapping[str, Array] | None = None) -> Plan:
         """Return a table of variations.
 
         Args:
-            rows: How many there are.
-            changes: Fields that are changed. What others rule out has the value that they leave, changed or not.
-            followed: The rows in which a broken field gets the value that the others leave it.
+            rows: Number of variations.
+            changes: Fields that are changed. A change that others rule out has the value that follows from them.
+            followed: The rows in which a broken field gets the value that follows from the others.
         """
-        draft = _Draft(self._base, rows, changes, self.broken, followed or {})
+        table = _VariationTable(self._base, rows, changes, self.broken, followed or {})
         malformed = np.full(rows, -1, np.int8)
-        _replicas(draft, malformed)
+        _replicas(table, malformed)
         for name in self._derived:
-            _derive(draft, self._preset.computed(name, draft), name, malformed)
-        _published(draft, self._model)
+            _derive(table, self._preset.computed(name, table), name, malformed)
+        _published(table, self._model)
         for _ in range(2):  # a field may need one that needs a third
-            _without_meaning(draft, self._derived)
-        return draft.plan(malformed)
+            _without_meaning(table)
+        return table.plan(malformed)
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> Plan:
         """Return a table with a row for each of several changes, their values as files have them."""
@@ -118,7 +113,7 @@ def varied(model: Model, execution: Execution, changes: Mapping[str, Any]) -> di
 
 
 def _under(execution: Execution, name: str) -> Execution:
-    """Return an execution under another preset, which fills in what is as the one of now has it."""
+    """Return an execution under another preset, which fills in the fields that are as the present preset has them."""
     before = {name: getattr(execution, name) for name in NAMES}
     usual = find_preset(execution.preset).usual(before)
     kept = {n: v for n, v in before.items() if n in _ASKED or usual.get(n, ...) != v}
@@ -126,8 +121,8 @@ def _under(execution: Execution, name: str) -> Execution:
     return Execution(**{**before, **DEFAULTS, **find_preset(name).completed(stated), **stated})
 
 
-class _Draft(Mapping[str, Any]):
-    """Columns in the making, as expressions of presets read them: named values as text; untouched ones as one value."""
+class _VariationTable(Mapping[str, Any]):
+    """Columns of variations as expressions of presets read them: named values as text, unchanged ones as one value."""
 
     def __init__(
         self,
@@ -150,7 +145,7 @@ class _Draft(Mapping[str, Any]):
             self._columns[name], self._stated[name] = column, stated
 
     def of(self, name: str) -> Any:
-        """Return a column as it is held, or the one value of all rows."""
+        """Return a column, or the one value of all rows."""
         return self._columns.get(name, self.base[name])
 
     def is_one(self, name: str, *values: str) -> Any:
@@ -162,7 +157,7 @@ class _Draft(Mapping[str, Any]):
         return self._stated.get(name, False)
 
     def free(self, name: str, where: Any) -> Array:
-        """Return in which of some rows a field follows from others: not where it is broken and left as it is."""
+        """Return the rows, of some, in which a field follows from others: not those in which it stays broken."""
         rows: Array = np.broadcast_to(where, self.rows)
         return rows & ~self._held[name] if name in self._held else rows
 
@@ -203,91 +198,91 @@ def _table(name: str, values: tuple[str, ...]) -> Array:
     return np.array([one in values for one in field_of(name).declaration.choices])
 
 
-def _replicas(draft: _Draft, malformed: Array) -> None:
+def _replicas(table: _VariationTable, malformed: Array) -> None:
     """Set the replicas that the split of the processors leaves; a split that leaves none is malformed."""
     inner: Any = 1
     for name in DEGREES:
         if name != "data_par":
-            inner = inner * np.asarray(draft.of(name), np.int64)
-    count, rest = np.divmod(np.asarray(draft.of("num_procs"), np.int64), inner)
-    follows = ~np.broadcast_to(draft.stated("data_par"), draft.rows)
-    draft.put("data_par", follows, np.maximum(count, 1))
-    uneven = draft.free("data_par", follows) & ((rest > 0) | (count == 0))
+            inner = inner * np.asarray(table.of(name), np.int64)
+    count, rest = np.divmod(np.asarray(table.of("num_procs"), np.int64), inner)
+    follows = ~np.broadcast_to(table.stated("data_par"), table.rows)
+    table.put("data_par", follows, np.maximum(count, 1))
+    uneven = table.free("data_par", follows) & ((rest > 0) | (count == 0))
     malformed[uneven] = NAMES.index("data_par")
 
 
-def _derive(draft: _Draft, values: Any, name: str, malformed: Array) -> None:
+def _derive(table: _VariationTable, values: Any, name: str, malformed: Array) -> None:
     """Set a field as its preset derives it, where it is not changed."""
     found = np.asarray(values)
     if found.dtype.kind in "fiU":
         found, bad = parse(field_of(name), np.atleast_1d(found))
-        malformed[np.broadcast_to(bad, draft.rows)] = NAMES.index(name)
-    draft.put(name, ~np.broadcast_to(draft.stated(name), draft.rows), found)
+        malformed[np.broadcast_to(bad, table.rows)] = NAMES.index(name)
+    table.put(name, ~np.broadcast_to(table.stated(name), table.rows), found)
 
 
-def _published(draft: _Draft, model: Model) -> None:
-    """Set the published fields, and the form of data parallelism, as the others leave them."""
-    ranks = np.asarray(draft.of("data_par"), np.int64) * draft.of("context_par")
-    alone, training = ranks == 1, draft.of("training")
-    split = ~draft.is_one("zero_stage", *UNSPLIT)
-    draft.put("zero_stage", alone & split, code("zero_stage", "0"))
-    split = ~draft.is_one("zero_stage", *UNSPLIT)
-    draft.put("optimizer_sharding", alone, False)
-    draft.put("optimizer_sharding", ~draft.is_one("zero_stage", "auto"), split)
-    draft.put("data_par_overlap", alone | ~np.asarray(training), False)
-    draft.put(
+def _published(table: _VariationTable, model: Model) -> None:
+    """Set the published fields, and the form of data parallelism, as they follow from the others."""
+    ranks = np.asarray(table.of("data_par"), np.int64) * table.of("context_par")
+    alone, training = ranks == 1, table.of("training")
+    split = ~table.is_one("zero_stage", *UNSPLIT)
+    table.put("zero_stage", alone & split, code("zero_stage", "0"))
+    split = ~table.is_one("zero_stage", *UNSPLIT)
+    table.put("optimizer_sharding", alone, False)
+    table.put("optimizer_sharding", ~table.is_one("zero_stage", "auto"), split)
+    table.put("data_par_overlap", alone | ~np.asarray(training), False)
+    table.put(
         "tensor_par_overlap",
-        np.equal(draft.of("tensor_par"), 1),
+        np.equal(table.of("tensor_par"), 1),
         code("tensor_par_overlap", "none"),
     )
-    whole_ranks = np.equal(draft.of("tensor_par"), 1) & draft.stated("tensor_par_comm_type")
-    draft.put("tensor_par_comm_type", whole_ranks, code("tensor_par_comm_type", "ar"))
-    draft.put("pipeline_interleaving", *_chunks(draft, model))
-    whole = draft.is_one("activation_recompute", "full")
-    every = draft.of("recompute_every") == np.maximum(1, draft.of("recompute_blocks"))
-    keeps = draft.is_one("tensor_par_comm_type", "rs_ag") & ~(whole & every)
-    draft.put("seq_par_ag_redo", ~np.asarray(keeps), False)
+    whole_ranks = np.equal(table.of("tensor_par"), 1) & table.stated("tensor_par_comm_type")
+    table.put("tensor_par_comm_type", whole_ranks, code("tensor_par_comm_type", "ar"))
+    table.put("pipeline_interleaving", *_chunks(table, model))
+    whole = table.is_one("activation_recompute", "full")
+    every = table.of("recompute_every") == np.maximum(1, table.of("recompute_blocks"))
+    keeps = table.is_one("tensor_par_comm_type", "rs_ag") & ~(whole & every)
+    table.put("seq_par_ag_redo", ~np.asarray(keeps), False)
 
 
-def _chunks(draft: _Draft, model: Model) -> tuple[Any, Any]:
+def _chunks(table: _VariationTable, model: Model) -> tuple[Any, Any]:
     """Return the rows with another number of stages, and the most chunks, up to those of now, that they have."""
-    before, now = draft.base["pipeline_par"], draft.base["pipeline_interleaving"]
-    stages = np.broadcast_to(draft.of("pipeline_par"), draft.rows)
-    uniform = not (draft.base["pp_schedule"] or draft.base["stage_blocks"])
-    values = np.full(draft.rows, now)
+    before, now = table.base["pipeline_par"], table.base["pipeline_interleaving"]
+    stages = np.broadcast_to(table.of("pipeline_par"), table.rows)
+    uniform = not (table.base["pp_schedule"] or table.base["stage_blocks"])
+    values = np.full(table.rows, now)
     for count in np.unique(stages).tolist() if uniform else ():
         blocks = -(-model.num_blocks // count)
         values[stages == count] = max(n for n in divisors(blocks) if n <= now)
     values[stages == 1] = 1
-    changed = (stages != before) & ~np.asarray(draft.stated("pipeline_interleaving"))
+    changed = (stages != before) & ~np.asarray(table.stated("pipeline_interleaving"))
     return changed | (stages == 1), values
 
 
-def _without_meaning(draft: _Draft, derived: Collection[str]) -> None:
-    """Set optional fields to their defaults where the others leave them without a meaning."""
+def _without_meaning(table: _VariationTable) -> None:
+    """Set optional fields to their defaults where they have no meaning with the others."""
     for field in FIELDS:
         declared = field.declaration
         if not declared.needs or not declared.optional:
             continue
-        default, value = held(field.name, DEFAULTS[field.name]), draft.of(field.name)
+        default, value = held(field.name, DEFAULTS[field.name]), table.of(field.name)
         if not isinstance(value, np.ndarray) and value == default:
             continue
         for name, wanted in declared.needs.items():
-            met = _met(draft, name, wanted)
+            met = _met(table, name, wanted)
             if field.name in _REPEATED:
-                met = met | ~np.asarray(draft.is_one("recompute_modules", "none"))
-            draft.put(field.name, ~np.asarray(met), default)
+                met = met | ~np.asarray(table.is_one("recompute_modules", "none"))
+            table.put(field.name, ~np.asarray(met), default)
 
 
 _REPEATED = ("recompute_every", "recompute_blocks")
 """Fields that need something to be recomputed, whichever field says so."""
 
 
-def _met(draft: _Draft, name: str, wanted: Collection[Any]) -> Any:
+def _met(table: _VariationTable, name: str, wanted: Collection[Any]) -> Any:
     """Return whether a field has one of the values that another one needs of it."""
-    value = draft.of(name)
+    value = table.of(name)
     if field_of(name).named and field_of(name).declaration.choices:
-        return draft.is_one(name, *wanted)
+        return table.is_one(name, *wanted)
     if isinstance(wanted, range):
         last = wanted[-1] if len(wanted) < _ENDLESS else np.inf
         return (np.asarray(value) >= wanted[0]) & (np.asarray(value) <= last)

@@ -14,7 +14,7 @@ import numpy as np
 from calculon import inputs
 from calculon.advise.differences import Change, after, changes_between, with_followers
 from calculon.advise.in_words import change_in_words
-from calculon.advise.nearest_miss import TIERS, unlimited
+from calculon.advise.nearest_infeasible import TIERS, unlimited
 from calculon.advise.variations import Fields
 from calculon.base.display import Displayed, drawn
 from calculon.base.errors import Problem, SpecError

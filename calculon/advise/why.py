@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from calculon import inputs
-from calculon.advise.combinations import Tried
-from calculon.advise.contributions import Contribution, contributions
+from calculon.advise.ablations import Ablation, ablations
+from calculon.advise.fixes import Fix, FixSearch
 from calculon.advise.in_words import gib
-from calculon.advise.proposals import Changes, Proposal
+from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.stage_needs import StageNeed, stage_needs
 from calculon.base.display import Displayed
 from calculon.base.frozen import dataclass
@@ -29,9 +27,6 @@ from calculon.plan.rules.failures import Failure, failures
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST_GAIN = 1e-4
-"""Relative difference of times from which on one is shorter."""
-
 
 @dataclass(frozen=True)
 class Why(Displayed):
@@ -42,11 +37,11 @@ class Why(Displayed):
         preset: What filled in the execution.
         failures: Every rule that it breaks, in the order of checking, after the fields that cannot be read.
         stages: The memory of every pipeline stage; nothing where rules are broken.
-        proposals: Of an execution that cannot run the fewest changes after which it can.
+        proposals: Of an execution that cannot run, its fixes.
         estimate: Of an execution that runs, what it costs.
-        better: Of an execution that runs the single change that saves most time, and the best pair where that saves
+        better: Of an execution that runs, the change that saves most time, and the best pair of changes if it saves
             more.
-        contributions: Of an execution that runs what each of its options contributes.
+        contributions: Of an execution that runs, the ablation of each of its options.
         unread: What stands for the fields that cannot be read.
     """
 
@@ -56,10 +51,10 @@ class Why(Displayed):
     preset: Preset
     failures: tuple[Failure, ...] = ()
     stages: tuple[StageNeed, ...] = ()
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[Fix, ...] = ()
     estimate: Estimate | None = None
-    better: tuple[Proposal, ...] = ()
-    contributions: tuple[Contribution, ...] = ()
+    better: tuple[Fix, ...] = ()
+    contributions: tuple[Ablation, ...] = ()
     unread: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -170,56 +165,38 @@ def why(
         stages=() if broken or read.left_out else stage_needs(shape, whole, machine),
         unread=unread,
     )
-    changes = Changes(shape, whole, machine, found.failures, read.left_out)
+    near = Neighborhood(shape, whole, machine, read.left_out)
+    search = FixSearch(near, found.failures)
     if broken or found.short or read.left_out:
-        return replace(found, proposals=_compared(_with(unread, changes.proposals())))
+        return replace(found, proposals=_compared(_with(unread, search.fixes())))
     if problems:
-        return replace(found, proposals=_compared((_as_read(changes, unread),)))
+        return replace(found, proposals=_compared((_as_read(search, unread),)))
     now = estimate(shape, whole, machine)
     step = now.stats["total_time"] or 0.0
     return replace(
         found,
         estimate=now,
-        better=_compared(_better(changes, step), step / whole.batch_size),
-        contributions=contributions(shape, whole, machine),
+        better=_compared(search.faster(step), step / whole.batch_size),
+        contributions=ablations(near),
     )
 
 
-def _with(unread: Mapping[str, Any], proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
-    """Return proposals with the fields that cannot be read among what is changed."""
+def _with(unread: Mapping[str, Any], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """Return fixes with the fields that cannot be read among their changes."""
     if not unread:
-        return proposals
-    return tuple(replace(one, changes={**unread, **one.changes}) for one in proposals)
+        return fixes
+    return tuple(replace(one, changes={**unread, **one.changes}) for one in fixes)
 
 
-def _compared(
-    proposals: tuple[Proposal, ...], against: float | None = None
-) -> tuple[Proposal, ...]:
-    """Return proposals with what a sample takes longer than so many seconds, or than of the fastest of them."""
-    least = min((one.sample_time for one in proposals), default=0.0) if against is None else against
+def _compared(fixes: tuple[Fix, ...], against: float | None = None) -> tuple[Fix, ...]:
+    """Return fixes with how much longer a sample takes than `against` seconds, or than of the fastest fix."""
+    least = min((one.sample_time for one in fixes), default=0.0) if against is None else against
     if not least:
-        return proposals
-    return tuple(replace(one, longer=one.sample_time / least - 1) for one in proposals)
+        return fixes
+    return tuple(replace(one, longer=one.sample_time / least - 1) for one in fixes)
 
 
-def _as_read(changes: Changes, unread: Mapping[str, Any]) -> Proposal:
-    """Return an execution as it is read, in which fields are changed that cannot be."""
-    now = changes.proposal(changes.tried((), np.zeros((1, 0), np.int64)), 0)
+def _as_read(search: FixSearch, unread: Mapping[str, Any]) -> Fix:
+    """Return an execution as it is read, with the fields that cannot be read as changes."""
+    now = search.fix(search.near.unchanged, 0)
     return replace(now, changes=dict(unread), distance=float(len(unread)))
-
-
-def _better(changes: Changes, now: float) -> tuple[Proposal, ...]:
-    """Return the single change that saves most time, and the pair that does, where it saves more."""
-    found: list[Proposal] = []
-    for tried in (changes.single, changes.pairs):
-        row = _fastest(tried)
-        limit = min((one.total_time for one in found), default=now) * (1 - LEAST_GAIN)
-        if row is not None and tried.trials.time[row] < limit:
-            found.append(changes.proposal(tried, row))
-    return tuple(found)
-
-
-def _fastest(tried: Tried) -> int | None:
-    """Return the variation that takes the least time, of those that people would run; None where none runs."""
-    rows = np.flatnonzero(tried.trials.runs & tried.real & tried.practised)
-    return int(rows[np.argmin(tried.trials.time[rows])]) if len(rows) else None

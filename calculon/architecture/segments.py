@@ -44,7 +44,7 @@ from calculon.architecture.residual import SHARED, residual_norm
 from calculon.architecture.shape import BlockShape, Sizes
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution import Execution
-from calculon.declarations.fields import optional_defaults
+from calculon.declarations.fields import optional_defaults, spec_fields
 from calculon.declarations.hybrid_fields import OF_LINEAR, OF_SOFTMAX
 from calculon.declarations.model import OF_EXPERTS, Model
 from calculon.declarations.scope_choices import LayoutChoice
@@ -450,11 +450,10 @@ def _whole(value: Number) -> int:
     return int(np.asarray(value, float).max())
 
 
-_PLAIN: dict[str, Any] = {
-    name: optional_defaults(Execution).get(name, False)
-    for name in LayoutChoice.__dataclass_fields__
+_PLAIN: dict[str, Any] = dict.fromkeys(LayoutChoice.__dataclass_fields__, False) | {
+    field.name: field.default if field.declaration.optional else field.values[0]
+    for field in spec_fields(Execution)
+    if field.name in LayoutChoice.__dataclass_fields__
 }
-ONE_RANK = LayoutChoice(
-    **_PLAIN | {"edition": CORRECTED.name, "datatype": "float16", "attention_type": "multihead"}
-)
+ONE_RANK = LayoutChoice(**_PLAIN | {"edition": CORRECTED.name, "datatype": "float16"})
 """A layout that leaves every layer of a model whole: defaults, in the edition that knows all fields of models."""

@@ -11,7 +11,17 @@ from calculon.base.units import Array
 if TYPE_CHECKING:
     from functools import cached_property as derived
 
-    __all__ = ["derived", "is_nothing", "nothing", "occurs", "ordered_sum", "over_passes", "rate"]
+    __all__ = [
+        "derived",
+        "forget",
+        "is_derived",
+        "is_nothing",
+        "nothing",
+        "occurs",
+        "ordered_sum",
+        "over_passes",
+        "rate",
+    ]
 else:
 
     class derived:
@@ -31,6 +41,17 @@ else:
                 return self
             value = instance.__dict__[self.name] = self.function(instance)
             return value
+
+
+def is_derived(instance: object, name: str) -> bool:
+    """Return whether a :class:`derived` quantity of an object has been computed, or assigned."""
+    return name in vars(instance)
+
+
+def forget(instance: object, *names: str) -> None:
+    """Give the memory of quantities of an object free; derived ones are computed again when they are asked for."""
+    for name in names:
+        vars(instance).pop(name, None)
 
 
 @cache

@@ -197,10 +197,11 @@ class _Changed:
     """A record, or a view of one, seen with other values of some attributes."""
 
     def __init__(self, one: object, changes: Mapping[str, object]):
-        self.__dict__ |= {**changes, "_one": one}
+        vars(self).update(changes, _one=one)
 
     def __getattr__(self, name: str) -> Any:
-        value = self.__dict__[name] = getattr(self._one, name)
+        value = getattr(self._one, name)
+        setattr(self, name, value)
         return value
 
 

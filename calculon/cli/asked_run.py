@@ -28,13 +28,12 @@ ANY = "any"
 
 def add_plan(parser: Parser) -> None:
     """Declare a plan: a model, an execution or a number of processors, and a system."""
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "execution",
-        metavar="EXECUTION",
-        help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
+    parser.argument("MODEL", "the model: a name, or a file")
+    parser.argument(
+        "EXECUTION",
+        "the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
     )
-    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    parser.argument("SYSTEM", "the machine: a name, or a file")
 
 
 def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:

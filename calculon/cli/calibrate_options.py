@@ -16,61 +16,44 @@ _PARAMETERS = (
 
 def declare(parser: Parser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "base", metavar="SYS", help="the system to start from: catalog name, file or -"
-    )
+    parser.argument("SYS", "the system to start from: catalog name, file or -", "base")
     _add_kernels(parser)
     _add_training(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        required=True,
-        help="the new system file (.json); - prints it",
-    )
-    parser.add_argument(
+    parser.option("-o, --output FILE", "the new system file (.json); - prints it", required=True)
+    parser.switch(
         "--overlay",
-        action="store_true",
-        help="write only what was fitted, over SYS as base: every command takes such a file as a system",
+        "write only what was fitted, over SYS as base: every command takes such a file as a system",
     )
-    parser.add_argument(
-        "--hold-out",
-        metavar="SHARE",
-        type=_share,
-        help=f"share of the groups that is predicted, not fitted (default: {HOLD_OUT}); --kernels holds out what its "
+    parser.option(
+        "--hold-out SHARE",
+        f"share of the groups that is predicted, not fitted (default: {HOLD_OUT}); --kernels holds out what its "
         "tables name",
+        type=_share,
     )
-    parser.add_argument("--plot", metavar="FILE", help="picture of the fit: NAME.png, .svg or .pdf")
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="of the table of residuals (default: text)",
+    parser.option("--plot FILE", "picture of the fit: NAME.png, .svg or .pdf")
+    parser.option(
+        "--format", "of the table of residuals (default: text)", choices=FORMATS, default="text"
     )
     _add_collective_options(parser)
 
 
 def _add_files(parser: Parser, option: str, text: str) -> None:
     """Declare an option that names a file, and may be repeated."""
-    parser.add_argument(
-        option, metavar="FILE", action="append", default=[], help=f"{text}; may be repeated"
-    )
+    parser.option(f"{option} FILE", f"{text}; may be repeated", action="append", default=[])
 
 
 def _add_kernels(parser: Parser) -> None:
     """Declare tables of kernels, and files of collectives, matrix products and copies."""
-    parser.add_argument(
-        "--kernels",
-        metavar="FOLDER",
+    parser.option(
+        "--kernels FOLDER",
+        "fit laws of kernels to the tables of a folder, and write them with their sources and residuals "
+        "(default: those of the catalog, systems/measured); stands alone",
         nargs="?",
         const="",
-        help="fit laws of kernels to the tables of a folder, and write them with their sources and residuals "
-        "(default: those of the catalog, systems/measured); stands alone",
     )
-    parser.add_argument(
-        "--processor",
-        metavar="NAME",
-        help="processor of --kernels, as the column gpu names it (default: about.processor of SYS)",
+    parser.option(
+        "--processor NAME",
+        "processor of --kernels, as the column gpu names it (default: about.processor of SYS)",
     )
     _add_files(
         parser,
@@ -83,17 +66,15 @@ def _add_kernels(parser: Parser) -> None:
         "--gemm",
         "CSV m,n,k,datatype,seconds[,group] of products m x k times k x n",
     )
-    parser.add_argument(
+    parser.switch(
         "--shapes",
-        action="store_true",
-        help="fit ext.gemm to --gemm, which has the rate by shape (largest efficiency, half depth, alignment), not the "
+        "fit ext.gemm to --gemm, which has the rate by shape (largest efficiency, half depth, alignment), not the "
         "efficiency curve; edition sc23 ignores it",
     )
-    parser.add_argument(
-        "--multiprocessors",
-        metavar="N",
+    parser.option(
+        "--multiprocessors N",
+        "of the device, for --shapes (default: those of ext.gemm in SYS)",
         type=_count,
-        help="of the device, for --shapes (default: those of ext.gemm in SYS)",
     )
     _add_files(
         parser, "--memory", "CSV bytes,seconds[,tier][,group], bytes read and written together"
@@ -109,43 +90,33 @@ def _add_training(parser: Parser) -> None:
         "file, and the file of the execution, both beside the CSV; columns named as their fields (microbatch_size, "
         "num_blocks) change them row by row; the default group is the model",
     )
-    parser.add_argument(
-        "--fit",
-        metavar="NAME[,NAME]",
+    parser.option(
+        "--fit NAME[,NAME]",
+        "what --training fits, after everything else: " + "; ".join(_PARAMETERS),
         type=_names,
-        help="what --training fits, after everything else: " + "; ".join(_PARAMETERS),
     )
 
 
 def _add_collective_options(parser: Parser) -> None:
     """Declare options of collectives, for files that do not state them."""
-    parser.add_argument(
-        "--network",
-        metavar="N",
+    parser.option(
+        "--network N",
+        "network of collectives that name none (default: the first that holds the group)",
         type=_count,
-        help="network of collectives that name none (default: the first that holds the group)",
     )
-    parser.add_argument(
-        "--above",
-        metavar="BYTES",
-        type=_count,
-        help="use only collectives of larger messages",
-    )
+    parser.option("--above BYTES", "use only collectives of larger messages", type=_count)
     parser.add_argument(
         "--no-ramp",
         dest="ramp",
         action="store_false",
         help="fit networks by one latency and one efficiency, which is all that edition sc23 knows",
     )
-    parser.add_argument(
-        "--operation",
-        metavar="NAME",
+    parser.option(
+        "--operation NAME",
+        "what logs measured that do not say: " + ", ".join(OPERATIONS),
         choices=OPERATIONS,
-        help="what logs measured that do not say: " + ", ".join(OPERATIONS),
     )
-    parser.add_argument(
-        "--members", metavar="N", type=_count, help="members in logs that do not say"
-    )
+    parser.option("--members N", "members in logs that do not say", type=_count)
 
 
 def _names(text: str) -> list[str]:

@@ -58,14 +58,13 @@ def add_campaign(parser: Parser, *, without: Collection[str] = ()) -> None:
     Args:
         without: Options, by name, that the command declares itself or does not take.
     """
-    parser.add_argument(
-        "--campaign",
-        metavar="NAME|FILE",
-        help="the whole run: ramps, failures, checkpoints, money (calculon catalog campaigns); options count more",
+    parser.option(
+        "--campaign NAME|FILE",
+        "the whole run: ramps, failures, checkpoints, money (calculon catalog campaigns); options count more",
     )
     for one in OPTIONS:
         if one.name not in without:
-            parser.add_argument(one.name, metavar=one.metavar, help=one.help)
+            parser.option(f"{one.name} {one.metavar}", one.help)
 
 
 def stated(arguments: argparse.Namespace) -> dict[str, Any]:

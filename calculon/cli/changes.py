@@ -1,10 +1,10 @@
 """``--set PATH=VALUE``: single values of the specs of a command, changed for one call."""
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
+from calculon.cli.options import Parser
 from calculon.declarations.parse import parse_value
 from calculon.declarations.paths import no_path, steps_of
 
@@ -20,19 +20,18 @@ EXAMPLES = {
 """A change of each kind of spec."""
 
 
-def add_changes(parser: argparse.ArgumentParser, *kinds: str) -> None:
+def add_changes(parser: Parser, *kinds: str) -> None:
     """Declare ``--set`` for a command that takes these kinds of specs, of :data:`EXAMPLES`."""
     examples = ", ".join(EXAMPLES[kind] for kind in kinds)
     prefix = (
         "" if len(kinds) == 1 else "; without the name of its spec where only one has the field"
     )
-    parser.add_argument(
-        OPTION,
+    parser.option(
+        f"{OPTION} PATH=VALUE",
+        f"change a value for this call: {examples}{prefix}; may be repeated",
         dest="changes",
         action="append",
         default=[],
-        metavar="PATH=VALUE",
-        help=f"change a value for this call: {examples}{prefix}; may be repeated",
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA, Array, Bytes, Seconds, duration, scaled, significant
 from calculon.cli.sizes import size_text
-from calculon.documents.charts.collective_chart import CollectiveTimes
+from calculon.documents.charts.collective_chart import collective
 from calculon.hardware.collectives.algorithm_times import (
     Pace,
     algorithm_bandwidth,
@@ -24,6 +24,7 @@ from calculon.hardware.collectives.algorithm_times import (
 from calculon.hardware.collectives.algorithms import ALGORITHMS
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
+from calculon.render.chart import Chart
 from calculon.render.document import Block, Section, labelled
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import bandwidth, counted
@@ -227,7 +228,7 @@ def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
     return Table(columns, rows)
 
 
-def curves(asked: Asked, first: float, last: float) -> CollectiveTimes:
+def curves(asked: Asked, first: float, last: float) -> Chart:
     """Return time and bus bandwidth of each algorithm from the first size to the last."""
     sizes = np.geomspace(first, last, _FINE)
     found, names, _ = asked.answer(sizes)
@@ -236,7 +237,7 @@ def curves(asked: Asked, first: float, last: float) -> CollectiveTimes:
         for name, times in found.items()
     }
     title = asked.title + (f", {asked.name}" if asked.name else "")
-    return CollectiveTimes(
+    return collective(
         title,
         sizes.tolist(),
         {name: times.tolist() for name, times in found.items()},

@@ -19,10 +19,9 @@ OPTION = "--emit"
 
 def add_emission(parser: Parser) -> None:
     """Declare the option."""
-    parser.add_argument(
-        OPTION,
-        metavar="FORMAT[:FILE]",
-        help="write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, "
+    parser.option(
+        f"{OPTION} FORMAT[:FILE]",
+        "write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, "
         "accelerate; without FILE it is printed in place of the page",
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
+from calculon.cli.options import Parser
 
 COUNT = r"\d+[kK]?"
 """A number of processors that stands for what runs on them."""
@@ -31,16 +32,10 @@ class Option:
         return self.name.removeprefix("--").replace("-", "_")
 
 
-def add_tried(parser: argparse.ArgumentParser, **helps: str) -> None:
+def add_tried(parser: Parser, **helps: str) -> None:
     """Declare options that list values of fields for a search, each with its help."""
     for name, text in helps.items():
-        parser.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            metavar="FIELD=VALUE[,VALUE...]",
-            help=text,
-        )
+        parser.option(f"--{name} FIELD=VALUE[,VALUE...]", text, action="append", default=[])
 
 
 def stated_by(options: Iterable[Option], arguments: argparse.Namespace) -> dict[str, Any]:

@@ -190,21 +190,15 @@ def top_parser() -> Parser:
 
 def add_common(parser: Parser) -> None:
     """Add the options that stand before every command."""
-    parser.add_argument(
-        "-l",
-        "--log",
-        metavar="LOG",
-        default="-",
-        help="file for what is printed; - is standard output (default)",
+    parser.option(
+        "-l, --log LOG", "file for what is printed; - is standard output (default)", default="-"
     )
-    parser.add_argument(
-        "-v",
-        "--verbosity",
+    parser.option(
+        "-v, --verbosity VERBOSITY",
+        "print only what matters at least this much: DEBUG, INFO (default), WARNING, ERROR, CRITICAL",
         default="INFO",
         type=str.upper,
         choices=LEVELS,
-        metavar="VERBOSITY",
-        help="print only what matters at least this much: DEBUG, INFO (default), WARNING, ERROR, CRITICAL",
     )
     parser.add_argument("--version", action="version", version=__version__)
 

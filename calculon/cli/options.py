@@ -22,6 +22,7 @@ from calculon.declarations.files import (
     write_json,
 )
 from calculon.declarations.named_values import EDITION_NAMES, PRESETS
+from calculon.declarations.origin import note_on
 
 if TYPE_CHECKING:
     from calculon.declarations.model import Model
@@ -93,6 +94,34 @@ class Parser(argparse.ArgumentParser):
         lines = "\n".join(f"  {line}" for line in examples.splitlines())
         self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
 
+    def argument(self, metavar: str, text: str, name: str = "", **more: Any) -> None:
+        """Declare an argument.
+
+        Args:
+            metavar: Its name in the help.
+            text: Its help.
+            name: Name of the parsed value, if it is not the metavar in small letters.
+            **more: What else ``add_argument`` takes.
+        """
+        self.add_argument(name or metavar.lower(), metavar=metavar, help=text, **more)
+
+    def option(self, usage: str, text: str, **more: Any) -> None:
+        """Declare an option with a value.
+
+        Args:
+            usage: Its spellings, then the name of its value: ``"-g, --per-node G"``; without that the help shows the
+                choices.
+            text: Its help.
+            **more: What else ``add_argument`` takes.
+        """
+        *spellings, last = usage.split(", ")
+        spelling, _, metavar = last.partition(" ")
+        self.add_argument(*spellings, spelling, metavar=metavar or None, help=text, **more)
+
+    def switch(self, spellings: str, text: str) -> None:
+        """Declare a switch, which is off by default: ``"-q, --quiet"``."""
+        self.add_argument(*spellings.split(", "), action="store_true", help=text)
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments; the error of an unknown option names the nearest known one."""
         found, unknown = self.parse_known_args(args, namespace)
@@ -112,8 +141,8 @@ class Parser(argparse.ArgumentParser):
 
 def log_note(log: "Log", spec: "Model | System") -> None:
     """Say what a word for several systems was taken for."""
-    if spec.origin is not None and spec.origin.note:
-        log(spec.origin.note)
+    if note := note_on(spec):
+        log(note)
 
 
 def log_machine(log: "Log", system: "System") -> None:
@@ -205,7 +234,6 @@ class Log:
         page: "Callable[[], Document]",
         data: Callable[[], Any],
         table: "Callable[[], Table] | None" = None,
-        spec: "Model | System | None" = None,
     ) -> None:
         """Show an answer, as the options of :func:`add_answer` say: print it in a format, or write a file.
 
@@ -213,23 +241,17 @@ class Log:
             arguments: With ``format`` and ``file``.
             page, data, table: Return its document, its plain data, and what CSV has instead of the tables of the
                 document; only the one that is needed is made.
-            spec: Spec whose note (:func:`log_note`) is printed above the page.
         """
-        form, file = arguments.format, arguments.file
-        if file is not None:
-            form = "json" if file == STDOUT else ANSWER_FILES.get(document_suffix(file), "json")
+        form = answer_format(arguments)
+        file = STDOUT if arguments.file is None else arguments.file
         if form == "json":
-            self.write(data(), file or STDOUT)
+            self.write(data(), file)
             return
-        if form == "text":
-            if spec is not None:
-                log_note(self, spec)
+        if form == "text" and file == STDOUT:
             self.show(page())
             return
-        from calculon.render.plain_text import written
-
-        text = table().csv() if table and form == "csv" else written(page(), form)
-        if file is None:
+        text = table().csv() if table and form == "csv" else _written(page(), form)
+        if file == STDOUT:
             self(text)
         else:
             self._save(text, file)
@@ -269,6 +291,19 @@ class Log:
             self.show(table)
         else:
             self(table.written(form))
+
+
+def _written(document: "Document", form: str) -> str:
+    """Return a document in a format; as text as a pipe gets it."""
+    if form == "text":
+        from calculon.render.console import show
+
+        stream = io.StringIO()
+        show(document, stream)
+        return stream.getvalue().rstrip("\n")
+    from calculon.render.plain_text import written
+
+    return written(document, form)
 
 
 def one_of(*names: str) -> Callable[[str], str]:
@@ -314,7 +349,7 @@ ANSWER_FILES = {".json": "json", ".html": "html", ".md": "markdown", ".csv": "cs
 def add_answer(
     parser: argparse.ArgumentParser,
     everything: str = "write everything",
-    tables: str = "its tables",
+    tables: str = "a line for each of its cells",
     flags: Sequence[str] = ("-o", "--output"),
 ) -> None:
     """Declare ``--format`` and ``--output`` (or other `flags`) of an answer, for :meth:`Log.answer`.
@@ -324,8 +359,9 @@ def add_answer(
     add_format(
         parser,
         ("text", *ANSWER_FILES.values()),
-        "what is printed: a page (text, default), the page in another format, "
+        "what is printed or written: a page (text, default), the page in another format, "
         f"{tables} (csv), or everything (json)",
+        None,
     )
     parser.add_argument(
         *flags,
@@ -335,11 +371,20 @@ def add_answer(
     )
 
 
+def answer_format(arguments: argparse.Namespace) -> str:
+    """Return the format of an answer: the one that is asked for, else by the suffix of its file."""
+    file = arguments.file
+    if arguments.format is not None or file is None:
+        return arguments.format or "text"
+    return "json" if file == STDOUT else ANSWER_FILES.get(document_suffix(file), "json")
+
+
 def check_answer(arguments: argparse.Namespace, inputs: Sequence[str]) -> None:
     """Check before any work that the file of an answer, if any, can be written."""
     if (file := arguments.file) not in (None, STDOUT):
         suffixes = (".json",) if is_device(file) else tuple(ANSWER_FILES)
-        check_outputs([file], inputs, suffixes)
+        any_name = (document_suffix(file),)
+        check_outputs([file], inputs, suffixes if arguments.format is None else any_name)
 
 
 def add_edition(

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log, check_outputs
-from calculon.documents import drawn_charts
 from calculon.render import canvas
+from calculon.render.chart import Chart
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -29,7 +28,9 @@ def check_picture(path: str, inputs: Sequence[str]) -> None:
     check_library()
 
 
-def write_picture(kind: str, content: Any, path: str, log: Log) -> None:
-    """Draw a chart of some content into a file, and say so."""
-    canvas.save(drawn_charts.drawn(kind, content), path)
+def write_picture(chart: Chart, path: str, log: Log) -> None:
+    """Draw a chart into a file, and say so."""
+    from calculon.render.matplotlib_charts import draw
+
+    canvas.save(draw(chart), path)
     log(f"Output: {path}")

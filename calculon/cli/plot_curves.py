@@ -20,10 +20,12 @@ from calculon.cli.plot_sources import (
 )
 from calculon.cli.result_files import short_name
 from calculon.cli.search_options import searches
-from calculon.documents.charts.pareto_chart import Pareto
+from calculon.declarations.axes import PUBLISHED_DEGREES
+from calculon.documents.charts import pareto_chart, scaling_chart
 from calculon.documents.charts.scaling_chart import Point, Series
-from calculon.documents.front import COUNTED, DEGREES, axis, front
+from calculon.documents.front import COUNTED, axis, front
 from calculon.editions import find_edition
+from calculon.render.chart import Chart
 from calculon.search.objective import check_statistic
 from calculon.study.study_fields import kind_of
 
@@ -38,8 +40,13 @@ _GROUPS = ("model", "system", "datatype")
 _ALSO = ("max_batch_size",)  # of a study: apart where one number of processors has several of it
 
 
-def scaling(arguments: argparse.Namespace) -> list[Series]:
+def scaling(arguments: argparse.Namespace) -> Chart:
     """Return the best rate on each number of processors: a series for each table, or one of a space."""
+    return scaling_chart.scaling(asked_series(arguments))
+
+
+def asked_series(arguments: argparse.Namespace) -> list[Series]:
+    """Return the series of the chart."""
     names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS, *_ALSO)
     tables = frames(arguments, names, also=_is_changed)
     if tables:
@@ -131,10 +138,15 @@ def _found(search: "Search") -> "Evaluation | None":
     return result.evaluation if len(result) else None
 
 
-def pareto(arguments: argparse.Namespace) -> Pareto:
+def pareto(arguments: argparse.Namespace) -> Chart:
     """Return one statistic against another: of a table, or of the best executions of a space."""
+    return pareto_chart.pareto(asked_front(arguments))
+
+
+def asked_front(arguments: argparse.Namespace) -> pareto_chart.Pareto:
+    """Return the executions of the chart."""
     y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
-    table, complete = only_table(arguments, (y[0], x[0], *DEGREES)), True
+    table, complete = only_table(arguments, (y[0], x[0], *PUBLISHED_DEGREES)), True
     if table is not None:
         title, editions = table_title(table), terms_of(table.data)
         parts = [table.complete((y[0], x[0])).column]

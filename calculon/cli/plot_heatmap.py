@@ -11,7 +11,10 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import GIB
 from calculon.cli.plot_sources import Frame, about, only_table, table_title, terms, terms_of
 from calculon.cli.search_options import searches
+from calculon.declarations.axes import STATED_DEGREES
+from calculon.documents.charts import heatmap_chart
 from calculon.documents.charts.heatmap_chart import Cell, Heatmap
+from calculon.render.chart import Chart
 from calculon.search.objective import Objective
 from calculon.search.search_counts import Counts
 
@@ -27,21 +30,26 @@ _REASONS = {
 """Words that fit into a cell."""
 
 
-def surface(arguments: argparse.Namespace) -> Heatmap:
-    """Return what :func:`heatmap` returns; Infeasible when nothing can run, as a surface has no place for reasons."""
-    found = heatmap(arguments)
+def heatmap(arguments: argparse.Namespace) -> Chart:
+    """Return the best value of the objective for each tensor and pipeline degree, and why others have none."""
+    return heatmap_chart.heatmap(asked_heatmap(arguments))
+
+
+def surface(arguments: argparse.Namespace) -> Chart:
+    """Return the same values with their scale; Infeasible when nothing can run, as it has no place for reasons."""
+    found = asked_heatmap(arguments)
     if found.best is None:
         raise Infeasible(
             "nothing", "no execution can run: there is no surface to draw; plot heatmap says why"
         )
-    return found
+    return heatmap_chart.surface(found)
 
 
-def heatmap(arguments: argparse.Namespace) -> Heatmap:
+def asked_heatmap(arguments: argparse.Namespace) -> Heatmap:
     """Return the best value of the objective for each tensor and pipeline degree."""
     objective = Objective.parse(arguments.objective)
     name = objective.statistic.name
-    degrees = ("tensor_par", "pipeline_par", "num_procs")
+    degrees = (*STATED_DEGREES, "num_procs")
     named = only_table(arguments, (*degrees, name))
     if named is not None:
         table = named.complete(degrees)

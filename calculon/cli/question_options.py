@@ -12,28 +12,21 @@ from calculon.cli.options import Parser
 
 def add_question_options(parser: Parser) -> None:
     """Declare ``--batch``, ``--seq``, ``--dtype`` and ``--mine``."""
-    parser.add_argument(
-        "--batch",
-        metavar="N",
-        help="global batch, in sequences (512) or tokens (4M); default: 4M tokens, or 1k for each processor",
+    parser.option(
+        "--batch N",
+        "global batch, in sequences (512) or tokens (4M); default: 4M tokens, or 1k for each processor",
     )
-    parser.add_argument(
-        "--seq",
-        metavar="N",
-        help="tokens of a sequence (8192, 8k); default: the model's, at most 8k",
-    )
-    parser.add_argument(
-        "--dtype",
-        metavar="TYPE",
-        help="precision: bf16 (default), fp16, fp32, or a recipe, which stores 16 bits and multiplies 8: fp8, "
+    parser.option("--seq N", "tokens of a sequence (8192, 8k); default: the model's, at most 8k")
+    parser.option(
+        "--dtype TYPE",
+        "precision: bf16 (default), fp16, fp32, or a recipe, which stores 16 bits and multiplies 8: fp8, "
         "fp8-tensorwise, fp8-blockwise, mxfp8; or 4: nvfp4",
     )
-    parser.add_argument(
-        "--mine",
-        action="append",
-        metavar="PLAN",
-        help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file, '
+    parser.option(
+        "--mine PLAN",
+        'a plan of your own to set beside: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file, '
         "whose batch, sequences, precision and framework are asked for where no option says others",
+        action="append",
     )
 
 

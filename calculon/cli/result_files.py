@@ -6,9 +6,8 @@ import gzip
 import hashlib
 import math
 import re
-import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,42 +19,33 @@ from calculon.base.records import columns
 from calculon.declarations.csv_rows import check_columns
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
-from calculon.declarations.fields import nearest_choice, shown
+from calculon.declarations.fields import shown
 from calculon.declarations.files import SUFFIXES, document_suffix, read_document, reason
-from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.result_numbers import NUMBER
 from calculon.declarations.result_selection import (
     PLANS,
     QUESTION,
+    RESULTS,
     check_single,
     no_result,
     number_in,
     searches_in,
 )
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.declarations.statistics import ALL_PARTS_OF_TIME, BOUNDS, LEVEL, CorrectedStats
+from calculon.declarations.statistics import BOUNDS, LEVEL, CorrectedStats
+from calculon.documents.estimate_record import STATISTICS_OF, InEdition, estimate_record
 from calculon.documents.result import Document, Result
-from calculon.editions import EDITIONS
-from calculon.estimate.layer_list import LayerStats
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
 
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
 
-STATISTICS_OF = {
-    name: tuple(column.name for column in columns(edition.stats))
-    for name, edition in EDITIONS.items()
-}
-"""Names of the statistics of each edition."""
-
 EVERY_STATISTIC = tuple(column.name for column in columns(CorrectedStats))
-_NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
-_LAYER = tuple(column.name for column in columns(LayerStats))
-_KIND = ("kind", "blocks")  # of a layer, where there are several kinds of block
 _COUNTS = {
     field.name: int(field.declaration.at_least or 0) for field in FIELDS if field.annotation is int
 }
 """Numbers of the execution, and the least that each can be."""
-_RESULTS = "the JSON of llm, loe, plan or study"
 _SPECS = ("model", "execution", "system")
 _NAMED = ("model", "system")
 """Specs whose names tables of results have beside."""
@@ -123,13 +113,14 @@ def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) 
     """Yield the one result of ``llm``, or those selected of ``loe``, labelled with their place."""
     if "total_time" in raw:
         check_single(selector, path)
-        one, known = _result(raw, path, "", _edition(raw, path, "")), _question(raw)
+        one, known = _result(raw, path), _question(raw)
         stated = known.get("execution", {}).get("fields") if known else None
-        execution = _execution(stated, path, f"{QUESTION}.execution.fields: ") if stated else None
+        place = f"{QUESTION}.execution.fields"
+        execution = _execution(stated, path, place) if stated else None
         yield replace(one, execution=execution, question=known)
         return
     if PLANS not in raw and "figures" in raw and (known := _question(raw)) and "campaign" in known:
-        raise SpecError(path, Problem("", _RESULTS, "the whole run of campaign", _of_run(known)))
+        raise SpecError(path, Problem("", RESULTS, "the whole run of campaign", _of_run(known)))
     whole = (_question(raw) or {}).get("campaign") if PLANS in raw else None
     for search, rank, entries in searches_in(raw, path, selector):
         winners = tuple(_winner(one, path, f"{search}{i}") for i, one in enumerate(entries))
@@ -152,8 +143,9 @@ def _winner(raw: Any, path: str, place: str) -> Result:
     """Return an entry of a document of ``loe``."""
     if not isinstance(raw, Mapping) or not {"execution", "stats"} <= set(raw):
         raise SpecError(path, Problem(place, "an execution and its stats", shown(raw)))
-    execution = _execution(raw["execution"], path, f"{place}: execution.")
-    one = _result(raw["stats"], path, f"{place}: stats.", execution["edition"])
+    file = f"{path}: {place}"
+    execution = _execution(raw["execution"], file, "execution")
+    one = _result(raw["stats"], file, "stats", execution["edition"])
     return replace(one, execution=execution, label=place, question=_question(raw))
 
 
@@ -185,71 +177,37 @@ def _row(row: Any, number: int, path: str) -> Result:
     plain = {str(name): plain_cell(value) for name, value in row.items()}
     if plain.get("total_time", 0) is None:
         raise SpecError(path, Problem(place, "an execution", "a search without any"))
-    if "total_time" not in plain and set(SERVING_FIGURES) <= set(plain):
-        hint = "deployments are read from the JSON of serve or serve-optimal (best.json#0)"
-        raise SpecError(path, Problem("", _RESULTS, "a table of deployments that serve", hint))
-    execution = None
+    execution, file = None, f"{path}: {place}"
+    if "total_time" not in plain:
+        if set(SERVING_FIGURES) <= set(plain):
+            hint = "deployments are read from the JSON of serve or serve-optimal (best.json#0)"
+            raise SpecError(path, Problem("", RESULTS, "a table of deployments that serve", hint))
+        raise no_result(file, plain)
     if set(PUBLISHED_NAMES) <= set(plain):
         stated = {name: plain[name] for name in NAMES if plain.get(name) is not None}
-        execution = _execution(stated, path, f"{place}: ")
-    one = _result(plain, path, f"{place}: ", _edition(plain, path, f"{place}: "))
+        execution = _execution(stated, file)
+    one = _result(plain, file)
     known = _question_of(plain, one.edition)
     return replace(one, execution=execution, label=f"#{number}", question=known)
 
 
-def _edition(raw: Mapping[str, Any], path: str, place: str) -> str:
-    """Return the edition that a document names, by default the published one."""
-    name = raw.get("edition") or PUBLISHED
-    if name in EDITION_NAMES:
-        return str(name)
-    wanted, hint = "one of " + ", ".join(EDITION_NAMES), nearest_choice(str(name), EDITION_NAMES)
-    raise SpecError(path, Problem(f"{place}edition", wanted, shown(name), hint))
-
-
-def _execution(raw: Any, path: str, place: str) -> dict[str, Any]:
+def _execution(raw: Any, file: str, place: str = "") -> dict[str, Any]:
     """Return all fields of an execution; optional ones that it does not state are the default."""
-    try:
-        execution = decode(Execution, raw, path)
-    except SpecError as error:
-        raise SpecError(path, _placed(error.problems, place)) from None
+    execution = decode(Execution, raw, file, place=place)
     return {name: getattr(execution, name) for name in NAMES}
 
 
-def _placed(problems: Sequence[Problem], place: str) -> list[Problem]:
-    """Return the first problems of a part of a document, with the place of that part."""
-    return [replace(p, field=f"{place}{p.field}".rstrip(".: ")) for p in problems[:3]]
-
-
-def _result(raw: Any, path: str, place: str, edition: str) -> Result:
-    """Return the result that an object with statistics tells."""
-    if not isinstance(raw, Mapping):
-        problem = Problem("", "an object with statistics", shown(raw))
-        raise SpecError(path, _placed([problem], place))
-    names = STATISTICS_OF[edition]
-    problems = [
-        Problem(name, "a number", shown(raw[name]) if name in raw else "nothing")
-        for name in names
-        if not _is_statistic(name, raw.get(name, ""))
-    ]
-    layers = raw.get("layers")
-    problems += [] if layers is None else _layer_problems(layers)
-    if problems:
-        raise SpecError(path, _placed(problems, place))
-    total, parts = raw["total_time"], sum(raw.get(name) or 0.0 for name in ALL_PARTS_OF_TIME)
-    if not math.isclose(total, parts, rel_tol=1e-6):
-        wanted = f"the sum of its parts, {parts:.6g}"
-        problem = Problem("total_time", wanted, f"{total:.6g}")
-        raise SpecError(path, _placed([problem], place))
-    layers = layers and [
-        {"name": layer["name"]}
-        | ({name: layer[name] for name in _KIND} if set(_KIND) <= set(layer) else {})
-        | {name: layer.get(name, 0.0) for name in _LAYER}
-        for layer in layers
-    ]
+def _result(raw: Any, file: str, place: str = "", edition: str = "") -> Result:
+    """Return the result that an object with statistics tells; without an edition, of its own."""
+    if not edition:
+        edition = decode(InEdition, raw, file).edition
+        if sum(name in raw for name in STATISTICS_OF[edition]) < len(STATISTICS_OF[edition]) / 2:
+            raise no_result(file, raw)
+    one = decode(estimate_record(edition), raw, file, place=place)
     return Result(
-        stats={name: raw[name] for name in names},
+        stats=one.stats(edition),
         edition=edition,
-        layers=layers,
+        layers=None if one.layers is None else [layer.to_dict() for layer in one.layers],
         interval=_interval(raw) if edition != PUBLISHED else None,
     )
 
@@ -262,40 +220,9 @@ def _interval(raw: Mapping[str, Any]) -> dict[str, float] | None:
     return {"level": LEVEL, "low": float(low), "high": float(high)}  # type: ignore[arg-type]
 
 
-def _is_statistic(name: str, value: object) -> bool:
-    """Return whether a statistic may have this value: a number, above 0 for the total; null where declared."""
-    if value is None:
-        return name in _NULLABLE
-    return _is_number(value) and (name != "total_time" or 0 < value < math.inf)  # type: ignore[operator]
-
-
 def _is_number(value: object) -> bool:
     """Return whether a value is a number in the range of a double, or infinite."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        return False
-    return abs(value) <= sys.float_info.max if isinstance(value, int) else not math.isnan(value)
-
-
-def _layer_problems(layers: Any) -> list[Problem]:
-    """Return the problems of a list of layers; members that it lacks count as 0."""
-    if not isinstance(layers, list) or not all(isinstance(one, Mapping) for one in layers):
-        return [Problem("layers", "a list of layers", shown(layers))]
-    return [
-        Problem(f"layers[{i}].{name}", wanted, shown(layer.get(name)))
-        for i, layer in enumerate(layers)
-        for name, wanted, good in (
-            ("name", "text", isinstance(layer.get("name"), str)),
-            ("kind", "text", isinstance(layer.get("kind", ""), str)),
-            ("blocks", "a number", _is_number(layer.get("blocks", 0))),
-            *(
-                (name, "a number", _is_number(layer[name]))
-                for name in _LAYER
-                if layer.get(name, 0) is not None or not name.endswith("intensity")
-                if name in layer  # an intensity is null where there is no traffic
-            ),
-        )
-        if not good
-    ]
+    return NUMBER.problem(float, value, "") is None
 
 
 def plain_cell(value: Any) -> Any:

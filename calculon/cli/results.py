@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calculon import inputs
 from calculon.base.errors import Infeasible, Problem, SpecError
@@ -15,7 +15,6 @@ from calculon.cli.changes import add_changes, parsed, with_changes
 from calculon.cli.options import Parser, add_edition, add_preset, naming
 from calculon.cli.result_files import (
     DOCUMENTS,
-    STATISTICS_OF,
     TABLES,
     file_document,
     named_source,
@@ -28,16 +27,14 @@ from calculon.declarations.files import STDIN, document_suffix
 from calculon.declarations.origin import titled
 from calculon.declarations.result_selection import split
 from calculon.documents.compared import labelled
+from calculon.documents.estimate_record import STATISTICS_OF
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Document, Result
-from calculon.documents.waterfalls import Estimated, falls
+from calculon.documents.waterfalls import Estimated
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.question import warn_of_differences
 from calculon.inputs import Changed, sources_in
 from calculon.version import __version__
-
-if TYPE_CHECKING:
-    from calculon.documents.charts.waterfall_chart import WaterfallData
 
 RESULT_HELP = (
     "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
@@ -51,12 +48,11 @@ _TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
 
 def add_result_arguments(parser: Parser) -> None:
     """Declare the results, and the specs that complete those of a search."""
-    parser.add_argument("results", metavar="RESULT", nargs="+", help=RESULT_HELP)
+    parser.argument("RESULT", RESULT_HELP, "results", nargs="+")
     for kind, metavar in (("model", "APP"), ("system", "SYS")):
-        parser.add_argument(
-            f"--{kind}",
-            metavar=metavar,
-            help=f"the {kind} that the files of searches are about (default: the one that they name)",
+        parser.option(
+            f"--{kind} {metavar}",
+            f"the {kind} that the files of searches are about (default: the one that they name)",
         )
     add_changes(parser, "model", "execution", "system")
     add_edition(parser, several=True, absent="what each execution says")
@@ -67,11 +63,6 @@ def asked_results(arguments: argparse.Namespace) -> list[Result]:
     """Return the results that the arguments of :func:`add_result_arguments` name."""
     a = arguments
     return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
-
-
-def asked_falls(arguments: argparse.Namespace) -> "list[WaterfallData]":
-    """Return the waterfalls from the first of these results to each of the others."""
-    return falls(asked_results(arguments))
 
 
 def read_results(

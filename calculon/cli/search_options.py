@@ -45,48 +45,35 @@ SEARCHED = f"{USUAL}; in edition {PUBLISHED} the published forms"
 
 def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
     """Declare the positional arguments and the options that make a space."""
-    parser.add_argument("application", metavar="APP", help="the model: its shape")
-    parser.add_argument("num_procs", metavar="NUM_PROCS", help=counts_help)
-    parser.add_argument(
-        "max_batch_size",
-        metavar="MAX_BATCH",
-        type=_batch,
-        help="global batch, in sequences (512) or tokens (4M: 4 * 2^20 of them): exactly so many under a preset, which "
+    parser.argument("APP", "the model: its shape", "application")
+    parser.argument("NUM_PROCS", counts_help)
+    parser.argument(
+        "MAX_BATCH",
+        "global batch, in sequences (512) or tokens (4M: 4 * 2^20 of them): exactly so many under a preset, which "
         "edition corrected always has; else the largest multiple of a data-parallel degree up to it",
+        "max_batch_size",
+        type=_batch,
     )
-    parser.add_argument(
-        "datatype",
-        metavar="DATATYPE",
-        type=_datatype,
-        help=f"one of {', '.join(DATATYPE_BYTES)}, also short (bf16, fp16, fp32); fp8 is a recipe: products in "
+    parser.argument(
+        "DATATYPE",
+        f"one of {', '.join(DATATYPE_BYTES)}, also short (bf16, fp16, fp32); fp8 is a recipe: products in "
         "float8, everything else in bfloat16, as are fp8-tensorwise, fp8-blockwise, mxfp8 and nvfp4 (in 4 bits); tf32 "
         "likewise, in float32",
+        type=_datatype,
     )
-    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
-    parser.add_argument("output", metavar="OUTPUT", help=output_help)
-    parser.add_argument(
-        "-d", "--debug", action="store_true", help="only count; evaluate and write nothing"
-    )
-    parser.add_argument(
-        "-n",
-        "--noneok",
-        action="store_true",
-        help="finding nothing is fine: exit code 0 and an empty result",
-    )
+    parser.argument("SYS", "the machine: processors, memory, networks", "system")
+    parser.argument("OUTPUT", output_help)
+    parser.switch("-d, --debug", "only count; evaluate and write nothing")
+    parser.switch("-n, --noneok", "finding nothing is fine: exit code 0 and an empty result")
     add_choice_options(parser)
     add_edition(parser, absent=NEEDED)
     add_preset(parser, absent=SEARCHED)
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    parser.switch("-q, --quiet", "no progress on standard error")
 
 
 def add_verbose(parser: Parser, also: str) -> None:
     """Declare ``-v``: what a search of edition corrected tells only where it is asked."""
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help=f"also {also} (edition {PUBLISHED} always does)",
-    )
+    parser.switch("-v, --verbose", f"also {also} (edition {PUBLISHED} always does)")
 
 
 def add_values(parser: Parser) -> None:
@@ -103,29 +90,24 @@ def add_values(parser: Parser) -> None:
 
 def add_choice_options(parser: Parser) -> None:
     """Declare the options that narrow or widen a space."""
-    parser.add_argument(
-        "-f",
-        "--fused-activation",
-        "--fused_activation",
+    parser.option(
+        "-f, --fused-activation, --fused_activation WHICH",
+        f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
         type=_fused,
-        metavar="WHICH",
-        help=f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
     )
     add_values(parser)
-    parser.add_argument(
+    parser.switch(
         "--any-batch",
-        action="store_true",
-        help="under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
+        "under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
     )
     add_changes(parser, "model", "system", "campaign")
     add_campaign(parser)
-    parser.add_argument(
-        "--where",
-        action=And,
-        metavar="EXPR",
-        help="keep only executions that meet a condition on statistics and execution fields, "
+    parser.option(
+        "--where EXPR",
+        "keep only executions that meet a condition on statistics and execution fields, "
         "such as 'total_time < 60 and proc_mem_tier1_cap_req <= 70 * GiB' (units: KiB MiB GiB TiB, "
         "MB GB TB; texts in quotes: activation_recompute == 'full'); several are combined with and",
+        action=And,
     )
 
 

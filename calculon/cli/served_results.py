@@ -127,7 +127,8 @@ def _named_read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedR
 def _read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult":
     """Read or estimate one deployment: a winner of a ``search``, a ``file``, or three ``sources``."""
     from calculon.documents.served_comparison import ServedResult
-    from calculon.documents.served_documents import read_document_of, served_result
+    from calculon.documents.served_documents import served_result
+    from calculon.serving.served_record import read_served
 
     label, rest = named_source(text)
     if kind == "search":
@@ -136,8 +137,8 @@ def _read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult"
         check_single(*reversed(split(rest)))
         rest = split(rest)[0]
         beside = (file_document("result", rest, Path(rest).name),)
-        document = read_document_of(read_document(rest), rest)
-        return ServedResult(label or short_name(rest), document, beside)
+        raw: Any = read_document(rest)
+        return ServedResult(label or short_name(rest), read_served(raw, rest), beside)
     model, deployment, system = (source.strip() for source in rest.split(","))
     counted = processors_in_place(deployment) is not None
     specs = {

@@ -56,29 +56,27 @@ def add_workload(parser: argparse._ActionsContainer, output: str = "--output") -
 
 def add_deployment(parser: Parser) -> None:
     """Declare a model, a deployment, a system, a workload, and changes of them."""
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "deployment",
-        metavar="DEPLOYMENT",
-        help="how it is served: a name, a file, a script or a quoted command of an engine (import-flags), or a number "
+    parser.argument("MODEL", "the model: a name, or a file")
+    parser.argument(
+        "DEPLOYMENT",
+        "how it is served: a name, a file, a script or a quoted command of an engine (import-flags), or a number "
         "of processors",
     )
-    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    parser.argument("SYSTEM", "the machine: a name, or a file")
     add_workload(parser)
     add_changes(parser, *KINDS)
 
 
-def add_fields(parser: argparse.ArgumentParser) -> None:
+def add_fields(parser: Parser) -> None:
     """Declare which values of fields of deployments a search tries."""
     add_tried(
         parser,
         fix="try only these values of a field of the deployment (calculon describe deployment); may be repeated",
         add="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
     )
-    parser.add_argument(
+    parser.switch(
         "--apart",
-        action="store_true",
-        help="also try pools of their own that prefill, of every number of replicas and every split",
+        "also try pools of their own that prefill, of every number of replicas and every split",
     )
 
 

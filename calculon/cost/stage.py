@@ -195,10 +195,8 @@ class Stage:
         """The schedule with the blocks of the slowest stage."""
         if self.uneven is None:
             return self.schedule
-        found = self.schedule.with_blocks(self.uneven.blocks_of_slowest)
-        if self.schedule.choice.pairs_passes:
-            found.__dict__["pairs"] = self.uneven.pairs_of_slowest
-        return found
+        pairs = self.uneven.pairs_of_slowest if self.schedule.choice.pairs_passes else None
+        return self.schedule.with_blocks(self.uneven.blocks_of_slowest, pairs)
 
     @property
     def strategy(self) -> DataParallelStrategy:

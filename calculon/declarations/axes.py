@@ -37,6 +37,15 @@ PUBLISHED_AXES = (
 )
 """The axes of the published model, in the order in which its ranks are numbered, fastest first."""
 
+PUBLISHED_DEGREES = tuple(axis.degree for axis in PUBLISHED_AXES)
+"""Fields of their degrees."""
+
+STATED_DEGREES = PUBLISHED_DEGREES[:2]
+"""Degrees that executions state: that of data parallelism follows from them."""
+
+PUBLISHED_NETWORKS = tuple(axis.network for axis in PUBLISHED_AXES)
+"""Fields of their networks."""
+
 FURTHER_AXES: tuple[Axis, ...] = (
     Axis("cp", "context_par", "context_par_net", "context"),
     Axis(

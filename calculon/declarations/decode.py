@@ -43,7 +43,7 @@ def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: An
 
     Args:
         cls: A record class with declared fields. Its attribute ``unknown_keys`` says what an undeclared key is: an
-            ``"error"`` or worth a ``"warning"``; keys in ``silent_keys`` are skipped. Its class method
+            ``"error"``, worth a ``"warning"``, or ``"ignored"``; keys in ``silent_keys`` are skipped. Its class method
             ``from_silent_keys``, if there is one, returns further fields from the document.
         raw: The document as the parser gave it.
         file: Where it came from, for messages.
@@ -111,10 +111,13 @@ def _missing(field: SpecField, raw: Mapping[Any, Any], known: list[str], place: 
 def _unknown(
     cls: type, raw: Mapping[Any, Any], path: str, problems: list[Problem], file: str
 ) -> None:
+    treated = getattr(cls, "unknown_keys", "error")
+    if treated == "ignored":
+        return
     known = [field.key for field in spec_fields(cls)]
     silent: Sequence[str] = getattr(cls, "silent_keys", ())
     strangers = [key for key in raw if key not in known and key not in silent]
-    refused = getattr(cls, "unknown_keys", "error") == "error"
+    refused = treated == "error"
     for number, key in enumerate(strangers):
         place = f"{path}.{key}" if path else str(key)
         hint = nearest(str(key), known) if number < MOST_PROBLEMS else ""  # it takes long
@@ -136,6 +139,8 @@ def _value(
     field: SpecField, raw: object, path: str, problems: list[Problem], file: str
 ) -> object | None:
     kind = field.annotation
+    if raw is None and field.declaration.nullable:
+        return cast("object", field.declaration.null)
     if kind in (int, float, bool, str):
         if problem := field.declaration.problem(kind, raw, path):
             problems.append(problem)
@@ -143,10 +148,9 @@ def _value(
         scaled = field.declaration.scale != 1.0
         plain = field.declaration.plain(raw)
         return cast("float", raw) * field.declaration.scale if scaled else kind(plain)
-    if get_origin(kind) is dict:
-        return _mapping(field, raw, path, problems, file)
-    if get_origin(kind) is tuple:
-        return _sequence(field, raw, path, problems, file)
+    if get_origin(kind) in (dict, tuple):
+        inside = _mapping if get_origin(kind) is dict else _sequence
+        return inside(field, raw, path, problems, file)
     if _decodes_itself(kind):
         found: list[Problem] = []
         value: object = kind.decode(raw, path, found, field.declaration.scale)
@@ -166,21 +170,20 @@ def _decodes_itself(kind: Any) -> bool:
 def _mapping(
     field: SpecField, raw: object, path: str, problems: list[Problem], file: str
 ) -> dict[str, object] | None:
-    """Decode an object with one record per allowed key (``choices`` of the declaration)."""
+    """Decode an object with one value per key; its keys are the ``choices`` of the declaration, if it has any."""
     choices = field.declaration.choices
-    wanted = "an object with at least one of " + ", ".join(choices)
-    if not isinstance(raw, Mapping) or not raw:
+    wanted = "an object with at least one of " + ", ".join(choices) if choices else "an object"
+    if not isinstance(raw, Mapping) or not (raw or not choices):
         problems.append(Problem(path, wanted, shown(raw)))
         return None
+    inside = replace(field, annotation=get_args(field.annotation)[1])
     values: dict[str, object] = {}
     for key, value in raw.items():
-        if key not in choices:
+        if choices and key not in choices:
             hint = nearest(str(key), choices)
             problems.append(Problem(f"{path}.{key}", wanted, f"the key {shown(key)}", hint))
             continue
-        values[key] = _record(
-            get_args(field.annotation)[1], value, f"{path}.{key}", problems, file, {}
-        )
+        values[key] = _value(inside, value, f"{path}.{key}", problems, file)
     return values
 
 

@@ -51,6 +51,7 @@ class Execution(RecipeFields, Displayed):
         label="as {} runs it",
         mark="{}",
         searched="argument",
+        of="question",
     )
 
     def __post_init__(self) -> None:

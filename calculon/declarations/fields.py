@@ -10,6 +10,7 @@ import dataclasses
 import math
 import numbers
 import re
+import sys
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from enum import Flag
 from functools import cache
@@ -58,6 +59,10 @@ Searched = Literal["loop", "option", "fixed", "argument"]
 """The role of a field in a search: a loop of the published enumeration; one value unless more are added; one value that
 only a restriction changes; or an argument of the search."""
 
+Of = Literal["plan", "circumstance", "question"]
+"""What a field belongs to: the plan, which advice may change; the circumstances, which machine, software or data impose
+and no launcher sets; or the question, which stays as it was asked."""
+
 ABOVE_ONE = range(2, LARGEST_INTEGER + 1)
 """Degrees of parallelism that split something."""
 
@@ -102,7 +107,8 @@ class Declaration:
     ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
     number in the file. An ``optional`` field has the default of its record class. What is wrong inside a
     ``forgiving`` one, whose type decodes itself, is worth a warning, and left out. ``source`` says where a default that
-    was measured is from, and when.
+    was measured is from, and when. Fields of results may be ``unbounded``, which takes any number of a double, also an
+    infinite one, and ``nullable``: ``null`` is the value that null stands for.
 
     Of an execution also:
 
@@ -116,6 +122,14 @@ class Declaration:
             ``option``.
         adds: The candidates that adding its values brings to a search; empty where none can be added.
         samples: Numbers other than the default that tests draw; named values and switches are all drawn.
+        of: Whether it belongs to the plan, the circumstances or the question: one of :data:`Of`.
+        saves: Values that need less memory, least invasive first.
+        with_: The field with which it states one decision.
+        switches: For how many switches a value counts where a search prefers executions that offload, recompute and
+            overlap little: one if it is not here; empty if the field does not count.
+        instead: What to write where a search is asked for values of it that it cannot vary.
+        words: Values in words, where pages do not show them as files do.
+        control: Label of its control on pages where a plan is changed; a field without one is not offered there.
     """
 
     help: str
@@ -130,6 +144,9 @@ class Declaration:
     optional: bool = False
     forgiving: bool = False
     source: str = ""
+    unbounded: bool = False
+    nullable: bool = False
+    null: Any = None
     scope: Scope = _NOTHING
     label: str = ""
     mark: str | Mapping[Any, str] = ""
@@ -138,6 +155,13 @@ class Declaration:
     searched: Searched = "loop"
     adds: str = ""
     samples: tuple[Any, ...] = ()
+    of: Of = "plan"
+    saves: tuple[Any, ...] = ()
+    with_: str = ""
+    switches: Mapping[Any, int] = dataclasses.field(default_factory=dict)
+    instead: str = ""
+    words: Mapping[Any, str] = dataclasses.field(default_factory=dict)
+    control: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.choices, (ListsOfCounts, NamedValues)):
@@ -220,7 +244,7 @@ class Declaration:
             )
         if kind is bool:
             return None
-        if hint := _range_hint(kind, value):
+        if hint := _range_hint(kind, value, unbounded=self.unbounded):
             return hint
         outside = (
             (self.above is not None and value <= self.above)
@@ -240,9 +264,12 @@ def nearest_choice(text: str, choices: Sequence[str]) -> str:
     return nearest(long, choices) or nearest(text, choices)
 
 
-def _range_hint(kind: type, value: Any) -> str:
+def _range_hint(kind: type, value: Any, *, unbounded: bool) -> str:
     """Return why no field takes a number of this size, or nothing."""
     size = abs(value)  # of any size: an integer of a file need not fit a float
+    if unbounded:
+        fits = size <= sys.float_info.max or size == math.inf
+        return "" if fits else "no double has this value"
     if size != size or size == math.inf:  # noqa: PLR0124
         return "a finite number is needed"
     if kind is int and size > LARGEST_INTEGER:
@@ -382,6 +409,20 @@ def _stated(annotation: Any) -> Any:
 def optional_defaults(cls: Hashable) -> dict[str, Any]:
     """Map the optional fields of a record class to their defaults."""
     return {f.name: f.default for f in spec_fields(cls) if f.declaration.optional}
+
+
+@cache
+def decisions(cls: Hashable) -> tuple[tuple[str, ...], ...]:
+    """Group the fields of a record class by the decision that they state, both in the order of files.
+
+    >>> from calculon.declarations.execution import Execution
+    >>> next(several for several in decisions(Execution) if "zero_stage" in several)
+    ('optimizer_sharding', 'zero_stage')
+    """
+    found: dict[str, list[str]] = {}
+    for field in spec_fields(cls):
+        found.setdefault(field.declaration.with_ or field.name, []).append(field.name)
+    return tuple(tuple(names) for names in found.values())
 
 
 def check_record(record: object) -> None:

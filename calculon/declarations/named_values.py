@@ -34,6 +34,10 @@ def multiplied(matmul_dtype: str, fp8_recipe: str) -> str:
     return matmul_dtype if fp8_recipe == NO_RECIPE else FLOAT8
 
 
+PRODUCT_FIELDS = ("datatype", "matmul_dtype", "fp8_recipe")
+"""Fields of an execution that say the type of products: the arguments of :func:`product_type`."""
+
+
 def product_type(datatype: str, matmul_dtype: str, fp8_recipe: str) -> str:
     """Return the type in which products with weights are computed, under a recipe as without one."""
     if fp8_recipe != NO_RECIPE:

@@ -39,6 +39,11 @@ class Origin:
         return document | {"sha256": self.digest}
 
 
+def note_on(spec: Any) -> str:
+    """Return the note on the word that a model or system was asked for by; empty if that has one meaning."""
+    return spec.origin.note if spec.origin is not None else ""
+
+
 def titled(name: str, changes: Mapping[str, object]) -> str:
     """Return the name of a spec with what was changed in it.
 

@@ -29,11 +29,13 @@ _STAGES = {
     "both_as_blocks": "embedding and head as blocks",
 }
 
-_OFFLOADS = {
+OFFLOADED = {
     "weight_offload": "weights",
     "activations_offload": "activations",
     "optimizer_offload": "optimizer",
 }
+"""What fields move to tier 2, in words."""
+
 _RECIPES = {
     "delayed": "FP8 (delayed recipe)",
     "tensorwise": "FP8 (tensorwise recipe)",
@@ -263,7 +265,7 @@ def _recomputed(of: Any, usually: Any) -> Iterator[str]:
 
 
 def _offloaded(of: Any) -> Iterator[str]:
-    if parts := [words for name, words in _OFFLOADS.items() if of(name)]:
+    if parts := [words for name, words in OFFLOADED.items() if of(name)]:
         yield f"offload {' + '.join(parts)}"
 
 
@@ -292,7 +294,7 @@ def _others(of: Any, usually: Any) -> Iterator[str]:
     """Name optional fields that are not as usual, by their marks."""
     for field in spec_fields(Execution):
         declaration, value = field.declaration, of(field.name)
-        if not declaration.mark or field.name in _TOLD:
+        if not declaration.optional or not declaration.mark or field.name in _TOLD:
             continue
         if value != usually(field.name, field.default):
             yield marked(declaration, field.name, value, field.default)

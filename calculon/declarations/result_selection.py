@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,14 @@ def check_single(selector: str, path: str) -> None:
         raise SpecError(path, Problem("", "a file name without #", found))
 
 
-def no_result(path: str) -> SpecError:
-    """Return the error for a document that holds no results."""
-    return SpecError(path, Problem("", "the JSON of llm, loe, plan or study", "another document"))
+RESULTS = "the JSON of llm, loe, plan or study"
+"""Files of results of executions."""
+
+
+def no_result(path: str, raw: object = None) -> SpecError:
+    """Return the error for a document that holds no results; it names the first members of an object."""
+    names = ", ".join(map(str, islice(raw, 3))) if isinstance(raw, Mapping) else ""
+    hint = "compare and report read the JSON of serve and serve-optimal, too"
+    return SpecError(
+        path, Problem("", RESULTS, f"an object with {names}" if names else "another document", hint)
+    )

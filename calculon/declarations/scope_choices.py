@@ -1,9 +1,15 @@
-"""Choices of an execution by scope: its named values and switches, as records that plain code reads."""
+"""Choices of an execution by scope: its named values and switches, as records that plain code reads.
 
-from typing import ClassVar
+The members of the records of layouts, blocks and steps are generated from the declarations of the fields.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from calculon.base.frozen import dataclass
-from calculon.declarations.fields import Scope
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import Scope, spec_fields
 from calculon.declarations.module_sets import INSIDE, modules_of
 from calculon.declarations.named_values import (
     DATATYPE_BYTES,
@@ -18,9 +24,52 @@ from calculon.declarations.named_values import (
 )
 from calculon.declarations.recipes import FLOAT8, NO_RECIPE, PRODUCTS_IN_FLOAT8, RECIPES, Recipe
 
+DERIVED: dict[str, tuple[str, ...]] = {
+    "sequence_parallel": ("tensor_par_comm_type",),
+    "overlapped": ("tensor_par_overlap",),
+    "own_stages": (
+        "pp_schedule",
+        "pp_layout",
+        "first_stage_blocks",
+        "last_stage_blocks",
+        "stage_blocks",
+    ),
+}
+"""Members of choices that are no field of an execution, with the fields that they are derived from."""
+
+if TYPE_CHECKING:
+    _Members = (
+        Execution  # type checkers see the fields of an execution, of which each record has some
+    )
+else:
+    _Members = object
+
+T = TypeVar("T")
+
+
+def _of_scope(scope: Scope) -> Callable[[type[T]], type[T]]:
+    """Give a record the named values and switches of a scope, but for those that another member of it knows."""
+
+    def completed(cls: type[T]) -> type[T]:
+        own = cls.__annotations__
+        known = {source for name in own for source in DERIVED.get(name, ())}
+        if "layout" in own:
+            known |= {field.name for field in fields(LayoutChoice)}
+        generated = {
+            field.name: field.annotation
+            for field in spec_fields(Execution)
+            if field.named and scope in field.declaration.scope and field.name not in known
+        }
+        plain = {name: kind for name, kind in own.items() if name not in DERIVED}
+        cls.__annotations__ = plain | generated | own  # derived members last
+        return cls
+
+    return completed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutChoice:
+@_of_scope(Scope.LAYOUT)
+class LayoutChoice(_Members):
     """The choices that decide which layers there are; a generator of layers reads nothing else of an execution.
 
     Attributes:
@@ -29,34 +78,6 @@ class LayoutChoice:
         overlapped: Tensor-parallel collectives run beside their products: ``tensor_par_overlap``.
     """
 
-    datatype: str
-    fused_activation: bool
-    attention_type: str
-    edition: str
-    attn_impl: str
-    attn_kernel: str
-    ce_impl: str
-    fusion: str
-    compile_scope: str
-    rotary_impl: str
-    launch_mode: str
-    matmul_dtype: str
-    float8_scaling: str
-    tp_impl: str
-    tp_user_buffers: bool
-    bias_after_reduce: bool
-    matmul_impl: str
-    seq_par_copies: bool
-    moe_dispatcher: str
-    moe_pad_to_capacity: bool
-    dispatch_dtype: str
-    combine_dtype: str
-    cp_comm: str
-    cp_kv_replicate: bool
-    cp_balance: str
-    cp_skip: bool
-    fp8_recipe: str
-    fp8_param_gather: bool
     sequence_parallel: bool
     overlapped: bool
 
@@ -144,26 +165,11 @@ class LayoutChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockChoice:
+@_of_scope(Scope.BLOCK)
+class BlockChoice(_Members):
     """The choices that decide the cost of a block, for the layers of a layout."""
 
     layout: LayoutChoice
-    activation_recompute: str
-    tensor_par_comm_type: str
-    tensor_par_overlap: str
-    seq_par_ag_redo: bool
-    training: bool
-    grad_comm_dtype: str
-    grad_dtype: str
-    grad_fusion: bool
-    latency_per_step: bool
-    tp_async: bool
-    coll_algo: str
-    mesh_order: str
-    recompute_modules: str
-    ep_overlap: str
-    delay_wgrad: bool
-    moe_shared_overlap: bool
 
     never: ClassVar[bool] = False
     always: ClassVar[bool] = True
@@ -330,21 +336,11 @@ class BlockChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepChoice:
+@_of_scope(Scope.STEP)
+class StepChoice(_Members):
     """The choices that decide the cost of an optimizer step, and of the gradients accumulated for it."""
 
     layout: LayoutChoice
-    training: bool
-    grad_buffer: str
-    optimizer: str
-    optimizer_impl: str
-    optimizer_state_dtype: str
-    grad_dtype: str
-    main_grad: bool
-    grad_flat: bool
-    grad_sums: bool
-    grad_clip: bool
-    zero_stage: str
 
     @property
     def dtype_bytes(self) -> int:
@@ -444,19 +440,6 @@ class BatchChoice:
         """Whether ranks are numbered, and process groups use the networks that they span."""
         return self.mesh_order != MESH_ORDERS[0]
 
-
-DERIVED: dict[str, tuple[str, ...]] = {
-    "sequence_parallel": ("tensor_par_comm_type",),
-    "overlapped": ("tensor_par_overlap",),
-    "own_stages": (
-        "pp_schedule",
-        "pp_layout",
-        "first_stage_blocks",
-        "last_stage_blocks",
-        "stage_blocks",
-    ),
-}
-"""Members of choices that are no field of an execution, with the fields that they are derived from."""
 
 CHOICES = {
     Scope.LAYOUT: LayoutChoice,

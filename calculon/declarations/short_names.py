@@ -17,6 +17,15 @@ FIELDS: Mapping[str, str] = {
 }
 """Fields of an execution by their short names."""
 
+QUESTION_WORDS: Mapping[str, str] = {
+    "num_procs": "procs",
+    "preset": "preset",
+    "batch_size": "batch",
+    "seq_length": "seq",
+    "datatype": "dtype",
+}
+"""Words that say fields of an execution as parts of a question: options of commands, and names of an address."""
+
 STATISTICS: Mapping[str, str] = {
     "time": "total_time",
     "memory": "proc_mem_tier1_cap_req",

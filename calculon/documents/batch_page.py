@@ -1,16 +1,13 @@
 """The page of a deployment over its batch: times and rates at every doubling, and at the bounds of the batch."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from calculon.documents.page_title import titled
 from calculon.documents.serving_page import deployment_words, duration_of, rate, requests_words
 from calculon.render.document import Document, Section, dim
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import percent
-
-Curve = Mapping[str, Any]
-"""A :class:`~calculon.serving.by_batch.ByBatch` as plain data."""
+from calculon.serving.by_batch import ByBatch
 
 CUTS = {
     "memory": "memory",
@@ -31,25 +28,25 @@ _GROUPS = {
 """Causes of the time of a decode pass that stand together."""
 
 
-def batch_page(curve: Curve) -> Document:
+def batch_page(curve: ByBatch) -> Document:
     """Return the page of a deployment over its batch."""
-    deployment = curve["deployment"]
+    served = curve.served
     table = Table(tuple(_columns()), [*_rows(curve)])
     return titled(
-        f"{curve['model']} served by {deployment['num_procs']:,} x {curve['system']}",
+        f"{served.model.name} served by {served.deployment.num_procs:,} x {served.system.name}",
         "",
-        curve["provenance"],
-        lead=(deployment_words(deployment), requests_words(curve["workload"])),
+        served.system.provenance.to_dict(),
+        lead=(deployment_words(served.deployment), requests_words(served.workload)),
         parts=(Section("", (table,)), Section("", (dim(_NOTE),))),
     )
 
 
-def _rows(curve: Curve) -> Iterator[dict[str, str]]:
+def _rows(curve: ByBatch) -> Iterator[dict[str, str]]:
     """Yield a row for each batch that the table shows."""
-    columns, cuts = curve["columns"], curve["cuts"]
+    columns = {name: column.tolist() for name, column in curve.columns.items()}
     batches = columns["batch"]
     last = int(batches[-1])
-    marks = {batch: CUTS[name] for name, batch in cuts.items() if 1 <= batch <= last}
+    marks = {cut.batch: CUTS[cut.name] for cut in curve.cuts if 1 <= cut.batch <= last}
     doubled = {2**n for n in range(last.bit_length())}
     places = {min(range(len(batches)), key=lambda i: abs(batches[i] - n)) for n in doubled}
     at = {int(batches[i]): i for i in places}

@@ -10,6 +10,7 @@ from calculon.base.units import GIB, GIGA, TERA, scaled
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import Campaign
 from calculon.declarations import catalog
+from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import read_document
 from calculon.declarations.model import Model
@@ -153,15 +154,12 @@ def _executions() -> Table:
     """List the executions: split, batch and mode."""
     numbers = {
         "num_procs": "procs",
-        "tensor_par": "TP",
-        "pipeline_par": "PP",
-        "data_par": "DP",
-        "batch_size": "batch",
-        "microbatch_size": "micro",
+        **{axis.degree: axis.name.upper() for axis in PUBLISHED_AXES},
     }
     return _listed(
         {name: execution(name) for name in catalog.names("execution")},
         *_members(numbers, right=True),
+        *_members({"batch_size": "batch", "microbatch_size": "micro"}, right=True),
         *_members({"datatype": "datatype", "activation_recompute": "recompute"}),
     )
 

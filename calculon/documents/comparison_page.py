@@ -102,18 +102,18 @@ def _served(comparison: ServedComparison, *, everything: bool) -> Iterator[Secti
             for letter, one in zip(letters, results, strict=True)
             if one.missed
         )
-        machines = (one.document.get("provenance", {}) for one in results)
+        machines = (one.record.provenance for one in results)
         notes = (*missed, *lettered_notes(letters, machines))
         table = _figures_table(comparison, shown)
         yield Section("Figures", (*notes, table), said, opened=True, flush=True)
     for name, title in PASSES.items():
-        times = [duration(one.document["passes"][name]["time"]) for one in results]
+        times = [duration(getattr(one.record.passes, name).time) for one in results]
         if name == "decode":
-            batches = (counted(one.document["batch"], "sequence") for one in results)
+            batches = (counted(one.record.batch, "sequence") for one in results)
             times = [f"{time} of {batch}" for time, batch in zip(times, batches, strict=True)]
         table = _parts_table(comparison, comparison.causes(name))
         yield Section(title, (table,), _lettered(comparison, times))
-    used = [f"{one.document['figures']['mem_used'] / GIB:.1f} GiB" for one in results]
+    used = [f"{one.record.figures['mem_used'] / GIB:.1f} GiB" for one in results]
     table = _parts_table(comparison, comparison.memory)
     yield Section("Memory of a rank", (table,), _lettered(comparison, used))
 

@@ -1,17 +1,23 @@
 """Page of a search for deployments: a table of the best, and the picture of a frontier."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+from calculon.base.frozen import dataclass
 from calculon.base.records import Column as Figure
-from calculon.base.records import Plain
-from calculon.documents.page_title import titled
+from calculon.documents.page_title import machine_of, titled
 from calculon.documents.serving_drafts import draft_mark
 from calculon.documents.serving_page import duration_of, rate, requests_words, split_words
 from calculon.render.document import Block, Document, Section, dim, labelled
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, quantity
+from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.pool import Pool
 
 MOST = 40
 """Deployments in the table, at most."""
@@ -42,49 +48,65 @@ _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
 OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
 
 
-def deployments_page(found: Plain, objectives: Sequence[Figure]) -> Document:
-    """Return the page of a search for deployments.
+@dataclass(frozen=True, slots=True)
+class _Winner:
+    """A deployment, its batch, and its figures, of which those that are not finite are None."""
 
-    Args:
-        found: The result as plain data
-            (:meth:`calculon.search.deployments.deployments_found.DeploymentSearch.to_dict`).
-        objectives: Figures of the ranking.
-    """
-    return _DeploymentsPage(found, objectives).document()
+    deployment: Deployment
+    batch: int
+    figures: Mapping[str, Any]
+
+
+def deployments_page(found: DeploymentSearch) -> Document:
+    """Return the page of a search for deployments."""
+    return _DeploymentsPage(found).document()
 
 
 class _DeploymentsPage:
-    def __init__(self, found: Plain, objectives: Sequence[Figure]):
-        self.found, self.objectives = found, objectives
-        self.winners: Sequence[Plain] = found["winners"]
+    def __init__(self, found: DeploymentSearch):
+        self.found, self.space, self.workload = found, found.space, found.space.workload
+        self.objectives = [one.statistic for one in found.objectives]
+
+    @cached_property
+    def winners(self) -> list[_Winner]:
+        """The deployments, best first."""
+        columns = {name: column.tolist() for name, column in self.found.columns.items()}
+        return [
+            _Winner(
+                deployment,
+                columns["batch"][rank],
+                {name: _finite(column[rank]) for name, column in columns.items()},
+            )
+            for rank, deployment in enumerate(self.found.deployments)
+        ]
 
     def document(self) -> Document:
         """Return the question, and the best deployments if there are any."""
-        found = self.found
-        procs = ", ".join(f"{one:,}" for one in found["num_procs"][:8])
-        procs += ", ..." if len(found["num_procs"]) > 8 else ""
-        title = f"Deployments of {found['model']} on {procs} x {found['system']}"
+        space = self.space
+        procs = ", ".join(f"{one:,}" for one in space.counts[:8])
+        procs += ", ..." if len(space.counts) > 8 else ""
+        title = f"Deployments of {space.model.name} on {procs} x {space.system.name}"
         parts = self._best() if self.winners else ()
-        return titled(
-            title, "", found["provenance"], lead=(labelled(self._question()),), parts=parts
-        )
+        machine = machine_of(space.system)
+        return titled(title, "", machine, lead=(labelled(self._question()),), parts=parts)
 
     def _question(self) -> dict[str, str]:
-        found, counts = self.found, self.found["counts"]
+        space, counts = self.space, self.found.counts
         return {
-            "requests": requests_words(found["workload"]),
-            "limits": limits_words(found["workload"]),
-            "tried": f"{counted(counts['total'], 'deployment')}, each with its batch; "
-            f"{counts['feasible']:,} of {counts['solved']:,} solved keep the limits",
-            "splits": found["bounds"],
-            "types": tried_types(found["types"]),
-            "left out": left_out_words(found["left_out"]),
+            "requests": requests_words(self.workload),
+            "limits": limits_words(self.workload),
+            "tried": f"{counted(counts.total, 'deployment')}, each with its batch; "
+            f"{counts.feasible:,} of {counts.solved:,} solved keep the limits",
+            "splits": space.bounds,
+            "types": tried_types(space.tried("weights_dtype"), space.tried("kv_dtype")),
+            "left out": left_out_words(space.left_out),
             "price": self._price_words(),
         }
 
     def _best(self) -> Iterator[Block]:
         """Yield the table of the best, the picture of a front, and the meaning of the columns."""
-        front, asked = len(self.objectives) > 1, self.found["objectives"]
+        front = len(self.objectives) > 1
+        asked = [f"{one.statistic.name}:{one.sense}" for one in self.found.objectives]
         remark = "no other is better in all of " + ", ".join(asked) if front else f"by {asked[0]}"
         shown = self.winners[:MOST]
         differ, same = self._settings()
@@ -104,25 +126,25 @@ class _DeploymentsPage:
         """Return a note that no price is known; empty if it is."""
         if not self.winners or self._priced:
             return ""
-        return f"none is known of {self.found['system']} (--fix price=2.5: USD/h of a processor)"
+        return f"none is known of {self.space.system.name} (--fix price=2.5: USD/h of a processor)"
 
     @property
     def _priced(self) -> bool:
-        return any(one["figures"]["usd_per_mtoken"] is not None for one in self.winners)
+        return any(one.figures["usd_per_mtoken"] is not None for one in self.winners)
 
     @property
     def _tail(self) -> str:
         """The percentile of the times in the table; empty if they are means."""
-        w = self.found["workload"]
-        return f"p{100 * w['percentile']:g}" if "rate" in w else ""
+        w = self.workload
+        return f"p{100 * w.percentile:g}" if w.rate is not None else ""
 
     def _settings(self) -> tuple[list[str], dict[str, str]]:
         """Return the searched fields that differ between deployments, and the values of the others."""
         differ, same = list[str](), dict[str, str]()
-        for name in self.found["asked"]:
+        for name in self.space.asked:
             if name in _IN_COLUMNS:
                 continue
-            values = {_value(one["deployment"].get(name)) for one in self.winners}
+            values = {_value(one.deployment.to_dict().get(name)) for one in self.winners}
             if len(values) > 1:
                 differ.append(name)
             elif value := values.pop():
@@ -137,15 +159,15 @@ class _DeploymentsPage:
             for place, name in enumerate(("usd_per_mtoken", "interactivity"))
         )  # they follow from other columns, and go before texts fold
         yield Column("rank", "#", right=True)
-        if len(self.found["num_procs"]) > 1:
+        if len(self.space.counts) > 1:
             yield Column("procs", "count", right=True)
         yield Column("replicas", "replicas")
-        if any("prefill" in one["deployment"] for one in self.winners):
+        if any(one.deployment.prefill is not None for one in self.winners):
             yield Column("prefill", "prefill by")
         yield Column("budget", "budget", right=True, drop=1)
         for name in differ:
             yield Column(name, _title(name))
-        if any(draft_mark(one["deployment"]) for one in self.winners):
+        if any(draft_mark(one.deployment) for one in self.winners):
             yield Column("drafts", "drafts", fold=True)
         yield Column("batch", "batch", right=True, drop=2)
         yield Column("ttft", f"TTFT{behind}", right=True)
@@ -164,10 +186,10 @@ class _DeploymentsPage:
 
     def _between(self) -> str:
         """Return a hint at untried processor counts that may suffice for a given load; empty if there are none."""
-        found, best = self.found, self.winners[0]["deployment"]
-        most, each = best["num_procs"], best["tensor_par"] * best["pipeline_par"]
-        fewer = [one for one in found["num_procs"] if one < most]
-        sized = "rate" in found["workload"] or "users" in found["workload"]
+        best = self.winners[0].deployment
+        most, each = best.num_procs, best.replica_procs
+        fewer = [one for one in self.space.counts if one < most]
+        sized = self.workload.kind != SATURATED
         if len(self.objectives) > 1 or not (sized and fewer) or most - max(fewer) <= each:
             return ""
         last = max(fewer)
@@ -176,29 +198,30 @@ class _DeploymentsPage:
     def _meanings(self, differ: Sequence[str]) -> Iterator[str]:
         """Yield the meaning of the abbreviations in the table."""
         yield MEANING
-        splits = [one["deployment"] for one in self.winners]
-        if any(one["expert_par"] > 1 or one["attn_data_par"] > 1 for one in splits):
+        splits = [one.deployment for one in self.winners]
+        if any(one.expert_par > 1 or one.attn_data_par > 1 for one in splits):
             yield OF_EXPERTS
         if {"weights_dtype", "kv_dtype"} & {*differ}:
             yield OF_TYPES
         if self._tail:
-            share = 100 * self.found["workload"]["percentile"]
+            share = 100 * self.workload.percentile
             yield OF_LIMITS.format(tail=self._tail, share=share)
 
-    def _rows(self, shown: Sequence[Plain], differ: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, shown: Sequence[_Winner], differ: Sequence[str]) -> Iterator[dict[str, Any]]:
         behind = "_p" if self._tail else ""
         for rank, one in enumerate(shown):
-            d, f = one["deployment"], one["figures"]
+            d, f = one.deployment, one.figures
             own = {other.name: quantity(f[other.name], other.unit) for other in self._others()}
-            own |= {name: _value(d.get(name)) for name in differ}
+            fields = d.to_dict()
+            own |= {name: _value(fields.get(name)) for name in differ}
             yield own | {
                 "rank": str(rank),
-                "procs": f"{d['num_procs']:,}",
-                "replicas": f"{one['replicas']:,} x {split_words(d)}",
-                "prefill": _prefill_words(d.get("prefill")),
-                "budget": f"{d['token_budget']:,}",
+                "procs": f"{d.num_procs:,}",
+                "replicas": f"{d.replicas:,} x {split_words(d)}",
+                "prefill": _prefill_words(d.prefill),
+                "budget": f"{d.token_budget:,}",
                 "drafts": draft_mark(d),
-                "batch": f"{one['batch']:,}",
+                "batch": f"{one.batch:,}",
                 "ttft": duration_of(f[f"ttft{behind}"]),
                 "tpot": duration_of(f[f"tpot{behind}"]),
                 "user": rate(f["interactivity"]),
@@ -206,10 +229,10 @@ class _DeploymentsPage:
                 "usd": "" if f["usd_per_mtoken"] is None else rate(f["usd_per_mtoken"]),
             }
 
-    def _picture(self, shown: Sequence[Plain]) -> Frontier:
+    def _picture(self, shown: Sequence[_Winner]) -> Frontier:
         """Return the deployments of a front over its first two objectives, each with its number."""
         x, y = (one.name for one in self.objectives[:2])
-        figures = (one["figures"] for one in shown)
+        figures = (one.figures for one in shown)
         points = [(str(rank), one[x], one[y]) for rank, one in enumerate(figures)]
         return Frontier.of(self.objectives, points)
 
@@ -244,32 +267,36 @@ def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
     return f"{'; '.join(named)}: no deployment of these processors has it"
 
 
-def _prefill_words(pool: Plain | None) -> str:
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _prefill_words(pool: Pool | None) -> str:
     """Return the pool that prefills; empty if there is none."""
     if pool is None:
         return ""
-    replicas = pool["num_procs"] // (pool["tensor_par"] * pool["pipeline_par"])
-    return f"{replicas:,} x {split_words(pool)}"
+    return f"{pool.replicas:,} x {split_words(pool)}"
 
 
-def tried_types(types: Mapping[str, Sequence[str]]) -> str:
+def tried_types(weights: Sequence[str], cache: Sequence[str]) -> str:
     """Return the types of numbers that were tried."""
-    weights, cache = types["weights_dtype"], types["kv_dtype"]
     said = f"weights {', '.join(weights)}; cache {', '.join(cache)}"
     narrow = any(one not in ("bfloat16", "float16") for one in (*weights, *cache))
     hint = "" if narrow else " (narrower ones are not assumed: --add weights_dtype=float8)"
     return f"{said}{hint}"
 
 
-def limits_words(workload: Plain) -> str:
+def limits_words(workload: Workload) -> str:
     """Return the limits of a workload."""
     names = {"ttft_limit": "TTFT", "tpot_limit": "TPOT"}
     said = [
-        f"{words} of {duration_of(workload[name])}"
+        f"{words} of {duration_of(limit)}"
         for name, words in names.items()
-        if workload.get(name) is not None
+        if (limit := getattr(workload, name)) is not None
     ]
     if not said:
         return "none but memory"
-    share = f" for {100 * workload['percentile']:g} % of the requests" if "rate" in workload else ""
+    share = (
+        f" for {100 * workload.percentile:g} % of the requests" if workload.rate is not None else ""
+    )
     return f"{' and '.join(said)}{share}"

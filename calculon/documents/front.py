@@ -6,8 +6,10 @@ import numpy as np
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import Array
+from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
 from calculon.documents.charts.pareto_chart import Pareto
+from calculon.estimate.evaluate import Evaluation
 from calculon.plan.plan import Plan
 from calculon.search.objective import SENSES, Objective
 from calculon.search.search_counts import pareto_front
@@ -15,9 +17,6 @@ from calculon.search.search_result import SearchResult
 
 COUNTED = ("num_procs",)
 """Numbers of the execution that can be an axis."""
-
-DEGREES = ("tensor_par", "pipeline_par", "data_par")
-"""Fields that name an execution in a picture."""
 
 Axis = tuple[str, float]
 """A statistic or a number of the execution, and the sign that makes more of it better."""
@@ -51,7 +50,7 @@ def front(
     scores = np.stack([columns[1] * y[1], columns[0] * x[1]])
     unbeaten = pareto_front(scores, np.arange(len(rows)))
     unbeaten = unbeaten[np.argsort(columns[0, unbeaten], kind="stable")]
-    degrees = np.stack([column(name)[rows][unbeaten] for name in DEGREES], axis=1)
+    degrees = np.stack([column(name)[rows][unbeaten] for name in PUBLISHED_DEGREES], axis=1)
     names = [".".join(f"{degree:.0f}" for degree in row) for row in degrees.tolist()]
     return Pareto(title, x[0], y[0], columns, unbeaten, names, complete, editions)
 
@@ -90,6 +89,20 @@ def front_of(one: SearchResult, x: str, y: str) -> Pareto:
     return front(
         title, axis(y, "y"), axis(x, "x"), [one.evaluation.column], terms(one.plan), complete=True
     )
+
+
+def front_of_table(one: Evaluation, x: str, y: str) -> Pareto:
+    """Return the executions of a table that can run.
+
+    Raises:
+        SpecError: For an unknown statistic.
+        Infeasible: When none can run.
+    """
+    if not one.feasible.any():
+        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
+    title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
+    axes = axis(y, "y"), axis(x, "x")
+    return front(title, *axes, [one.column], terms(one.plan), complete=True)
 
 
 def terms(plan: Plan) -> Sequence[str]:

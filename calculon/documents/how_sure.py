@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.base.units import duration, scaled
+from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.statistics import LEVEL
 from calculon.render.document import Block, Section, bold
 from calculon.render.text_tables import Column, Table
@@ -117,12 +118,12 @@ def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:
 
 def _cells(run: Mapping[str, Any]) -> dict[str, str]:
     table, sign, row = run["label"].rpartition("#")  # a row of a table is told by its number
-    parameters, degrees = run["parameters"], ("tensor_par", "pipeline_par", "data_par")
+    parameters = run["parameters"]
     return {
         "run": f"{run['study']} {sign}{row if table else run['label']}",
         "processors": f"{run['num_procs']:,} {run['processor']}",
         "parameters": scaled(parameters, error=_ERROR * parameters),
-        "split": ".".join(str(run[name]) for name in degrees),
+        "split": ".".join(str(run[name]) for name in PUBLISHED_DEGREES),
         **{name: duration(run[name], _ERROR * run[name]) for name in ("measured", "predicted")},
         "error": f"{run['error']:+.0f} %",
     }

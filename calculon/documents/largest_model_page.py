@@ -1,59 +1,60 @@
 """The page of the largest model that a fleet trains in some days."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import math
+from collections.abc import Iterator
 
+from calculon.advise.runs.largest_model import COSTS, LargestModel, Optimum
+from calculon.architecture.parameters import active_count
 from calculon.base.units import MEGA
-from calculon.declarations.origin import stated_name
+from calculon.campaign.scaling_laws import COUNTED
 from calculon.documents.campaign_sections import assumed_section
 from calculon.documents.campaign_words import interval_words, tokens_words
-from calculon.documents.page_title import titled
+from calculon.documents.page_title import machine_of, titled
 from calculon.render.document import Block, Document, Grid, Section, dim, labelled
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import percent
 
-Model = Mapping[str, Any]
-"""A :class:`~calculon.advise.runs.largest_model.LargestModel` as plain data."""
-
 HOUR = 3600.0
 
 
-def largest_model_page(found: Model, *, every: bool = False) -> Document:
+def largest_model_page(found: LargestModel, *, every: bool = False) -> Document:
     """Return the page of the largest model; `every` also lists the defaults without effect here."""
-    run = found["nearest"]["run"]
-    procs = f"{found['num_procs']:,} x {found['system']}"
+    procs = f"{found.num_procs:,} x {found.system.name}"
     return titled(
-        f"Largest model on {procs} in {found['days']:,.3g} days",
+        f"Largest model on {procs} in {found.days:,.3g} days",
         "",
-        run["question"]["system"],
+        machine_of(found.system),
         lead=(labelled(dict(_rate(found))),),
-        parts=(_optima(found), _nearest(found), assumed_section(run["assumed"], every=every)),
+        parts=(
+            _optima(found),
+            _nearest(found),
+            assumed_section(found.nearest.assumed, every=every),
+        ),
     )
 
 
-def _rate(found: Model) -> Iterator[tuple[str, str]]:
+def _rate(found: LargestModel) -> Iterator[tuple[str, str]]:
     """Yield how much the fleet computes, and how that is known."""
-    run = found["nearest"]["run"]
-    name = stated_name(run["question"]["model"])
-    share = percent(found["mfu_effective"])
-    yield "compute", f"{found['compute']:.3g} FLOP, 6 for each parameter and token"
+    name, figures = found.nearest.model.name, found.nearest.figures
+    share = percent(figures["mfu_effective"] or 0.0)
+    yield "compute", f"{found.compute:.3g} FLOP, 6 for each parameter and token"
     yield (
         "rate",
         f"that of {name} on this fleet, with failures: {share} of the peak of all hours that are paid",
     )
-    mtbf = run["figures"]["mtbf_hours"]
-    often = "none" if not run["figures"]["failures"] else f"one in {interval_words(mtbf * HOUR)}"
+    mtbf = figures["mtbf_hours"] or math.inf
+    often = "none" if not figures["failures"] else f"one in {interval_words(mtbf * HOUR)}"
     yield (
         "failures",
-        f"{often}; {percent(run['figures']['goodput'])} of the time is steps that count",
+        f"{often}; {percent(figures['goodput'] or 0.0)} of the time is steps that count",
     )
-    units = {"usd": "USD", "mwh": "MWh", "t_co2": "t CO2"}
-    costs = [f"{_amount(found[key])} {unit}" for key, unit in units.items() if found[key]]
+    units = dict(zip(COSTS, ("USD", "MWh", "t CO2"), strict=True))
+    costs = [f"{_amount(cost)} {unit}" for key, unit in units.items() if (cost := found.cost(key))]
     if costs:
-        yield "costs", f"{', '.join(costs)} in {found['days']:,.3g} days"
+        yield "costs", f"{', '.join(costs)} in {found.days:,.3g} days"
 
 
-def _optima(found: Model) -> Section:
+def _optima(found: LargestModel) -> Section:
     columns = (
         Column("law", "law"),
         Column("parameters", "parameters", right=True),
@@ -61,32 +62,31 @@ def _optima(found: Model) -> Section:
         Column("each", "each", right=True),
         Column("loss", "loss", right=True),
     )
-    laws = " or ".join(name.capitalize() for name in found["optima"][0]["loss"])
-    note = f"Loss: by {laws}; the laws disagree. Parameters: {found['counted']}."
+    laws = " or ".join(name.capitalize() for name in found.optima[0].loss)
+    note = f"Loss: by {laws}; the laws disagree. Parameters: {COUNTED}."
     return Section(
         "On the optimum",
-        (Table(columns, [_cells(one) for one in found["optima"]]), dim(note)),
+        (Table(columns, [_cells(one) for one in found.optima]), dim(note)),
         "parameters and tokens that this compute is best spent on",
         opened=True,
     )
 
 
-def _nearest(found: Model) -> Section:
+def _nearest(found: LargestModel) -> Section:
     """Return the run of the model of the catalog that is nearest."""
-    nearest, days = found["nearest"], found["days"]
-    run = nearest["run"]
-    takes, tokens = run["figures"]["days"], run["tokens"]
-    each = f"{tokens / nearest['parameters']:.3g} for each parameter"
+    run, days = found.nearest, found.days
+    takes, tokens = run.figures["days"] or math.inf, run.tokens
+    parameters = float(active_count(run.model))
+    each = f"{tokens / parameters:.3g} for each parameter"
     rows = (
-        ("parameters", _short(nearest["parameters"]), ""),
+        ("parameters", _short(parameters), ""),
         ("days", f"{takes:,.1f}", f"for its optimum, {_short(tokens)} tokens, {each}"),
         ("tokens", _short(tokens * days / takes), f"in {days:,.3g} days"),
     )
     blocks: list[Block] = [Grid(("left", "right", "text"), rows)]
-    if larger := found["too_large"]:
+    if larger := found.too_large:
         blocks.append(dim(f"Nearer, but they do not fit: {', '.join(larger)}."))
-    name = stated_name(run["question"]["model"])
-    return Section("Nearest of the catalog", tuple(blocks), name, opened=True)
+    return Section("Nearest of the catalog", tuple(blocks), run.model.name, opened=True)
 
 
 def _short(count: float) -> str:
@@ -99,12 +99,11 @@ def _amount(value: float) -> str:
     return _short(value) if value >= MEGA else f"{float(f'{value:.3g}'):,.10g}"
 
 
-def _cells(one: Mapping[str, Any]) -> dict[str, str]:
-    law = one["law"]
+def _cells(one: Optimum) -> dict[str, str]:
     return {
-        "law": law if " " in law else law.capitalize(),
-        "parameters": _short(one["parameters"]),
-        "tokens": _short(one["tokens"]),
-        "each": f"{one['tokens_per_parameter']:.3g}",
-        "loss": " or ".join(f"{loss:.2f}" for loss in one["loss"].values()),
+        "law": one.law if " " in one.law else one.law.capitalize(),
+        "parameters": _short(one.parameters),
+        "tokens": _short(one.tokens),
+        "each": f"{one.tokens / one.parameters:.3g}",
+        "loss": " or ".join(f"{loss:.2f}" for loss in one.loss.values()),
     }

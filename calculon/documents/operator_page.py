@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
 from calculon.declarations.plan_words import expert_width, spreads_experts
 from calculon.documents.expert_section import experts_table, rows_text
 from calculon.documents.layer_table import (
@@ -20,9 +22,10 @@ from calculon.documents.layer_table import (
     operator_grid,
     split_name,
 )
-from calculon.documents.page_title import titled
+from calculon.documents.page_title import machine_of, titled
 from calculon.documents.setup import Row
 from calculon.documents.setup import options as switched_on
+from calculon.estimate.operators import Block as OneBlock
 from calculon.render.digits import Digits
 from calculon.render.document import Block, ByWidth, Document, Grid, Section, bold, dim
 from calculon.render.texts import counted, seconds
@@ -59,35 +62,36 @@ _SENT = [
 ]
 
 
-def block_page(block: Mapping[str, Any]) -> Document:
-    """Return the page of a block as plain data; of several kinds of block, a part for each."""
-    model, execution = block["model"], block["execution"]
-    kinds = by_kind(block["operators"])
+def block_page(found: OneBlock) -> Document:
+    """Return the page of a block; of several kinds of block, a part for each."""
+    model, execution = found.model, found.execution
+    kinds = by_kind(found.operators)
     parts: list[Document] = []
     for operators in kinds:
         title = f"One {kind_of(operators)}" if len(kinds) > 1 else ""
         parts.append(Document(title, parts=tuple(_Operators(operators).sections())))
-    degree = execution.get("context_par", 1)
+    degree = execution.context_par
     contexts = f", CP {degree:,}" if degree > 1 else ""
     title = (
-        f"{_PARTS[model.get('part', 'block')]} of {model['name']}, "
-        f"TP {execution['tensor_par']:,}{contexts}{_experts(execution)} on {block['system']}"
+        f"{_PARTS[model.part]} of {model.name}, "
+        f"TP {execution.tensor_par:,}{contexts}{_experts(execution.to_dict())} on {found.system.name}"
     )
     lead = tuple(filter(None, _microbatch(model, execution)))
-    return titled(title, f"edition {block['edition']}", block["provenance"], lead=lead, parts=parts)
+    machine = machine_of(found.system)
+    return titled(title, f"edition {found.edition}", machine, lead=lead, parts=parts)
 
 
-def _microbatch(model: Mapping[str, Any], execution: Mapping[str, Any]) -> Iterator[str]:
+def _microbatch(model: Model, execution: Execution) -> Iterator[str]:
     """Yield the microbatch, the rows of experts and the options, each in a line, which may be empty."""
-    micro = execution["microbatch_size"]
-    length = execution.get("seq_length") or model["seq_size"]
+    micro, fields = execution.microbatch_size, execution.to_dict()
+    length = execution.seq_length or model.seq_size
     tokens = micro * length
     held = f"{counted(micro, 'sequence')} x {length:,} = {counted(tokens, 'token')}"
-    if (degree := execution.get("context_par", 1)) > 1:
+    if (degree := execution.context_par) > 1:
         held += f", {tokens // degree:,} on each processor"
-    yield f"one microbatch: {held}, hidden {model['hidden']:,}, {execution['datatype']}"
-    yield rows_text(model, execution, tokens)
-    yield ", ".join(switched_on(execution))
+    yield f"one microbatch: {held}, hidden {model.hidden:,}, {execution.datatype}"
+    yield rows_text(model.to_dict(), fields, tokens)
+    yield ", ".join(switched_on(fields))
 
 
 class _Operators:

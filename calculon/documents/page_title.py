@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from calculon.declarations.machine_provenance import Provenance
+from calculon.declarations.origin import note_on
+from calculon.hardware.system import System
 from calculon.render.document import Block, Document, dim
 
 UNMEASURED = "unmeasured machine"
@@ -34,6 +36,11 @@ def titled(
             of = f" for {machine['name']}" if len(machines) > 1 else ""
             known.append(dim(f"borrowed{of}: {words}"))
     return Document(title, notes, (*known, *lead), tuple(parts))
+
+
+def machine_of(system: System) -> Mapping[str, Any]:
+    """Return what :func:`titled` says about a system: its provenance, and the note on a word for several."""
+    return {**system.provenance.to_dict(), "name": system.name, "note": note_on(system)}
 
 
 def machine_notes(machine: Mapping[str, Any]) -> Iterator[str]:

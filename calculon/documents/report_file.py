@@ -72,7 +72,7 @@ def write_served_report(results: "Sequence[ServedResult]", path: str) -> list[st
     from calculon.documents.served_report import served_report
 
     versions = {"calculon": __version__, "Python": platform.python_version()}
-    systems = dict.fromkeys(str(one.document["system"]) for one in results)
+    systems = dict.fromkeys(one.record.system for one in results)
     validation = {system: validation_of(system, CORRECTED, SERVING) for system in systems}
     text = served_report(pictured(results), versions, validation)
     with replacing(path) as stream:

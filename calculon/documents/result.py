@@ -8,7 +8,7 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import between
-from calculon.declarations.axes import FURTHER_AXES
+from calculon.declarations.axes import AXES, PUBLISHED_AXES
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME, BOUNDS, OFFLOADS, memory_by_kind
@@ -165,10 +165,12 @@ class Result:
         """The split of the processors in short, or nothing when it is not known."""
         if self.execution is None:
             return ""
-        degrees = ("tensor_par", "pipeline_par", "data_par")
-        split = "TP {} · PP {} · DP {}".format(*(f"{self.execution[name]:,}" for name in degrees))
-        more = ((axis.name.upper(), self.execution.get(axis.degree, 1)) for axis in FURTHER_AXES)
-        return split + "".join(f" · {name} {degree:,}" for name, degree in more if degree > 1)
+        degrees = [(axis, self.execution.get(axis.degree, 1)) for axis in AXES]
+        return " · ".join(
+            f"{axis.name.upper()} {degree:,}"
+            for axis, degree in degrees
+            if axis in PUBLISHED_AXES or degree > 1
+        )
 
     @property
     def tokens_per_second(self) -> float | None:

@@ -19,12 +19,14 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.origin import note_on
 from calculon.declarations.packing import Packing
 from calculon.declarations.plan_words import choices_words, degrees_words, plan_words
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
+from calculon.documents.charts.sweep_chart import with_unit
 from calculon.documents.comparison import Comparison, SideBySide
 from calculon.documents.comparison_page import comparison_page
 from calculon.documents.deployments_page import deployments_page
@@ -38,7 +40,6 @@ from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
-from calculon.documents.sweep_curves import with_unit
 from calculon.documents.waterfall_section import waterfall_section
 from calculon.documents.waterfalls import fall_alone
 from calculon.documents.why_page import why_page
@@ -49,7 +50,7 @@ from calculon.hardware.system import System
 from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
 from calculon.render.document import Document, Section
-from calculon.render.html import NOTEBOOK, page
+from calculon.render.html import NOTEBOOK, ROWS, page
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import bandwidth, capacity, figure, quantity
 from calculon.search.deployments.deployments_found import DeploymentSearch
@@ -75,7 +76,7 @@ def document_of(result: Any) -> Document:
 
 def _deployments(one: DeploymentSearch) -> Document:
     """Return the best deployments, and of none which limit the nearest misses."""
-    shown = deployments_page(one.to_dict(), [figure.statistic for figure in one.objectives])
+    shown = deployments_page(one)
     return shown if len(one) else replace(shown, parts=(*shown.parts, str(one.why)))
 
 
@@ -102,9 +103,6 @@ def _search(one: SearchResult) -> Document:
         winners, shared = plans.table, plans.shared
     return Document(title, terms, lead, (shared, replace(winners, total=len(one))))
 
-
-ROWS = 10
-"""Rows of tables that are computed for their pages."""
 
 _SHOWN = ("total_time", "sample_rate", "proc_mem_tier1_cap_req", "total_efficiency")
 """Statistics that tables of executions have."""
@@ -283,10 +281,10 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     Waterfall: _waterfall,
     TrainingRun: campaign_page,
     Launch: launch_page,
-    LargestModel: lambda one: largest_model_page(one.to_dict()),
-    Served: lambda one: serving_page(one.to_dict()),
+    LargestModel: largest_model_page,
+    Served: lambda one: serving_page(one.record, note_on(one.system)),
     DeploymentSearch: _deployments,
-    ByBatch: lambda one: batch_page(one.to_dict()),
+    ByBatch: batch_page,
     Why: why_page,
     Sweep: _sweep,
     Comparison: lambda one: comparison_page(one, statistics=False),

@@ -1,8 +1,8 @@
-"""Pictures of results, as ``calculon plot`` draws them."""
+"""Charts of results by kind: those of ``.plot()``, of notebooks and of ``calculon plot``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from calculon.advise.answer import Answer
 from calculon.advise.dependence import Sensitivity
@@ -13,16 +13,24 @@ from calculon.advise.waterfall import Waterfall
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.declarations.origin import titled
 from calculon.declarations.plan_words import plan_words
-from calculon.documents import drawn_charts
-from calculon.documents.charts.scaling_chart import Point, Series, count_point
+from calculon.documents.charts.batch_chart import batch_curves
+from calculon.documents.charts.breakdown import breakdown
+from calculon.documents.charts.budget_chart import budget
+from calculon.documents.charts.goodput_chart import goodput_curves
+from calculon.documents.charts.pareto_chart import pareto
+from calculon.documents.charts.run_days_chart import run_days
+from calculon.documents.charts.scaling_chart import Point, Series, count_point, scaling
+from calculon.documents.charts.schedule_chart import schedule
+from calculon.documents.charts.serving_frontier_chart import serving_frontier
+from calculon.documents.charts.sweep_chart import sweep_curves
+from calculon.documents.charts.tornado_chart import tornado
+from calculon.documents.charts.waterfall_chart import waterfall
 from calculon.documents.comparison import Comparison
 from calculon.documents.estimate_result import result_of
-from calculon.documents.front import axis, front, front_of, terms
+from calculon.documents.front import front_of, front_of_table
 from calculon.documents.result import Result
-from calculon.documents.run_pictures import run_days
 from calculon.documents.schedule_passes import passes
 from calculon.documents.served_frontier import frontier_in
-from calculon.documents.sweep_curves import curves
 from calculon.documents.waterfalls import fall_alone
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
@@ -45,24 +53,24 @@ def _labelled(one: Estimate, label: str = "") -> Result:
     return replace(result_of(one), label=label or plan or one.model.name)
 
 
-def _plans(one: Answer) -> list[Result]:
-    """Return the best plan, and before it one's own."""
+def _plans(one: Answer) -> Chart:
+    """Return the parts of the best plan, and before it of one's own."""
     mine = one.mine.estimate if one.mine is not None else None
     found = {"mine": mine, "best": one.best}
     shown = [_labelled(plan, name) for name, plan in found.items() if plan is not None]
     if not shown:
         raise Infeasible("nothing", "no plan fits, so that there is nothing to draw")
-    return shown
+    return breakdown(shown)
 
 
-def _changes_of_mine(one: Answer) -> Any:
+def _changes_of_mine(one: Answer) -> Chart:
     """Return the changes from one's own plan to the best."""
     if one.waterfall is None:
         raise Infeasible("nothing", "there are no two plans to lead from one to the other")
-    return [fall_alone(one.waterfall)]
+    return waterfall([fall_alone(one.waterfall)])
 
 
-def _counts(one: Answer) -> list[Series]:
+def _counts(one: Answer) -> Chart:
     """Return rate and efficiency of the best plan on each number of processors."""
     points = []
     for count in one.counts:
@@ -75,54 +83,48 @@ def _counts(one: Answer) -> list[Series]:
     if all(point.rate is None for point in points):
         raise Infeasible("nothing", "no plan fits on any of these numbers of processors")
     label = f"{one.question.model.name} on {one.question.system.name}"
-    return [Series(label, points, f"{one.found.edition}, {one.question.preset.name}")]
+    return scaling([Series(label, points, f"{one.found.edition}, {one.question.preset.name}")])
 
 
-def _scatter(one: Evaluation, x: str, y: str) -> Any:
-    if not one.feasible.any():
-        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
-    title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
-    return front(title, axis(y, "y"), axis(x, "x"), [one.column], terms(one.plan), complete=True)
-
-
-def _front(one: SearchResult, x: str, y: str) -> Any:
+def _front(one: SearchResult, x: str, y: str) -> Chart:
     """Return the executions of a result."""
     drawn = front_of(one, x, y)
-    return replace(drawn, complete=len(drawn.front) < len(one))
+    return pareto(replace(drawn, complete=len(drawn.front) < len(one)))
 
 
-def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
-    return curves(one, x, y, by, terms(one.evaluation.plan))
+def _schedule(one: Estimate, microbatches: int | None = None) -> Chart:
+    return schedule(passes(one, microbatches))
 
 
-Content = Callable[..., Any]
+Maker = Callable[..., Chart | None]
+"""Returns a chart of a result; None where there is nothing to draw."""
 
-_KINDS: dict[type, dict[str, Content]] = {
+_KINDS: dict[type, dict[str, Maker]] = {
     Estimate: {
-        "breakdown": lambda one: [_labelled(one)],
-        "schedule": passes,
+        "breakdown": lambda one: breakdown([_labelled(one)]),
+        "schedule": _schedule,
     },
     Answer: {
         "breakdown": _plans,
         "scaling": _counts,
         "waterfall": _changes_of_mine,
     },
-    Comparison: {"breakdown": lambda one: list(one.results)},
-    Evaluation: {"scatter": _scatter},
+    Comparison: {"breakdown": lambda one: breakdown(one.results)},
+    Evaluation: {"scatter": lambda one, x, y: pareto(front_of_table(one, x, y))},
     SearchResult: {"pareto": _front},
-    FleetAnswer: {"budget": FleetAnswer.to_dict},
-    Sensitivity: {"tornado": Sensitivity.to_dict},
+    FleetAnswer: {"budget": lambda one: budget(one.to_dict())},
+    Sensitivity: {"tornado": lambda one: tornado(one.to_dict())},
     TrainingRun: {
         "campaign": run_days,
-        "goodput": lambda one, **sizes: goodput_by_size(one, **sizes).to_dict(),
+        "goodput": lambda one, **sizes: goodput_curves(goodput_by_size(one, **sizes).to_dict()),
     },
-    Waterfall: {"waterfall": lambda one: [fall_alone(one)]},
-    ByBatch: {"batch": ByBatch.to_dict},
-    DeploymentSearch: {"frontier": frontier_in},
-    Served: {"batch": lambda one: by_batch(one).to_dict()},
-    Sweep: {"curves": _curves},
+    Waterfall: {"waterfall": lambda one: waterfall([fall_alone(one)])},
+    ByBatch: {"batch": batch_curves},
+    DeploymentSearch: {"frontier": lambda one: serving_frontier(frontier_in(one))},
+    Served: {"batch": lambda one: batch_curves(by_batch(one))},
+    Sweep: {"curves": sweep_curves},
 }
-"""The kinds of pictures of each result: functions that return their content."""
+"""The kinds of charts of each result."""
 
 _OPTIONS = {
     "schedule": ("microbatches",),
@@ -133,11 +135,20 @@ _OPTIONS = {
 }
 """The arguments of kinds that have some."""
 
-Kind = TypeVar("Kind")
 
+def chart(
+    result: Any, kind: str, own: Mapping[type, Mapping[str, Maker]] | None = None, /, **options: Any
+) -> Chart:
+    """Return a chart of a result: see :func:`calculon.base.display.drawn`.
 
-def chosen(kinds: Mapping[str, Kind], kind: str, options: Mapping[str, Any]) -> Kind:
-    """Return one of the kinds of charts of a result; SpecError for another kind, and for options that it lacks."""
+    Args:
+        own: Kinds of charts by result that an application adds, or draws in its own way.
+
+    Raises:
+        SpecError: For another kind, and for options that it lacks.
+        Infeasible: When there is nothing to draw.
+    """
+    kinds = {**_of(_KINDS, result), **_of(own or {}, result)}
     if kind not in kinds:
         wanted = "one of " + ", ".join(kinds)
         raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
@@ -145,22 +156,20 @@ def chosen(kinds: Mapping[str, Kind], kind: str, options: Mapping[str, Any]) -> 
     if strange := [name for name in options if name not in known]:
         wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
         raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
-    return kinds[kind]
+    found = kinds[kind](result, **options)
+    if found is None:
+        raise Infeasible("nothing", "there is nothing to draw")
+    return found
 
 
-def chart(result: Any, kind: str, **options: Any) -> Chart:
-    """Return a chart of a result: see :func:`calculon.base.display.drawn`."""
-    content = chosen(kinds_of(result), kind, options)
-    return drawn_charts.specified(kind, content(result, **options))
-
-
-def kinds_of(result: Any) -> Mapping[str, Content]:
+def _of(several: Mapping[type, Mapping[str, Maker]], result: Any) -> Mapping[str, Maker]:
     """Return the kinds of charts of a result."""
-    return next(kinds for known, kinds in _KINDS.items() if isinstance(result, known))
+    return next((kinds for known, kinds in several.items() if isinstance(result, known)), {})
 
 
 def picture(result: Any, kind: str, **options: Any) -> "Figure":
     """Return a picture of a result, drawn by matplotlib."""
     require_library()
-    content = chosen(kinds_of(result), kind, options)
-    return drawn_charts.drawn(kind, content(result, **options))
+    from calculon.render.matplotlib_charts import draw
+
+    return draw(chart(result, kind, **options))

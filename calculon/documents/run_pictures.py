@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations.named_values import CORRECTED
-from calculon.documents.charts.run_days_chart import RunDays
-from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Result
 from calculon.documents.waterfalls import Estimated
 from calculon.render.document import Picture
@@ -15,16 +13,6 @@ if TYPE_CHECKING:
     from calculon.advise.runs.training_run import TrainingRun
     from calculon.campaign.record import Campaign
     from calculon.documents.report_page import RunShown
-
-CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
-"""Shares of runs whose ends are drawn."""
-
-
-def run_days(run: "TrainingRun") -> RunDays:
-    """Return where the days of a run go, and when it ends, with the digits that its interval leaves."""
-    ended = run.whole.days_by(CHANCES).tolist()
-    shares = tuple(zip(CHANCES, ended, strict=True))
-    return RunDays(run.to_dict(), result_of(run.main.estimate), shares)
 
 
 def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[RunShown]":
@@ -68,10 +56,9 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
     from calculon.documents.charts import goodput_chart, run_days_chart
     from calculon.documents.report_page import RunShown
 
-    by_size = goodput_by_size(run).to_dict()
     pictures = (
-        Picture(run_days_chart.run_days(run_days(run)), run_days_chart.WORDS),
-        Picture(goodput_chart.goodput_curves(by_size), goodput_chart.WORDS),
+        Picture(run_days_chart.run_days(run), run_days_chart.WORDS),
+        Picture(goodput_chart.goodput_curves(goodput_by_size(run).to_dict()), goodput_chart.WORDS),
     )
     missed = tuple(limit.in_words for limit in run.limits if not limit.met)
     return RunShown(label, (campaign_page(run), *pictures), missed)

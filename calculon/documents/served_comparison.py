@@ -1,7 +1,7 @@
 """Deployments side by side: what is asked differently, and their figures, passes and memory."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,32 +12,33 @@ from calculon.documents.comparison import SECONDS, Line, SideBySide, ranked
 from calculon.documents.result import Document
 from calculon.documents.serving_page import CAUSES, PASSES
 from calculon.render.document import Picture
-from calculon.render.text_tables import Column, Table
+from calculon.serving.served_record import ServedRecord, with_replicas
 
 _BYTES = Unit("B", binary=True)
+_NAMES = ("model", "system")
 _MEMORY = ("weights", "cache", "activation", "reserve")
 
 
 @dataclass(frozen=True, slots=True)
 class ServedResult:
-    """A deployment with its figures as plain data, and its name.
+    """A deployment with its figures, and its name.
 
     Attributes:
         label: What it is called.
-        document: :meth:`calculon.serving.serve.Served.to_dict`.
+        record: What it gives.
         sources: The files that it was made from.
         pictures: Its pictures.
     """
 
     label: str
-    document: Mapping[str, Any]
+    record: ServedRecord
     sources: tuple[Document, ...] = ()
     pictures: tuple[Picture, ...] = ()
 
     @property
     def missed(self) -> list[str]:
         """The limits that it misses, in words."""
-        return [one["in_words"] for one in self.document["limits"] if not one["met"]]
+        return [one.in_words for one in self.record.limits if not one.met]
 
 
 @dataclass(frozen=True)
@@ -55,37 +56,36 @@ class ServedComparison(SideBySide):
         """The heading of the values of each: its letter."""
         return list(self.letters)
 
-    @property
-    def names(self) -> list[str]:
-        """The name of each."""
-        return [one.label for one in self.results]
-
     @cached_property
     def inputs(self) -> list[tuple[str, list[Any]]]:
         """What differs of deployments, then model and system, then of workloads; None where one does not say."""
-        documents = [one.document for one in self.results]
+        records = [one.record for one in self.results]
+        documents = [
+            {"deployment": with_replicas(one.deployment), "workload": one.workload.to_dict()}
+            for one in records
+        ]
         rows: list[tuple[str, list[Any]]] = []
         for part in ("deployment", "workload"):
             names = dict.fromkeys(name for one in documents for name in one[part])
             rows += [(name, [one[part].get(name) for one in documents]) for name in names]
             if part == "deployment":
-                rows += [(name, [one[name] for one in documents]) for name in ("model", "system")]
+                rows += [(name, [getattr(one, name) for one in records]) for name in _NAMES]
         return [(name, values) for name, values in rows if len(set(map(str, values))) > 1]
 
     @cached_property
     def figures(self) -> list[Line]:
         """Every figure, in the order of ``calculon describe serving``."""
-        found = [one.document["figures"] for one in self.results]
+        found = [one.record.figures for one in self.results]
         return [
-            Line(c.name, c.help, c.unit, tuple(_finite(one.get(c.name)) for one in found))
+            Line(c.name, c.help, c.unit, tuple(_finite(one[c.name]) for one in found))
             for c in SERVING_FIGURES.values()
         ]
 
     def causes(self, name: str) -> list[Line]:
         """Return what a pass (``decode`` or ``prefill``) is due to, the largest differences first."""
-        found = [one.document["passes"][name]["causes"] for one in self.results]
+        found = [getattr(one.record.passes, name).causes for one in self.results]
         lines = (
-            Line(words, cause, SECONDS, tuple(one.get(cause, 0.0) for one in found))
+            Line(words, cause, SECONDS, tuple(getattr(one, cause) for one in found))
             for cause, words in CAUSES.items()
         )
         return ranked(lines)
@@ -93,7 +93,7 @@ class ServedComparison(SideBySide):
     @property
     def memory(self) -> list[Line]:
         """The memory of a rank by kind, the largest differences first."""
-        found = [one.document["figures"] for one in self.results]
+        found = [one.record.figures for one in self.results]
         return ranked(
             Line(name, name, _BYTES, tuple(one[f"mem_{name}"] for one in found)) for name in _MEMORY
         )
@@ -104,8 +104,9 @@ class ServedComparison(SideBySide):
             "results": [
                 {
                     "label": one.label,
-                    **{name: one.document[name] for name in ("model", "system", "deployment")},
-                    "workload": one.document["workload"],
+                    **{name: getattr(one.record, name) for name in _NAMES},
+                    "deployment": with_replicas(one.record.deployment),
+                    "workload": one.record.workload.to_dict(),
                     "missed": one.missed,
                 }
                 for one in self.results
@@ -116,31 +117,12 @@ class ServedComparison(SideBySide):
             "memory": [line.to_dict() for line in self.memory],
         }
 
-    def values(self) -> Table:
-        """Return a row for each value that has a reference, for CSV."""
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each value that has a reference."""
         lines = [("figures", line) for line in self.figures]
         lines += [(name, line) for name in PASSES for line in self.causes(name)]
         lines += [("memory", line) for line in self.memory]
-        rows = [
-            {
-                "table": table,
-                "name": line.name,
-                "unit": line.unit.symbol,
-                "result": one.label,
-                "value": value,
-                "reference": line.values[0],
-                "difference": difference,
-                "ratio": ratio,
-            }
-            for table, line in lines
-            for one, value, difference, ratio in zip(
-                self.results[1:], line.values[1:], line.differences, line.ratios, strict=True
-            )
-        ]
-        return Table(tuple(Column(name) for name in rows[0]), rows)
-
-    def __repr__(self) -> str:
-        return f"<ServedComparison of {', '.join(self.names)}>"
+        return [*self._rows_of(lines)]
 
 
 def _finite(value: float | None) -> float | None:

@@ -17,7 +17,7 @@ from calculon.search.search_counts import pareto_front
 from calculon.serving.by_batch import ByBatch, by_batch
 from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import SATURATED, Workload
-from calculon.serving.serve import serve, with_replicas
+from calculon.serving.serve import serve
 
 AXES = ("output_rate_per_proc", "interactivity")
 """The figures of a frontier."""
@@ -90,7 +90,7 @@ def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
     return {
         "model": space.model.name,
         "num_procs": list(space.counts),
-        "workload": space.workload.to_dict(),
+        "workload": space.workload,
         "curves": curves,
     }
 
@@ -124,10 +124,9 @@ def _kept(curve: ByBatch, load: Workload) -> Iterator[dict[str, Any]]:
     kept = np.ones(len(curve.batch), bool)
     for times, limit in ((curve.tpot, load.tpot_limit), (curve.ttft, load.ttft_limit)):
         kept &= times <= (np.inf if limit is None else limit)
-    fields = with_replicas(curve.served.deployment)
     columns = {name: curve.columns[name][kept].tolist() for name in _FIGURES}
     for values in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, values, strict=True)) | {"deployment": fields}
+        yield dict(zip(columns, values, strict=True)) | {"deployment": curve.served.deployment}
 
 
 _FIGURES = ("batch", "interactivity", "output_rate_per_proc", "output_rate", "tpot", "ttft")

@@ -30,7 +30,7 @@ def served_report(
         (
             f"result-{i}",
             one.label if several else "Deployment",
-            (serving_page(one.document), *one.pictures),
+            (serving_page(one.record), *one.pictures),
         )
         for i, one in enumerate(results)
     ]

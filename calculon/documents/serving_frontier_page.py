@@ -17,6 +17,7 @@ from calculon.render.document import Document, Section
 from calculon.render.frontier import Axis, Frontier
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted
+from calculon.serving.records.deployment import Deployment
 
 MOST = 9
 """Points of a frontier that the page lists."""
@@ -75,12 +76,11 @@ def counts_words(counts: Sequence[int]) -> str:
     return several if len(counts) > 1 else counted(counts[0], "processor")
 
 
-def pools_words(d: Plain) -> str:
+def pools_words(d: Deployment) -> str:
     """Return the split of replicas, and the number of processors that only prefill."""
-    pool = d.get("prefill")
-    if pool is None:
+    if d.prefill is None:
         return split_words(d)
-    return f"{split_words(d)} + {pool['num_procs']:,} prefill"
+    return f"{split_words(d)} + {d.prefill.num_procs:,} prefill"
 
 
 def all_types(document: Plain) -> list[str]:
@@ -104,7 +104,7 @@ def chosen(points: Sequence[Plain]) -> list[Plain]:
 
 def _rows(shown: Sequence[tuple[str, str, Plain]]) -> Iterator[dict[str, str]]:
     for label, system, one in shown:
-        d = one["deployment"]
+        d: Deployment = one["deployment"]
         yield {
             "label": label,
             "system": system,
@@ -112,11 +112,11 @@ def _rows(shown: Sequence[tuple[str, str, Plain]]) -> Iterator[dict[str, str]]:
             "processor": rate(one["output_rate_per_proc"]),
             "all": rate(one["output_rate"]),
             "ttft": duration_of(one["ttft"]),
-            "num_procs": f"{d['num_procs']:,}",
+            "num_procs": f"{d.num_procs:,}",
             "split": pools_words(d),
-            "replicas": f"{d['replicas']:,}",
+            "replicas": f"{d.replicas:,}",
             "batch": f"{one['batch']:,.0f}",
-            "budget": f"{d['token_budget']:,}",
+            "budget": f"{d.token_budget:,}",
             "types": types_words(d),
         }
 

@@ -1,11 +1,10 @@
 """Page of a serving deployment: latency and throughput, limits, memory, load, passes and assumptions."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 
-from calculon.base.records import Plain
-from calculon.base.units import duration, significant
+from calculon.base.units import GIB, duration, significant
 from calculon.declarations.plan_words import replica_words
 from calculon.declarations.serving_figures import ALL_ENGINES
 from calculon.documents.page import SIDE_BY_SIDE
@@ -26,6 +25,10 @@ from calculon.render.document import (
 )
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import Workload
+from calculon.serving.records.pool import Pool
+from calculon.serving.served_record import PassRecord, ServedRecord
 
 CAUSES = {
     "weights": "reading weights",
@@ -73,29 +76,24 @@ _BETTER = {
 """Words for parts of which less is better."""
 
 
-def serving_page(served: Plain) -> Document:
-    """Return the page of a deployment.
-
-    Args:
-        served: The result as plain data (:meth:`calculon.serving.serve.Served.to_dict`).
-    """
-    return _ServingPage(served).document()
+def serving_page(served: ServedRecord, note: str = "") -> Document:
+    """Return the page of a deployment; `note` is the note on a word for several systems."""
+    return _ServingPage(served).document(note)
 
 
 class _ServingPage:
-    def __init__(self, served: Plain):
+    def __init__(self, served: ServedRecord):
         self.served = served
-        self.figures: Mapping[str, Any] = served["figures"]
-        self.deployment: Mapping[str, Any] = served["deployment"]
-        self.workload: Mapping[str, Any] = served["workload"]
+        self.figures = served.figures
+        self.deployment, self.workload = served.deployment, served.workload
 
-    def document(self) -> Document:
+    def document(self, note: str) -> Document:
         """Return the whole page."""
-        served, procs = self.served, self.deployment["num_procs"]
+        served, procs = self.served, self.deployment.num_procs
         question = {
             "deployment": deployment_words(self.deployment),
             "requests": requests_words(self.workload),
-            "batch": f"{counted(served['batch'], 'sequence')} in each replica: {self._limit()}",
+            "batch": f"{counted(served.batch, 'sequence')} in each replica: {self._limit()}",
             "drafts": draft_words(served),
         }
         load = (self._load(), *prefix_section(served))
@@ -107,25 +105,25 @@ class _ServingPage:
             self._helps(),
             Section("Assumed", tuple(map(dim, self._notes()))),
         )
-        title = f"{served['model']} served by {procs:,} x {served['system']}"
-        machine = served.get("provenance", {})
+        title = f"{served.model} served by {procs:,} x {served.system}"
+        machine = {**served.provenance, "note": note}
         return titled(title, "", machine, lead=(labelled(question),), parts=parts)
 
     def _limit(self) -> str:
         """Return the reason why the batch of a replica is limited."""
-        cut = self.served["cut"]
-        if cut in ("tpot", "ttft") and self.served["batch"] == 1:
-            met = {one["name"]: one["met"] for one in self.served["limits"]}
+        cut = self.served.cut
+        if cut in ("tpot", "ttft") and self.served.batch == 1:
+            met = {one.name: one.met for one in self.served.limits}
             if not met.get(cut, True):
                 return f"even one misses the limit of {cut.upper()}"
-        thinks = cut == "users" and self.workload["think"]
+        thinks = cut == "users" and self.workload.think
         return "as many as users wait for at a time" if thinks else CUTS[cut]
 
     def _answer(self) -> Section:
         """Return latency, throughput and costs, and whether they keep the limits."""
         limits = (
-            f"Keeps {one['in_words']}." if one["met"] else bold(f"Misses {one['in_words']}.")
-            for one in self.served["limits"]
+            f"Keeps {one.in_words}." if one.met else bold(f"Misses {one.in_words}.")
+            for one in self.served.limits
         )
         return Section("", (Facts((*self._rates(), *self._costs())), *limits))
 
@@ -133,8 +131,11 @@ class _ServingPage:
         """Yield latencies and rates."""
         f = self.figures
         for name, words in {"ttft": "time to first token", "tpot": "time per token"}.items():
-            at = f"{duration_of(f[f'{name}_p'])} at {100 * self.workload['percentile']:g} %"
-            remarks = (at if "rate" in self.workload else "", self._published(name, duration_of))
+            at = f"{duration_of(f[f'{name}_p'])} at {100 * self.workload.percentile:g} %"
+            remarks = (
+                at if self.workload.rate is not None else "",
+                self._published(name, duration_of),
+            )
             yield words, duration_of(f[name]), _joined(*remarks)
         gap = f"longest gap {duration_of(f['itl_max'])}"
         yield "tokens/s of a user", rate(f["interactivity"]), gap
@@ -145,7 +146,7 @@ class _ServingPage:
 
     def _costs(self) -> Iterator[tuple[str, str, str]]:
         """Yield price, energy and the time of all requests, as far as they are known."""
-        f, price = self.figures, self.served["price"]
+        f, price = self.figures, self.served.price
         if f["usd_per_mtoken"] is not None:
             yield "USD for 1M generated", f"{f['usd_per_mtoken']:.3g}", price
             blended = f"{f['usd_per_mtoken_blended']:.3g}"
@@ -155,14 +156,14 @@ class _ServingPage:
         if f["joules_per_token"] is not None:
             energy = f"{f['joules_per_token']:.3g}"
             yield "J for a token", energy, "estimate; what it assumes stands below"
-        if self.served["run_time"] is not None:
-            count = f"{self.workload['requests']:,} requests"
+        if self.served.run_time is not None:
+            count = f"{self.workload.requests:,} requests"
             told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
-            yield "whole run", duration_of(self.served["run_time"]), told
+            yield "whole run", duration_of(self.served.run_time), told
 
     def _published(self, figure: str, words: Callable[[float], str]) -> str:
         """Return the range of a figure by the errors of published rows; empty if there are none."""
-        error = self.served["published"].get(figure, {}).get(ALL_ENGINES)
+        error = self.served.published.get(figure, {}).get(ALL_ENGINES)
         value = self.figures[figure]
         if error is None or not math.isfinite(value):
             return ""
@@ -172,7 +173,7 @@ class _ServingPage:
         """Yield a note on the published rows behind the ranges of figures."""
         found = {
             name: each[ALL_ENGINES]
-            for name, each in self.served["published"].items()
+            for name, each in self.served.published.items()
             if ALL_ENGINES in each
         }
         if not found:
@@ -188,9 +189,10 @@ class _ServingPage:
     def _causes(self) -> Section:
         """Return the causes of the time in decoding, in prefill, and in the mix that a replica has."""
         share = min(1.0, self.figures["prefill_share"])
+        passes = self.served.passes
         decode, prefill = (
-            {key: one["causes"][key] / one["time"] for key in CAUSES}
-            for one in (self.served["passes"][name] for name in ("decode", "prefill"))
+            {key: seconds / one.time for key, seconds in asdict(one.causes).items()}
+            for one in (passes.decode, passes.prefill)
         )
         both = {key: (1 - share) * decode[key] + share * prefill[key] for key in CAUSES}
         ordered = sorted(CAUSES, key=lambda key: -both[key])
@@ -211,7 +213,7 @@ class _ServingPage:
             if max(both[key], decode[key], prefill[key]) > _LATENT
         ]
         blocks: list[Block] = [Table(columns, rows)]
-        if "prefill" not in self.deployment:
+        if self.deployment.prefill is None:
             blocks.append(dim(f"Prompts take {percent(share)} of the time of a replica."))
         remark = f"{CAUSES[ordered[0]]}, {percent(both[ordered[0]])} of the time"
         return Section("What limits", tuple(blocks), remark, opened=True)
@@ -249,11 +251,9 @@ class _ServingPage:
 
     def _prefill_label(self) -> str:
         """Name the time of a prefill without other requests: with them, a long prompt comes in chunks."""
-        budget = 0 if "prefill" in self.deployment else self.deployment["token_budget"]
+        budget = self.deployment.token_budget if self.deployment.prefill is None else 0
         return (
-            "prefill alone, in one pass"
-            if 0 < budget < self.workload["prompt"]
-            else "prefill alone"
+            "prefill alone, in one pass" if 0 < budget < self.workload.prompt else "prefill alone"
         )
 
     def _pools(self) -> Iterator[tuple[str, str]]:
@@ -268,7 +268,7 @@ class _ServingPage:
 
     def _pass(self, name: str) -> Section:
         """Return the rows of a pass."""
-        one = self.served["passes"][name]
+        one: PassRecord = getattr(self.served.passes, name)
         columns = (
             Column("name", "row"),
             Column("time", "ms", right=True),
@@ -278,19 +278,19 @@ class _ServingPage:
         rows = [
             {
                 "name": row,
-                "time": f"{1e3 * own['time']:.3f}",
-                "share": percent(own["time"] / one["time"]),
-                "bound": "host" if row == "host" else max(BOUNDS, key=own.__getitem__),
+                "time": f"{1e3 * own.time:.3f}",
+                "share": percent(own.time / one.time),
+                "bound": "host" if row == "host" else max(BOUNDS, key=asdict(own).__getitem__),
             }
-            for row, own in one["rows"].items()
-            if own["time"] > 0
+            for row, own in one.rows.items()
+            if own.time > 0
         ]
         blocks: list[Block] = [Table(columns, rows)]
-        beyond = self.figures["decode_time"] - one["time"]
+        beyond = self.figures["decode_time"] - one.time
         if name == "decode" and beyond > _LATENT:
             said = f"A token takes {duration_of(beyond)} more: hand-overs between stages, and waits for the slowest."
             blocks.append(dim(said))
-        return Section(PASSES[name], tuple(blocks), duration_of(one["time"]), opened=True)
+        return Section(PASSES[name], tuple(blocks), duration_of(one.time), opened=True)
 
     def _helps(self) -> Section:
         """Return the parts of the machine whose improvement raises the rate the most."""
@@ -300,18 +300,18 @@ class _ServingPage:
         }
         rows = tuple(
             (_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
-            for part, elasticity in [*self.served["helps"].items()][:_MOST_PARTS]
+            for part, elasticity in [*self.served.helps.items()][:_MOST_PARTS]
             if elasticity > _LEAST_HELP
         )
-        remark = f"{figure[self.served['worth']]} for 10 % more"
+        remark = f"{figure[self.served.worth]} for 10 % more"
         return Section("What would help", (Grid(("left", "right"), rows),), remark)
 
     def _router(self) -> Iterator[str]:
         """Yield a note on the queue of several replicas."""
-        pool = self.deployment.get("prefill", self.deployment)
-        if pool["replicas"] > 1 and "rate" in self.workload:
+        pool = self.deployment.prefill or self.deployment
+        if pool.replicas > 1 and self.workload.rate is not None:
             yield (
-                f"One queue for all {pool['replicas']:,} replicas: a request goes to the first that is free. With a "
+                f"One queue for all {pool.replicas:,} replicas: a request goes to the first that is free. With a "
                 "queue for each, as where requests are dealt in turn, it waits longer: as for one replica at its share "
                 "of the rate."
             )
@@ -322,19 +322,19 @@ class _ServingPage:
         yield "A steady state of mean values, not a simulation."
         yield from self._evidence()
         yield (
-            f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
-            f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}."
+            f"Admission by {d.admission}, {d.memory_fraction:g} of the free memory for the cache, a reserve of "
+            f"{d.reserve / GIB:g} GiB; {length_note(self.workload)}."
         )
         yield from self._beyond_training()
         yield from self._router()
         yield from prefix_notes(self.served)
         yield from draft_notes(self.served)
         if self.figures["joules_per_token"] is not None:
-            yield f"Energy: {self.served['power']}."
+            yield f"Energy: {self.served.power}."
 
     def _beyond_training(self) -> Iterator[str]:
         """Yield a note if requests are longer than the sequences of the training."""
-        length, trained = self.workload["prompt"] + self.workload["output"], self.served["seq_size"]
+        length, trained = self.workload.prompt + self.workload.output, self.served.seq_size
         if 0 < trained < length:
             yield (
                 f"Prompt and output have {length:,} tokens, and the model is one of {trained:,} (seq_size): longer "
@@ -362,49 +362,49 @@ def rate(value: float) -> str:
     return f"{rounded:,.0f}" if rounded >= 100 else significant(rounded, 3)
 
 
-def split_words(d: Plain) -> str:
+def split_words(d: Pool) -> str:
     """Return the split of a replica over processors."""
-    copies = d["redundant_experts"]
-    return replica_words(d) + (f" with {counted(copies, 'expert')} twice" if copies else "")
+    copies = d.redundant_experts
+    return replica_words(d.to_dict()) + (
+        f" with {counted(copies, 'expert')} twice" if copies else ""
+    )
 
 
-def types_words(d: Plain) -> str:
+def types_words(d: Deployment) -> str:
     """Return the types of weights and caches."""
-    experts = "" if d["experts_dtype"] == "same" else f", experts {d['experts_dtype']}"
-    return f"weights {d['weights_dtype']}{experts}, cache {d['kv_dtype']}"
+    experts = "" if d.experts_dtype == "same" else f", experts {d.experts_dtype}"
+    return f"weights {d.weights_dtype}{experts}, cache {d.kv_dtype}"
 
 
-def deployment_words(d: Plain) -> str:
+def deployment_words(d: Deployment) -> str:
     """Return a deployment in one line."""
-    batching = f"{d['batching']} batching"
-    if d["batching"] == "continuous":
-        budget = d["token_budget"]
+    batching = f"{d.batching} batching"
+    if d.batching == "continuous":
+        budget = d.token_budget
         batching += (
             f", passes of {budget:,} tokens" if budget else ", prompts in passes of their own"
         )
-    replicas = f"{counted(d['replicas'], 'replica')} of {split_words(d)}"
-    if pool := d.get("prefill"):
+    replicas = f"{counted(d.replicas, 'replica')} of {split_words(d)}"
+    if pool := d.prefill:
         batching = "no prompts between"
-        replicas += (
-            f" decode, {counted(pool['replicas'], 'replica')} of {split_words(pool)} prefill"
-        )
+        replicas += f" decode, {counted(pool.replicas, 'replica')} of {split_words(pool)} prefill"
     return f"{replicas}; {types_words(d)}; {batching}{exchange_words(d)}"
 
 
-def exchange_words(d: Plain) -> str:
+def exchange_words(d: Deployment) -> str:
     """Return how tokens choose experts, and what hides their exchange, unless these are the defaults."""
     behind = {"two_batches": "the other half of the batch", "shared_expert": "shared experts"}
-    said = [] if d["routing"] == "balanced" else [f"routing {d['routing']}"]
-    said += [f"exchange behind {behind[d['overlap']]}"] if d["overlap"] in behind else []
+    said = [] if d.routing == "balanced" else [f"routing {d.routing}"]
+    said += [f"exchange behind {behind[d.overlap]}"] if d.overlap in behind else []
     return "".join(f"; {one}" for one in said)
 
 
-def _cached(w: Plain) -> str:
+def _cached(w: Workload) -> str:
     """Return the cached share of prompts."""
-    said = f", {percent(w['prefix_hit'])} of the prompt cached" if w["prefix_hit"] else ""
-    if "shared_prefix" in w:
-        said += f", {w['shared_prefix']:,} in all prompts"
-    return f"{said}, {w['turns']:,} turns" if w["turns"] > 1 else said
+    said = f", {percent(w.prefix_hit)} of the prompt cached" if w.prefix_hit else ""
+    if w.shared_prefix is not None:
+        said += f", {w.shared_prefix:,} in all prompts"
+    return f"{said}, {w.turns:,} turns" if w.turns > 1 else said
 
 
 def _varied(variation: float) -> str:
@@ -412,15 +412,15 @@ def _varied(variation: float) -> str:
     return f" (± {100 * variation:.0f} %)" if variation else ""
 
 
-def requests_words(w: Plain) -> str:
+def requests_words(w: Workload) -> str:
     """Return the lengths and the number of requests."""
-    prompt = f"{w['prompt']:,} tokens in{_varied(w['prompt_cv'])}"
-    output = f"{w['output']:,} out{_varied(w['output_cv'])}"
+    prompt = f"{w.prompt:,} tokens in{_varied(w.prompt_cv)}"
+    output = f"{w.output:,} out{_varied(w.output_cv)}"
     return f"{prompt}, {output}{_cached(w)}; {load_words(w)}"
 
 
-def load_words(w: Plain) -> str:
+def load_words(w: Workload) -> str:
     """Return the rate of requests, or the number of users."""
-    if "rate" in w:
-        return f"{w['rate']:g} requests/s"
-    return "as many as it takes" if "users" not in w else f"{counted(w['users'], 'user')}"
+    if w.rate is not None:
+        return f"{w.rate:g} requests/s"
+    return "as many as it takes" if w.users is None else f"{counted(w.users, 'user')}"

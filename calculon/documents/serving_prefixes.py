@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
-from calculon.base.records import Plain
 from calculon.base.units import GIGA, duration, significant
 from calculon.render.document import Block, Grid, Section, dim
 from calculon.render.texts import percent
+from calculon.serving.caches.prefixes import NO_TIER
+from calculon.serving.records.load import Workload
+from calculon.serving.served_record import ServedRecord
 
-NO_TIER = "none"
 
-
-def prefix_section(served: Plain) -> Iterator[Section]:
+def prefix_section(served: ServedRecord) -> Iterator[Section]:
     """Yield the section on cached prefixes if the workload has any."""
-    f, w = served["figures"], served["workload"]
-    if not (w["prefix_hit"] or w["turns"] > 1 or "shared_prefix" in w):
+    f, w = served.figures, served.workload
+    if not (w.prefix_hit or w.turns > 1 or w.shared_prefix is not None):
         return
     blocks: list[Block] = []
     if rows := tuple(_rows(served)):
@@ -25,11 +25,11 @@ def prefix_section(served: Plain) -> Iterator[Section]:
     yield Section("Cached prefixes", tuple(blocks), remark)
 
 
-def _rows(served: Plain) -> Iterator[tuple[str, str]]:
+def _rows(served: ServedRecord) -> Iterator[tuple[str, str]]:
     """Yield the known figures of cached prefixes."""
-    f, w, place = served["figures"], served["workload"], served["deployment"]["cache_offload"]
-    if "shared_prefix" in w:
-        yield "tokens that all prompts begin with", f"{w['shared_prefix']:,}"
+    f, w, place = served.figures, served.workload, served.deployment.cache_offload
+    if w.shared_prefix is not None:
+        yield "tokens that all prompts begin with", f"{w.shared_prefix:,}"
     if place != NO_TIER:
         yield f"of prompts from tier 2 ({place})", percent(f["hit_offloaded"])
     for name, (label, write) in _FIGURES.items():
@@ -37,29 +37,29 @@ def _rows(served: Plain) -> Iterator[tuple[str, str]]:
             yield label, write(f[name])
 
 
-def prefix_notes(served: Plain) -> Iterator[str]:
+def prefix_notes(served: ServedRecord) -> Iterator[str]:
     """Yield the assumptions on cached prefixes."""
-    w, place = served["workload"], served["deployment"]["cache_offload"]
-    if w["turns"] > 1 and w["think"]:
+    w, place = served.workload, served.deployment.cache_offload
+    if w.turns > 1 and w.think:
         yield (
             "Of conversations between turns the least recently used leave a cache first; times between turns are "
             "exponential."
         )
-    elif w["turns"] > 1 and place == NO_TIER:
+    elif w.turns > 1 and place == NO_TIER:
         yield (
             "Conversations keep their caches between turns: --set workload.think=TIME says for how long they wait."
         )
-    elif place != NO_TIER and served["figures"]["hit_offloaded"]:
+    elif place != NO_TIER and served.figures["hit_offloaded"]:
         yield "All prefixes but what requests have in common are fetched from tier 2."
 
 
-def length_note(workload: Plain) -> str:
+def length_note(workload: Workload) -> str:
     """Return how lengths of prompts and outputs vary."""
-    if workload["prompt_cv"] and workload["output_cv"]:
+    if workload.prompt_cv and workload.output_cv:
         return "lengths vary independently, and outputs at hand are longer than the average"
-    if workload["prompt_cv"]:
+    if workload.prompt_cv:
         return "prompts have two lengths around their mean, and all outputs have one"
-    if workload["output_cv"]:
+    if workload.output_cv:
         return "all prompts have one length; outputs at hand are longer than the average"
     return "all prompts, and all outputs, have one length in the batch"
 

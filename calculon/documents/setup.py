@@ -5,38 +5,29 @@ from itertools import groupby
 from typing import Any
 
 from calculon.base.units import between, scaled
-from calculon.declarations.execution import Execution
-from calculon.declarations.fields import spec_fields
-from calculon.declarations.plan_words import expert_replicas, expert_width, spreads_experts
+from calculon.declarations.axes import FURTHER_DEGREES
+from calculon.declarations.plan_words import (
+    OFFLOADED,
+    expert_replicas,
+    expert_width,
+    spreads_experts,
+)
 from calculon.declarations.recipes import NO_RECIPE, RECIPES
 from calculon.documents.model_details import details
 from calculon.documents.result import Result, seq_length
+from calculon.plan.columns import FIELDS, field_of
 from calculon.render.document import Beside, ByWidth, Cell, Grid, Section, bold, dim
 from calculon.render.texts import bandwidth, capacity, counted, level_text
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
-COLLECTIVES = {
-    "ar": "all-reduce",
-    "p2p_rs_ag": "reduce-scatter around transfers",
-    "rs_ag": "sequence parallelism",
-}
-"""Forms of tensor-parallel collectives in words."""
-
+_COLLECTIVES = field_of("tensor_par_comm_type").declaration.words
 _SWITCHES = {
     "seq_par_ag_redo": "repeated all-gather",
     "data_par_overlap": "DP overlap",
     "optimizer_sharding": "optimizer sharding",
     "fused_activation": "fused activation",
 }
-_OFFLOADS = {
-    "weight_offload": "weights",
-    "activations_offload": "activations",
-    "optimizer_offload": "optimizer",
-}
 _EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(product)"}
-
-_IN_SPLIT = ("context_par", "expert_par", "expert_tensor_par")
-"""Fields with a label that are in the line of the split."""
 
 _SCALES = {
     "delayed": "one factor for a tensor, of the steps before",
@@ -181,7 +172,7 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
     if execution["tensor_par"] > 1:
         reduced = execution["tensor_par_comm_type"] == "ar"
         if not reduced or execution.get("tp_impl", "megatron") == "megatron":
-            yield COLLECTIVES[execution["tensor_par_comm_type"]]
+            yield _COLLECTIVES[execution["tensor_par_comm_type"]]
         if execution["tensor_par_overlap"] != "none":
             yield f"TP overlap ({execution['tensor_par_overlap']})"
     if execution["attention_type"] != "multihead":
@@ -189,12 +180,12 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
     yield from (words for field, words in _SWITCHES.items() if execution[field])
     yield from (
         field.declaration.label.format(execution[field.name])
-        for field in spec_fields(Execution)
+        for field in FIELDS
         if field.declaration.label
-        and field.name not in _IN_SPLIT
+        and field.name not in FURTHER_DEGREES  # in the line of the split
         and execution.get(field.name, field.default) != field.default
     )
-    if offloaded := [words for field, words in _OFFLOADS.items() if execution[field]]:
+    if offloaded := [words for field, words in OFFLOADED.items() if execution[field]]:
         yield "offloading of " + " and ".join(
             (", ".join(offloaded[:-1]), offloaded[-1])
         ).removeprefix(" and ")

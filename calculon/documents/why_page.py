@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from calculon.advise.proposals import Proposal
+from calculon.advise.fixes import Fix
 from calculon.advise.stage_needs import StageNeed
 from calculon.advise.why import Why
 from calculon.base.errors import in_words
@@ -158,7 +158,7 @@ class _WhyPage:
         remark = f"the fewest changes first, then the nearest{last}"
         return _section("What would do", remark, self._changes(found, "slower"))
 
-    def _changes(self, several: Sequence[Proposal], title: str) -> Grid:
+    def _changes(self, several: Sequence[Fix], title: str) -> Grid:
         """Return a table of changes with their memory and time, and what follows from each below."""
         rows: list[tuple[Cell, ...]] = []
         for one in several:

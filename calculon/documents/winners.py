@@ -4,10 +4,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from calculon.advise.candidate import tied
 from calculon.base.errors import in_words
+from calculon.declarations.plan_words import degrees_words
+from calculon.documents.how_sure import ties_in_words
+from calculon.plan.columns import FIELDS
 from calculon.render.digits import Digits
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import gibibytes, percent
+from calculon.search.search_result import SearchResult
 
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 """Statistics that the table of winners has in any case."""
@@ -88,14 +93,7 @@ LEGEND = (
 )
 """The meaning of the short columns."""
 
-_LETTERS = {
-    "optimizer_sharding": "S",
-    "seq_par_ag_redo": "R",
-    "data_par_overlap": "O",
-    "weight_offload": "w",
-    "activations_offload": "a",
-    "optimizer_offload": "o",
-}
+_LETTERS = {one.name: one.declaration.mark for one in FIELDS if not one.declaration.optional}
 
 
 def _least(size: float | None) -> str | None:
@@ -113,7 +111,10 @@ def _collectives(execution: Mapping[str, Any]) -> str:
 
 def _switches(execution: Mapping[str, Any]) -> str:
     """Write the switches that are on as letters."""
-    return "".join(letter for name, letter in _LETTERS.items() if execution[name]) or "-"
+    return (
+        "".join(str(letter) for name, letter in _LETTERS.items() if letter and execution[name])
+        or "-"
+    )
 
 
 def reasons_table(
@@ -140,3 +141,14 @@ def reasons_table(
         for reason, count in ranked
     ]
     return Table(columns, rows)
+
+
+def ties(found: SearchResult, *, ranked: bool = True) -> str:
+    """Say how many plans of a search are not distinguishable from the fastest, and name the simplest, with its rank."""
+    alike = sum(not order.told_apart for order in found.orders)
+    several = tied(found)
+    if not several:  # more than are looked at are better by another objective
+        return ties_in_words(alike, len(found), f"# {found.fastest}")
+    rank, one = several[0]
+    rank_words = f" (# {rank})" if ranked else ""
+    return ties_in_words(alike, len(found), f"{degrees_words(one.execution)}{rank_words}")

@@ -9,7 +9,7 @@ import numpy as np
 from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.presets import COMMON, PUBLISHED_FORMS
-from calculon.estimate.run_table import COMPARED, Run, Runs, kind, peak
+from calculon.estimate.run_table import COMPARED, RANGES, Run, Runs, kind, peak
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS
 
@@ -75,15 +75,6 @@ def relatives(some: Runs, system: System) -> Array:
     return np.array([one in names for one in some.columns["accelerator"]], bool)
 
 
-_RANGES = {
-    "num_procs": "{:,.0f} processors",
-    "parameters": "{:.3g} billion parameters",
-    "seq_size": "sequences of {:,.0f} tokens",
-    "tensor_par": "tensor-parallel degree {:,.0f}",
-    "pipeline_par": "{:,.0f} pipeline stages",
-    "microbatch_size": "microbatches of {:,.0f} sequences",
-    "domain": "{:,.0f} processors on the fastest network",
-}
 _CHOICES = {
     "schedule": "pipeline schedule",
     "zero_stage": "zero_stage",
@@ -110,7 +101,7 @@ def outside(
         yield f"no validated run on {called(facts)}"
     elif not (here & (some.kinds == kind(facts["type"]))).any():
         yield f"no validated run in {facts['type']} on {called(facts)}"
-    for name, text in _RANGES.items():
+    for name, text in RANGES.items():
         scale = 1e9 if name == "parameters" else 1
         known, value = some.numbers(name) / scale, facts[name] / scale
         number = text[: text.index("}") + 1].rpartition("{")[2]

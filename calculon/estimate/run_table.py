@@ -4,6 +4,7 @@ The runs are those of the studies under ``validation/``: one for each measured w
 ``corrected`` was compared with. ``calculon lv --edition corrected --runs FILE`` writes them.
 """
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache, cached_property
@@ -24,6 +25,7 @@ from calculon.declarations.origin import plain_name
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.estimate.group_conformal import Groups, equal_weights
 from calculon.hardware.system import System
+from calculon.plan.plan import NAMES
 
 FILE = "validation/runs.csv"
 """The file of runs, below the root of the catalog."""
@@ -40,12 +42,19 @@ each other with and without each.
 SMALL_MODEL = 1e9
 """Parameters below which a model is small: its kernels wait for the host."""
 
+RANGES = {
+    "num_procs": "{:,.0f} processors",
+    "parameters": "{:.3g} billion parameters",
+    "seq_size": "sequences of {:,.0f} tokens",
+    "tensor_par": "tensor-parallel degree {:,.0f}",
+    "pipeline_par": "{:,.0f} pipeline stages",
+    "microbatch_size": "microbatches of {:,.0f} sequences",
+    "domain": "{:,.0f} processors on the fastest network",
+}
+"""Numbers of which pages tell that none of the runs has as many, in words."""
+
 COMPARED = (
-    "num_procs",
-    "parameters",
-    "seq_size",
-    "tensor_par",
-    "pipeline_par",
+    *(name for name in RANGES if name not in ("microbatch_size", "domain")),
     "peak",
     "bandwidth",
 )
@@ -264,7 +273,7 @@ def kind(datatype: str) -> int:
 
 def _value(annotation: Any, text: str) -> Any:
     if annotation is str:
-        return text[1:-1].replace('""', '"') if text.startswith('"') else text
+        return text
     if annotation is int:
         return int(text)
     return float(text) if text else None
@@ -279,28 +288,17 @@ def runs() -> Runs:
     """Return the runs of the catalog; none where the file is not there."""
     names = [field.name for field in fields(Run)]
     try:
-        lines = (catalog.root() / FILE).read_text(encoding="utf-8").splitlines()
+        with (catalog.root() / FILE).open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
     except FileNotFoundError:
         return Runs(dict.fromkeys(names, ()))
-    cells = [_cells(line, len(names) - 1) for line in lines]
-    return Runs(dict(zip(cells[0], zip(*cells[1:], strict=True), strict=True)))
-
-
-def _cells(line: str, commas: int) -> list[str]:
-    """Split a line of CSV; quotes of its last cell stay: a reader of CSV takes longer."""
-    cells, quote = line.split(",", commas), line.find('"')
-    if quote < 0 or quote >= len(line) - len(cells[-1]):
-        return cells
-    import csv  # which takes as long to load as the file
-
-    return next(csv.reader([line]))
+    return Runs(dict(zip(header, zip(*rows, strict=True), strict=True)))
 
 
 def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
     """Return the fields of a :class:`Run` that follow from an execution, without what was measured."""
-    same = ("num_procs", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
+    same = (field.name for field in fields(Run) if field.name in NAMES)
     return {
-        "preset": execution.preset,
         "system": document_stem(plain_name(system.name)),
         "accelerator": system.provenance.processor,
         "family": system.provenance.family,
@@ -314,7 +312,6 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
         "hidden": model.hidden,
         "experts": model.num_experts if model.has_experts else 0,
         "schedule": execution.pp_schedule,
-        "zero_stage": execution.zero_stage,
         "recompute": execution.activation_recompute,
         "overlap": execution.tensor_par_overlap,
     }

@@ -15,7 +15,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
-from calculon.declarations.named_values import PRESETS, PUBLISHED, product_type
+from calculon.declarations.named_values import PRESETS, PRODUCT_FIELDS, PUBLISHED, product_type
 from calculon.declarations.statistics import LEVEL
 from calculon.editions import find_edition
 from calculon.estimate.group_conformal import FEWEST
@@ -126,7 +126,7 @@ def _rows(values: Any, rows: Array) -> Array:
     return column[rows]
 
 
-_DECISIVE = ("edition", "datatype", "matmul_dtype", "preset", "fp8_recipe")
+_DECISIVE = ("edition", "preset", *PRODUCT_FIELDS)
 
 
 def _value_of(name: str, code: int) -> Any:
@@ -134,8 +134,7 @@ def _value_of(name: str, code: int) -> Any:
 
 
 def _datatype(codes: Sequence[int]) -> str:
-    named = {name: _value_of(name, code) for name, code in zip(_DECISIVE, codes, strict=True)}
-    return product_type(named["datatype"], named["matmul_dtype"], named["fp8_recipe"])
+    return product_type(*map(_value_of, PRODUCT_FIELDS, codes[2:]))
 
 
 def _ends(
@@ -149,7 +148,7 @@ def _ends(
         return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
     if some.groups.speaking < FEWEST:
         return math.nan, math.nan, math.nan
-    preset = _value_of("preset", codes[3])
+    preset = _value_of("preset", codes[1])
     size = parameter_count(model)
     return some.groups.limits(
         some.context(

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import SpecField
+from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS
 from calculon.explore.offer import MODEL, SYSTEM, Offer
 from calculon.explore.view_names import VIEWS
@@ -62,11 +63,10 @@ MOST_PROCESSORS = 2**24
 EXACT = 2**53
 """Below it whole numbers are as exact as texts."""
 
-_PLAN = {one.name: one for one in FIELDS if one.name not in ("num_procs", "edition", "preset")}
-"""Fields of a plan by name."""
-
-_BATCH = ("batch_size", "datatype", "seq_length")
-"""Fields that are the question: its own words say them."""
+_PLAN = {
+    one.name: one for one in FIELDS if one.name != "edition" and one.name not in QUESTION_WORDS
+}
+"""Other fields of a plan by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,12 +200,12 @@ def read_good(
                 members[name] = _asked(name, value, offer)
             elif name in OPTIONS:
                 options[name] = value
-            elif name in _PLAN and name not in _BATCH:
+            elif name in _PLAN:
                 plan[name] = _field_value(_PLAN[name], value)
             elif name.startswith(MACHINE):
                 machine |= _figure(name, value)
             else:
-                known = [*ASKED, *_PLAN, *OPTIONS, "view"]
+                known = [*ASKED, *QUESTION_WORDS, *_PLAN, *OPTIONS, "view"]
                 wanted = "a control of the page, a field of an execution, or system.PATH"
                 raise SpecError("", Problem(name[:60], wanted, "another", nearest(name, known)))
         except SpecError as error:

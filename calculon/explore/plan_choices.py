@@ -16,28 +16,31 @@ import numpy as np
 from calculon import inputs
 from calculon.advise.answer import own_fields, own_layouts
 from calculon.advise.ask import Question
-from calculon.advise.combinations import table_of
-from calculon.advise.moves import SWITCHES, moves
-from calculon.advise.trials import trials
-from calculon.advise.variations import Variations
+from calculon.advise.neighborhood import Neighborhood, trials
+from calculon.advise.neighbors import SWITCHES, single_changes
 from calculon.base.errors import SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
+from calculon.declarations.axes import FURTHER_DEGREES, PUBLISHED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import filled
-from calculon.plan.columns import DEFAULTS, divisors, field_of
+from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import REASONS, check
 
+_DEGREES = (*PUBLISHED_DEGREES, *FURTHER_DEGREES)
+_NUMBERS = tuple(one.name for one in FIELDS if one.declaration.control and not one.named)
 SIZES = (
-    *("tensor_par", "pipeline_par", "context_par", "expert_par", "expert_tensor_par"),
-    *("microbatch_size", "pipeline_interleaving"),
+    *(name for name in _DEGREES if name in _NUMBERS and name != "data_par"),  # which follows
+    *(name for name in _NUMBERS if name not in _DEGREES),
 )
 """Fields with numbers, in the order of the controls."""
 
-LAYOUT, CHUNKS, MICROBATCH = "pp_layout", "pipeline_interleaving", "microbatch_size"
+LAYOUT = "pp_layout"
+CHUNKS = "pipeline_interleaving"
+MICROBATCH = "microbatch_size"
 
 STATED = ("tensor_par", "pipeline_par", MICROBATCH, CHUNKS)
 """Fields that a plan of one's own always states."""
@@ -121,20 +124,22 @@ class Choices:
         Of a plan whose degrees are not those of its processors, no size is known to be allowed.
         """
         q, execution = self.question, Execution(**self.fields)
-        variations = Variations(q.model, execution)
-        moved = moves(q.model, execution, q.system, variations)
-        plan = table_of(variations, moved, np.arange(len(moved))[:, None])
+        near = Neighborhood(q.model, execution, q.system)
+        broken = near.variations.broken
+        changes = single_changes(q.model, execution, q.system, broken)
+        plan = near.table(changes, np.arange(len(changes))[:, None])
         legal = (check(q.model, q.system, plan) == 0).tolist()
         divide = _numbers_of_chunks(q, self.fields)
         found: dict[str, dict[Any, bool]] = {}
-        for move, good in zip(moved, legal, strict=True):
-            if move.value is None or move.field not in (*SIZES, *SWITCHES):
+        for change, good in zip(changes, legal, strict=True):
+            name = change.field
+            if change.value is None or name not in (*SIZES, *SWITCHES):
                 continue
-            named = field_of(move.field).declaration.choices
-            value = named[move.value] if named else move.value
-            if move.field != CHUNKS or value in divide:
-                known = good and not (move.field in SIZES and variations.broken)
-                found.setdefault(move.field, {})[value] = known
+            named = field_of(name).declaration.choices
+            value = named[change.value] if named else change.value
+            if name != CHUNKS or value in divide:
+                known = good and not (name in SIZES and broken)
+                found.setdefault(name, {})[value] = known
         return found
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Short rows of numbers in system files, and efficiency as a step function of the size of an operation."""
+"""Efficiency as a step function of operation size."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,11 +19,11 @@ def decode_rows(
     """Decode a list of at least one row, each number by the rule of its column.
 
     Args:
-        raw: The list as the parser gave it.
+        raw: The parsed list.
         path: Its field, for messages.
-        problems: Gets everything that is wrong; then nothing is returned.
-        row: A row in words, such as ``pair [threshold, efficiency]``.
-        rules: One for each column.
+        problems: Receives all problems; if there are any, the result is None.
+        row: Description of a row, such as ``pair [threshold, efficiency]``.
+        rules: One rule per column.
     """
     if not isinstance(raw, (list, tuple)) or not raw:
         noun, _, columns = row.partition(" ")
@@ -42,7 +42,7 @@ def decode_rows(
 
 
 def row_schema(*columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a row from those of its columns."""
+    """Return the JSON Schema of a row from the schemas of its columns."""
     length = {"items": False, "minItems": len(columns), "maxItems": len(columns)}
     return {"type": "array", "prefixItems": list(columns), **length}
 
@@ -71,7 +71,7 @@ class Curve:
     efficiencies: Array
 
     def at(self, size: Array) -> Fraction:
-        """Return the efficiency of operations of the given sizes; a size on a threshold is inside.
+        """Return the efficiency of operations of the given sizes; a size equal to a threshold has reached it.
 
         >>> Curve(np.array([0.0, 1e9]), np.array([0.1, 0.6])).at(np.array([0.0, 9.9e8, 1e9]))
         array([0.1, 0.1, 0.6])
@@ -84,9 +84,9 @@ class Curve:
         return found
 
     def padded(self, size: Array) -> Array:
-        """Return sizes over their efficiency, as if there was more to do where that takes less.
+        """Return size over efficiency of one machine, padded to a larger size if that takes less time.
 
-        It rises with the size where the size over its efficiency falls at a threshold. For one machine.
+        Unlike the plain ratio, which falls at thresholds, it never falls with the size.
 
         >>> Curve(np.array([0.0, 8.0]), np.array([0.2, 0.8])).padded(np.array([0.0, 1.0, 4.0, 8.0]))
         array([ 0.,  5., 10., 10.])
@@ -96,7 +96,7 @@ class Curve:
         return np.minimum(size / self.at(size), least[self.sizes.searchsorted(size)])
 
     def scaled(self, factor: float, start: float = 0.0, end: float = np.inf) -> "Curve":
-        """Return the curve with its efficiencies times a factor for sizes from `start` to below `end`; may exceed 1.
+        """Return the curve with efficiencies multiplied by a factor for sizes in [`start`, `end`); they may exceed 1.
 
         >>> Curve(np.array([0.0, 8.0]), np.array([0.2, 0.6])).scaled(0.5, start=4.0)
         Curve(sizes=array([0., 4., 8.]), efficiencies=array([0.2, 0.1, 0.3]))

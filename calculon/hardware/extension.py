@@ -1,4 +1,4 @@
-"""Additions of a system file to the published format: everything under its key ``ext``, with power and price."""
+"""Extensions of a system file beyond the published format: everything under its key ``ext``."""
 
 import re
 from dataclasses import field, replace
@@ -36,18 +36,18 @@ class Dated(Protocol):
 
     @property
     def source(self) -> str:
-        """Who says so."""
+        """Source of the numbers."""
 
     @property
     def date(self) -> str:
-        """When it was so."""
+        """Date of the numbers."""
 
 
 def check_dated(record: Dated) -> None:
-    """Check the plain fields of a record, that it has a source, and that its date is one.
+    """Check the plain fields of a record, that it has a source, and that its date is valid.
 
     Raises:
-        SpecError: With every field that is wrong.
+        SpecError: With all invalid fields.
     """
     check_record(record)
     problems = []
@@ -99,7 +99,7 @@ class Power:
     )
 
     def __post_init__(self) -> None:
-        """Check source and date, and that work takes more power than waiting, and waiting more than nothing."""
+        """Check source and date, and that load draws more power than waiting, and waiting more than nothing."""
         check_dated(self)
         if (self.idle is None) != (self.load is None):
             one, other = ("idle", "load") if self.idle is None else ("load", "idle")
@@ -119,14 +119,14 @@ class Power:
 
     @property
     def measured(self) -> bool:
-        """Whether idle and load were measured; else there is the data sheet alone."""
+        """Whether idle and load power were measured; otherwise only the data sheet is known."""
         return self.load is not None
 
 
 # What the processors of a system cost: rented by the hour, or bought; no time depends on it.
 
 OPEX_SHARE = 0.08
-"""Upkeep of a bought node per year as a share of its price: spare parts, staff, support. Source: an assumption."""
+"""Yearly upkeep of a bought node as a share of its price: spare parts, staff, support. Source: an assumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ class Price:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Ways to pay for processors that are stated, in the order of :data:`PRICE_KINDS`."""
+        """Stated ways to pay for processors, in the order of :data:`PRICE_KINDS`."""
         return tuple(kind for kind in PRICE_KINDS if getattr(self, kind) is not None)
 
 
@@ -246,7 +246,7 @@ class AttentionKernel:
 
 
 STEP_LATENCY = {"nvlink": 3.4e-6, "pcie": 5.7e-6, "net": 14e-6}
-"""Seconds of one step of a ring by kind of link. Source: NCCL, src/graph/tuning.cc, protocol Simple."""
+"""Seconds per ring step by link kind. Source: NCCL, src/graph/tuning.cc, protocol Simple."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +292,7 @@ class Link:
     )
 
     def step(self, latency: float) -> float:
-        """Return the latency of a step of a ring on a network with this latency: as stated, by kind, or the same."""
+        """Return the ring step latency of a network: stated, by link kind, or the network's own latency."""
         if self.step_latency is not None:
             return self.step_latency
         return latency if self.kind is None else STEP_LATENCY[self.kind]
@@ -316,7 +316,7 @@ class ExpertLibrary:
     multiprocessors: int = declare("multiprocessors of a processor", at_least=1)
 
     def __post_init__(self) -> None:
-        """Check that multiprocessors are left."""
+        """Check that some multiprocessors remain for compute."""
         check_record(self)
         if np.any(np.asarray(self.num_sms) >= self.multiprocessors):
             wanted = f"less than multiprocessors={self.multiprocessors}"
@@ -325,7 +325,7 @@ class ExpertLibrary:
 
     @property
     def engine_share(self) -> float:
-        """Share of the compute engines that it takes."""
+        """Share of the compute engines that the library occupies."""
         return self.num_sms / self.multiprocessors
 
 
@@ -421,6 +421,6 @@ class Extension:
         object.__setattr__(self, "rates", {**former, **stated})
 
     def with_rates(self, rates: dict[tuple[str, str], Rate]) -> "Extension":
-        """Return the same additions with other rates of kernels."""
+        """Return the same extension with other kernel rates."""
         unset: dict[str, None] = {"attention": None, "gemm": None}
         return replace(self, kernels=StatedKernels(rates), **unset)  # type: ignore[arg-type]

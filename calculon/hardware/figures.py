@@ -1,4 +1,4 @@
-"""Figures of a system by their paths in its file, and systems with other values of them."""
+"""Scalar parameters of a system by their path in its file, and systems with changed parameters."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,34 +32,34 @@ IN_FORMULAS = frozenset(
         (Host, "processors"),
     }
 )
-"""Counts that are terms of formulas, as other figures are; any other one may decide which groups there are."""
+"""Counts that are terms of formulas like other parameters; other counts may determine which groups exist."""
 
 OF_WHOLE_RUNS = ("ext.power.", "ext.price.")
-"""Beginnings of paths of figures on which no step depends: what whole runs take in energy and money."""
+"""Path prefixes of parameters that no step depends on: energy and cost of whole runs."""
 
 OF_SERVING = ("ext.serving.",)
-"""Beginnings of paths of figures on which serving alone depends."""
+"""Path prefixes of parameters that only serving depends on."""
 
 _SHARES = "efficiencies"
 """Attribute of a curve."""
 
 Place = tuple[Any, ...]
-"""Where a record keeps a figure: attributes, keys of mappings and positions in lists, outermost first."""
+"""Place of a parameter in a record: attributes, mapping keys and list positions, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number of a system file.
+    """A number in a system file.
 
     Attributes:
         path: Its path, as ``--set`` takes it.
         value: Its value in the unit of the file.
         kind: ``int`` for a count, which has no values in between; else ``float``.
         declaration: Its unit, limits and meaning.
-        place: Where the record has it.
-        builds: It decides how a machine is built. All others may differ within a column of machines, unless they are 0
-            in some and not in others: that may switch a formula off.
-        of_curve: It is the share of a step of a curve.
+        place: Its place in the record.
+        builds: Whether it determines the structure of the machine. Other parameters may differ within a column of
+            machines, unless they are 0 for some and not for others, which may switch a formula off.
+        of_curve: Whether it is the efficiency of a curve step.
     """
 
     path: str
@@ -77,25 +77,25 @@ class Figure:
 
     @property
     def name(self) -> str:
-        """What it is, in a few words: the first of its help."""
+        """Name in a few words, from its help."""
         words = self.declaration.help
         ends = [at for mark in (":", ";", " (") if (at := words.find(mark)) > 0]
         return words[: min(ends, default=len(words))]
 
     def problem(self, value: object, place: str = "") -> Problem | None:
-        """Return the problem with another value of it in the unit of the file, or None."""
+        """Return the problem with another value, in the unit of the file; None if it is valid."""
         return self.declaration.problem(self.kind, value, place or self.path)
 
 
 def figures_of(
     system: System, *, points: bool = False, whole_runs: bool = False, serving: bool = False
 ) -> dict[str, Figure]:
-    """Return every scalar figure that a system states, by path, in the order of declarations.
+    """Return all scalar parameters that a system states, by path, in the order of declarations.
 
-    Figures of optional parts are there where the system has the part. With `points` the shares of curves are, too, as
-    ``mem1.MB_efficiency[0][1]``; rows of tables are not, nor numbers that stand for something else, as the number of a
-    network. With `whole_runs` those are that no step depends on, prices and powers; with `serving` those of
-    kernels that training does not have.
+    Parameters of optional parts are included if the system has the part. With `points`, efficiencies of curves are
+    included, for example ``mem1.MB_efficiency[0][1]``; rows of tables never are, nor numbers that stand for something
+    else, such as the number of a network. `whole_runs` adds parameters that no step depends on (prices and power);
+    `serving` adds kernels that training does not use.
     """
     found = _in_record(system, "", ())
     left_out = (*(() if whole_runs else OF_WHOLE_RUNS), *(() if serving else OF_SERVING))
@@ -107,7 +107,7 @@ def figures_of(
 
 
 def _in_record(record: Any, path: str, place: Place) -> Iterator[Figure]:
-    """Yield the figures in a record and the records inside it."""
+    """Yield the parameters in a record and its nested records."""
     kind: Any = type(record)
     for field in spec_fields(kind):
         value = getattr(record, field.name)
@@ -120,7 +120,7 @@ def _in_record(record: Any, path: str, place: Place) -> Iterator[Figure]:
 
 
 def _in_part(value: object, path: str, place: Place) -> Iterator[Figure]:
-    """Yield the figures in a value of a record that is no number."""
+    """Yield the parameters in a value of a record that is not a number."""
     if isinstance(value, StatedKernels):
         for (kind, name), rate in _rates(value).items():
             yield from _in_record(rate, f"{path}.{kind}.{name}", (*place, rate))
@@ -138,7 +138,7 @@ def _in_part(value: object, path: str, place: Place) -> Iterator[Figure]:
 
 
 def _rates(kernels: StatedKernels) -> dict[tuple[str, str], Any]:
-    """Return the rates of kernels by their keys in the file, where one may stand for all types that are not stated."""
+    """Return the kernel rates by their keys in the file; one may stand for all types that are not stated."""
     found: dict[tuple[str, str], Any] = {}
     for (kind, name), rate in kernels.rates.items():
         shared = [key for key, one in kernels.rates.items() if key[0] == kind and one is rate]
@@ -147,7 +147,7 @@ def _rates(kernels: StatedKernels) -> dict[tuple[str, str], Any]:
 
 
 def _figure(record: type, field: SpecField, value: Any, path: str, place: Place) -> Figure | None:
-    """Return a number of a record as its figure; None for one that a file would not state."""
+    """Return a number of a record as a parameter; None if a file would not state it."""
     declared = field.declaration
     if value is None or (field.annotation is int and declared.optional and field.default is None):
         return None  # nothing, or the number of something else
@@ -159,7 +159,7 @@ def _figure(record: type, field: SpecField, value: Any, path: str, place: Place)
 
 
 def _in_file_units(value: float, scale: float) -> float:
-    """Return the shortest number that gives a value again when it is scaled."""
+    """Return the shortest number that gives the value when scaled."""
     quotient = value / scale
     short = (float(f"{quotient:.{digits}g}") for digits in (12, 15, 16))
     return next((one for one in short if one * scale == value), quotient)
@@ -170,14 +170,15 @@ def with_figures(
     values: Mapping[str, float | Array],
     known: Mapping[str, Figure] | None = None,
 ) -> System:
-    """Return a system with other values of some figures, in the units of its file; they are not checked.
+    """Return a system with other values of some parameters, in the units of its file; they are not checked.
 
-    Arrays of values make a column of machines: all are of shape (rows,). Whoever has the figures of the system `known`
-    saves looking for them.
+    Arrays of values, all of shape (rows,), make a column of machines.
+
+    Args:
+        known: Parameters of the system, if the caller has them; avoids collecting them again.
 
     Raises:
-        SpecError: For a path that is no figure of the system, and what a record says of figures that do not go
-            together.
+        SpecError: If a path is not a parameter of the system, or parameters contradict each other.
     """
     if known is None:
         known = figures_of(system, points=True, whole_runs=True, serving=True)
@@ -197,7 +198,7 @@ def with_figures(
 
 
 def _changed(value: Any, tree: Mapping[Any, Any]) -> Any:
-    """Return a part of a system with the values of a tree in their places."""
+    """Return a part of a system with the values of a tree at their places."""
     if isinstance(value, StatedKernels):
         new = {id(rate): rate for rate in value.rates.values()}  # one may stand for several types
         new |= {key: _changed(new[key], branch) for key, branch in tree.items()}
@@ -217,7 +218,7 @@ def _changed(value: Any, tree: Mapping[Any, Any]) -> Any:
 
 
 def of_rows(system: System, rows: Array) -> System:
-    """Return the machines of some rows, of a column of them; a single machine is that of every row."""
+    """Return the machines of some rows of a column of machines; a single machine serves every row."""
     if not system.variants:
         return system
     if len(rows) == system.variants and (rows == np.arange(len(rows))).all():
@@ -227,7 +228,7 @@ def of_rows(system: System, rows: Array) -> System:
 
 
 def _of_rows(value: Any, rows: Array) -> Any:
-    """Return a part of a column of machines with the figures of some rows; itself where it has no columns."""
+    """Return a part of a column of machines for some rows; the part itself if it has no columns."""
     if isinstance(value, StatedKernels):
         new = {id(rate): _of_rows(rate, rows) for rate in value.rates.values()}
         return StatedKernels({key: new[id(rate)] for key, rate in value.rates.items()})
@@ -256,16 +257,14 @@ def _of_rows(value: Any, rows: Array) -> Any:
 
 
 def slowed(system: System, spread: Spread, factor: float) -> System:
-    """Return a system on which the operations that a spread is about take `factor` times as long.
+    """Return a system whose operations that a spread covers take `factor` times as long.
 
-    A spread of all sizes or of the large ones slows all of a network and the fused attention of a matrix engine; one
-    of the small ones only the latencies of a network. A part that the system does not have changes nothing.
-    Products with a rate of their own (``ext.gemm``, ``ext.kernels.product``) are slowed by the peak, by a spread of all
-    or of the large ones; any other ``ext.kernels.KIND.TYPE`` by its rate; the law ``stream`` with ``mem1`` too.
+    A spread of all or of large sizes slows a whole network, or the fused attention of a matrix engine; a spread of
+    small sizes slows only the latencies of a network. A part that the system does not have changes nothing. Products
+    with their own rate (``ext.gemm``, ``ext.kernels.product``) are slowed through the peak, by a spread of all or of
+    large sizes; any other ``ext.kernels.KIND.TYPE`` through its rate; the law ``stream`` also through ``mem1``.
 
     Args:
-        system: The system; left as it is.
-        spread: Part and sizes.
         factor: Slower above 1, faster below.
     """
     kind, _, datatype = spread.part.rpartition(".")
@@ -286,7 +285,7 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
 
 
 def _slowed_memory(system: System, spread: Spread, factor: float) -> System:
-    """Slow a tier of memory, with the kernels whose rate is a share of its bandwidth."""
+    """Slow a memory tier, and kernels whose rate is a share of its bandwidth."""
     memory, span = getattr(system, spread.part), (spread.start, spread.end)
     curve = memory.efficiency.scaled(1 / factor, *span)
     changed = replace(system, **{spread.part: replace(memory, efficiency=curve)})
@@ -316,7 +315,7 @@ def _slowed_engine(
 def _slowed_products(
     system: System, spread: Spread, kind: str, datatype: str, factor: float
 ) -> System:
-    """Slow products that have a rate of their own, with everything else in shares of the peak of their engine."""
+    """Slow products with their own rate, and everything else in shares of their engine's peak."""
     if datatype not in system.matrix or (spread.operations == "small" and kind != "matrix"):
         return system  # memory and launches bind small ones
     engine = system.matrix[datatype]
@@ -374,9 +373,9 @@ def _slowed_network(system: System, spread: Spread, number: int, factor: float) 
 
 
 def with_slower_lists(system: System, factor: float) -> System:
-    """Return a system whose times in lists, which are no figures by themselves, are `factor` times as long.
+    """Return a system whose listed times, which are no scalar parameters, are `factor` times as long.
 
-    They are the ramps of collectives by group size, and tables of kernels in seconds.
+    These are the ramps of collectives by group size, and kernel tables in seconds.
     """
     links = tuple(_with_slower_ramps(link, factor) for link in system.ext.networks)
     rates = {

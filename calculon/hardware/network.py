@@ -1,4 +1,4 @@
-"""Networks: the time of a point-to-point transfer and of the collectives."""
+"""Networks: times of point-to-point transfers and collectives."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -19,7 +19,7 @@ _SCALAR = Declaration(help="bytes moved per byte of the message", above=0)
 _OFFSET = Declaration(help="bytes moved per byte of the message and 1/participants", at_least=-2)
 
 RING_STEPS = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
-"""Steps of a ring per member but one. Source: Patarasuk and Yuan, JPDC 69(2), 2009, section 3."""
+"""Ring steps per member but one. Source: Patarasuk and Yuan, JPDC 69(2), 2009, section 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,12 @@ class Network:
 
 
 def _usage(network: Network, link: Link) -> float:
-    """Share of the engines that collectives take: as an addition to the network states it, or the network."""
+    """Return the engine share that collectives occupy: from the network's extension, or from the network."""
     return network.processor_usage if link.processor_usage is None else link.processor_usage
 
 
 class Varied:
-    """A column of the networks of a column of machines, of shape (networks, rows): a number selects it for each row."""
+    """A network parameter of a column of machines, shape (networks, rows): a network number selects it for each row."""
 
     __slots__ = ("_rows", "_values")
 
@@ -133,7 +133,7 @@ class Varied:
 
 
 def _column(values: Sequence[float | Array]) -> Any:
-    """Return values of the networks as a column; of many machines those of each."""
+    """Return network values as a column; for several machines, the values of each."""
     if any(isinstance(value, np.ndarray) for value in values):
         return Varied(np.stack(np.broadcast_arrays(*values)))
     return np.array(values)
@@ -141,12 +141,12 @@ def _column(values: Sequence[float | Array]) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fabric:
-    """All networks of a system as columns, so that an array of network numbers selects them.
+    """All networks of a system as columns, so that an array of network numbers selects from them.
 
-    Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one. ``launch`` is the least time
-    of an operation, which is a kernel like others. ``stated_by_bus`` says where the kind of the links is known, or that
-    they are a torus: rates are then bus bandwidths as nccl-tests shows them, and contain the memory passes of a
-    collective. Of a column of machines, figures that differ are :class:`Varied`.
+    Every attribute has shape ``(networks,)``; ``ramp`` is None if no network has one. ``launch`` is the least time of
+    an operation, which is a kernel like others. ``stated_by_bus`` says whether the link kind is known, or the links
+    form a torus: rates are then bus bandwidths as nccl-tests reports them, and include the memory passes of a
+    collective. In a column of machines, parameters that differ are :class:`Varied`.
     """
 
     bandwidth: Array
@@ -165,7 +165,7 @@ class Fabric:
     def of(
         cls, networks: tuple[Network, ...], links: tuple[Link, ...] = (), launch: float = 0.0
     ) -> "Fabric":
-        """Lay networks out as columns; the bandwidth is the achieved one."""
+        """Lay networks out as columns; bandwidths are achieved bandwidths."""
         names = [field.name for field in fields(Operations)]
         pairs = list(zip(networks, chain(links, repeat(Link())), strict=False))
         ramps = [link.ramp for _, link in pairs]
@@ -194,19 +194,18 @@ class Fabric:
         *,
         per_step: Array | bool = False,
     ) -> Seconds:
-        r"""Time of one operation on a message of n bytes.
+        r"""Return the time of one operation on a message of n bytes.
 
         .. math:: t = \alpha + \frac{s \, c \, (1 + o / n)}{\beta}
 
-        with the operation's scalar `c` and offset `o`; the latency is paid once, also by an empty message. A network
-        with a ramp adds that of :meth:`moving`; no operation takes less than its launch.
+        with the operation's scalar `c` and offset `o`. The latency is paid once, also by an empty message. A network
+        with a ramp adds the ramp of :meth:`moving`. No operation takes less than its launch.
 
         Args:
-            network: Which network.
             operation: ``p2p``, ``reduce_scatter``, ``all_gather`` or ``all_reduce``.
-            size: Message per participant in bytes: the full array, as nccl-tests counts it.
+            size: Message per participant in bytes: the full array, as in nccl-tests.
             participants: Members of the group (2 for ``p2p``).
-            per_step: A collective pays the latency of a step in each step of a ring: `n - 1` of them, or `2 (n - 1)`
+            per_step: Whether a collective pays the step latency in each step of a ring: `n - 1` steps, or `2 (n - 1)`
                 for an all-reduce.
 
         Source: Isaev et al., SC'23, section 3.3; ``c = 2, o = -1`` is the ring all-reduce of Patarasuk and
@@ -221,14 +220,14 @@ class Fabric:
         return np.maximum(time, self.launch) if occurs(self.launch) else time
 
     def moving(self, network: Count, volume: Bytes) -> Seconds:
-        r"""Time to move n bytes per endpoint, alike for every operation, without the latency.
+        r"""Return the time to move n bytes per endpoint, without the latency; the same for every operation.
 
         .. math:: t = \frac{v}{\beta} + 2 \sqrt{\rho \, \frac{v}{\beta}}
 
-        The second term is that of a network with a ramp :math:`\rho`. A message in `k` segments, each with an overhead
-        `a`, is through a pipeline of `p` stages after :math:`(k + p - 1)(a + v / (k \beta))`; with the best `k`
-        that is :math:`(\sqrt{v / \beta} + \sqrt{\rho})^2`, where :math:`\rho = (p - 1) a` is part of the latency.
-        A library that chooses protocol, channels and segments by the size of the message comes near it.
+        The second term applies to networks with a ramp :math:`\rho`. A message in `k` segments, each with an overhead
+        `a`, passes a pipeline of `p` stages in :math:`(k + p - 1)(a + v / (k \beta))`. With the best `k` that is
+        :math:`(\sqrt{v / \beta} + \sqrt{\rho})^2`, where :math:`\rho = (p - 1) a` is part of the latency. A library
+        that chooses protocol, channels and segments by message size comes close to it.
 
         Source: Johnsson and Ho, *Optimum broadcasting and personalized communication in hypercubes*, IEEE
         Transactions on Computers 38(9), 1989, pages 1249 to 1268: the best packet size of a pipeline.
@@ -239,6 +238,6 @@ class Fabric:
         return wire
 
     def volume(self, network: Count, operation: str, size: Bytes, participants: Count) -> Bytes:
-        """Bytes that an operation moves per endpoint; arguments as in :meth:`time`."""
+        """Return the bytes that an operation moves per endpoint; arguments as in :meth:`time`."""
         whole = size * self.scalars[operation][network]
         return whole + 1 / participants * whole * self.offsets[operation][network]

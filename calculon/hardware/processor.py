@@ -25,14 +25,14 @@ class Engine:
     )
 
     def time(self, flops: Flops) -> Seconds:
-        """Return the arithmetic time of operations by their FLOP (0 for none).
+        """Return the arithmetic time of operations from their FLOP (0 for none).
 
         Source: Isaev et al., SC'23, doi:10.1145/3581784.3607102, section 3.2 (size-dependent efficiency).
         """
         return flops / (self.peak * self.efficiency.at(flops))
 
     def long_time(self, flops: Flops) -> Seconds:
-        """Return the time of operations at the rate of long ones: beside memory traffic, starting costs nothing."""
+        """Return the time of operations at the rate of long ones: startup hides behind memory traffic."""
         return flops / (self.peak * self.efficiency.efficiencies[-1])
 
 
@@ -58,7 +58,7 @@ OF_EVERY_ENGINE: Mapping[str, RecipeUse] = {
     "delayed": RecipeUse(transposes=True),
     "tensorwise": RecipeUse(transposes=True),
 }
-"""Recipes of an engine of 8 bits of which nothing is stated: factors of tensors scale results, whatever the engine."""
+"""Recipes that every 8-bit engine runs: factors of whole tensors scale results."""
 
 
 # A memory: the time to move some bytes, and how many fit.
@@ -159,9 +159,9 @@ class Host:
     )
 
     def time(self, size: Bytes, processors: Count) -> Seconds:
-        """Return the time in which each of some processors moves some bytes to or from the memory of its node.
+        """Return the time for each processor to move some bytes to or from its node's memory.
 
-        At most as many as a node has share its memory.
+        At most the processors of one node share this memory.
         """
         sharing = np.minimum(processors, self.processors)
         return size * sharing / (self.bandwidth * self.efficiency)

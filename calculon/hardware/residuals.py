@@ -20,11 +20,10 @@ class Spread:
 
     Attributes:
         part: ``mem1``, ``matrix.bfloat16``, ``networks[0]``, or :data:`TRAINING`.
-        low, high: Ends of the range: a row is below `low` or above `high` with a probability of `1 - level`, half of it
-            on each side.
-        level: Share of the rows of new groups that is inside.
-        start, end: Sizes of operations that it holds for, in bytes or FLOP: from `start` to below `end`.
-        edition: Edition of the predicted times, where they are of whole iterations; else empty.
+        low, high: Ends of the range: a row is outside with probability `1 - level`, half of it on each side.
+        level: Share of rows of new groups inside the range.
+        start, end: Operation sizes that it holds for, in bytes or FLOP: from `start` to below `end`.
+        edition: Edition that predicted the times of whole iterations; otherwise empty.
     """
 
     part: str = ""
@@ -36,14 +35,14 @@ class Spread:
     edition: str = declare("edition of whole iterations", default="")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return a range whose ends are the wrong way round."""
+        """Return the problem of a range whose ends are in the wrong order."""
         if self.low <= self.high:
             return []
         return [Problem(f"{path}.low", f"at most high ({self.high:g})", f"{self.low:g}")]
 
     @property
     def operations(self) -> str:
-        """Which operations it is about: ``all``, ``small`` or ``large``."""
+        """Operations that it covers: ``all``, ``small`` or ``large``."""
         if self.end < math.inf:
             return "small"
         return "large" if self.start > 0 else "all"
@@ -57,7 +56,7 @@ class Residuals:
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Residuals":
-        """Read the spreads of a calibration; other keys are skipped, and so is the end of an open range, null."""
+        """Read the spreads of a calibration; skip other keys, and null, the end of an open range."""
         known = {one.key for one in spec_fields(Spread)}
         found = []
         for part, place, one in _stated(raw, path):

@@ -1,4 +1,4 @@
-"""What serving takes beside the rates of training: floors of kernels in graphs, decode attention, small reductions."""
+"""Serving parameters beyond training rates: kernel floors in CUDA graphs, decode attention, small reductions."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ _LATENCY = Declaration(help="latency of the smallest message", unit="s", at_leas
 
 @dataclass(frozen=True, slots=True)
 class LatencyByRanks:
-    """Latencies in groups of some sizes.
+    """Latencies by group size.
 
     Attributes:
-        ranks: Members of the groups, ascending.
-        seconds: Latency of the smallest message in each; no larger group has a smaller one.
+        ranks: Group sizes, ascending.
+        seconds: Latency of the smallest message in each; it never falls with the group size.
     """
 
     ranks: tuple[float, ...]
@@ -30,7 +30,7 @@ class LatencyByRanks:
     def decode(
         cls, raw: object, path: str, problems: list[Problem], scale: float
     ) -> "LatencyByRanks | None":
-        """Decode ``[[ranks, seconds], ...]``, with strictly rising ranks and without falling latencies."""
+        """Decode ``[[ranks, seconds], ...]``, with strictly rising ranks and non-falling latencies."""
         rows = decode_rows(raw, path, problems, "pair [ranks, seconds]", (_RANKS, _LATENCY))
         if rows is None:
             return None
@@ -48,7 +48,7 @@ class LatencyByRanks:
         return rows_schema(_RANKS, _LATENCY)
 
     def at(self, ranks: Count) -> Seconds:
-        """Return the latency in groups of some sizes, in between by their logarithm; infinite beyond the largest."""
+        """Return the latency for some group sizes, interpolated in their logarithm; infinite beyond the largest."""
         known: Seconds = np.interp(np.log2(ranks), np.log2(self.ranks), self.seconds)
         return np.where(np.asarray(ranks) > self.ranks[-1], np.inf, known)
 
@@ -92,18 +92,18 @@ class DecodeAttention:
         beside: Bytes,
         bandwidth: BytesPerSecond | float,
     ) -> Seconds:
-        r"""Return the time to read caches, without the floor of the kernel.
+        r"""Return the time to read KV caches, without the floor of the kernel.
 
         .. math:: t = \frac{b \max(s, s_0) w + q}{\eta\, B} \left(1 + \lambda \frac{m}{\max(b, m)}\right)
 
-        with b blocks (a sequence and a KV head each) on m multiprocessors. More sequences, keys or heads never take
-        less time, and more sequences never more time each.
+        with b blocks (one per sequence and KV head) on m multiprocessors. More sequences, keys or heads never take less
+        time, and more sequences never take more time per sequence.
 
         Args:
-            sequences, keys, kv_heads: Sequences, keys that each sees, and KV heads on a processor.
+            sequences, keys, kv_heads: Sequences, keys per sequence, and KV heads per processor.
             key_bytes: Bytes of the key and the value of a token in one KV head.
             beside: Bytes of queries and results of all sequences.
-            bandwidth: Of tier-1 memory, in B/s.
+            bandwidth: Bandwidth of tier-1 memory in B/s.
         """
         blocks = np.asarray(sequences * kv_heads, dtype=float)
         read = blocks * np.maximum(keys, self.key_tile) * key_bytes + beside
@@ -134,14 +134,14 @@ class SmallReduce:
     )
 
     def time(self, size: Bytes, ranks: Count, bandwidth: BytesPerSecond | float) -> Seconds:
-        r"""Return the time of an all-reduce of a message, in one shot or two; infinite in groups beyond the largest.
+        r"""Return the time of a one-shot or two-shot all-reduce of a message; infinite beyond the largest stated group.
 
         .. math:: t = \min\left(\alpha_n + w,\; 2 \alpha_n + \frac{2 w}{n}\right), \quad w = \frac{S (n - 1)}{\eta B}
 
         Args:
-            size: Bytes of the message of a rank; 0 takes no time, nor does a group of one.
+            size: Bytes of a rank's message; an empty message takes no time, nor does a group of one.
             ranks: Members of the group.
-            bandwidth: Of a port of the innermost network, in one direction, in B/s.
+            bandwidth: Bandwidth of a port of the innermost network, in one direction, in B/s.
         """
         members = np.maximum(ranks, 2)
         latency = self.latency.at(members)

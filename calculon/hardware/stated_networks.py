@@ -14,18 +14,18 @@ from calculon.base.units import Array, Count, Fraction, Seconds
 from calculon.declarations.fields import Declaration, declare, shown
 from calculon.hardware.curve import decode_rows, rows_schema
 
-# Networks that are tori: every processor has links to its neighbours on each axis, and to nobody else.
+# Torus networks: every processor has links to its neighbours on each axis only.
 
 MOST_AXES = 6
-"""Axes that a torus may have; machines have two or three, the Fugaku computer six."""
+"""Largest number of torus axes; machines have two or three, the Fugaku computer six."""
 
 _SIDE = Declaration(help="processors along an axis", at_least=2)
 
 Block = tuple[int, ...]
-"""Processors along each axis that a group has."""
+"""Processors of a group along each axis."""
 
 Links = tuple[int, ...]
-"""Links of a processor that a group uses on each axis."""
+"""Links per processor that a group uses on each axis."""
 
 
 class Sides(tuple[int, ...]):
@@ -84,9 +84,9 @@ class Torus:
         return prod(self.sides)
 
     def share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
-        """Return the share of the bandwidth of a processor that rings in groups of some sizes use.
+        """Return the share of a processor's bandwidth that rings in groups of some sizes use.
 
-        `alone` are groups whose processors are next to each other. Each axis has its part of the data: rings go at the
+        `alone` marks groups of adjacent processors. Each axis carries its part of the data: rings run at the combined
         rate of all links that the group has.
 
         Source: as of the class, part 3, "AllGather": over several axes the bandwidths add up.
@@ -95,10 +95,10 @@ class Torus:
         return self._of_blocks(ranks, alone, lambda block, links: sum(links) / (2 * k) or 1.0)
 
     def exchange_share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
-        r"""Return the same for an all-to-all, of the bytes :math:`S (n - 1) / n` that each processor sends.
+        r"""Return the share of the bandwidth in an all-to-all; each processor sends :math:`S (n - 1) / n` bytes.
 
-        Half of what each of `m` processors in a row sends has to pass its middle:
-        :math:`\lfloor m^2 / 4 \rfloor S / m` by one link, or by two where the row is a ring. The slowest axis decides.
+        Half of the data of each of `m` processors in a row passes its middle: :math:`\lfloor m^2 / 4 \rfloor S / m`
+        over one link, or over two if the row is a ring. The slowest axis decides.
 
         Source: Dally and Towles, *Principles and Practices of Interconnection Networks*, 2004, section 3.3.1
         (bisection); part 3 of the source of the class, "AllToAll", has the same for a ring.
@@ -122,7 +122,7 @@ class Torus:
         return self._of_blocks(ranks, alone, hops)
 
     def _links(self, block: Block, *, alone: bool) -> Links:
-        """Return the links of a processor that a block uses on each axis."""
+        """Return the links per processor that a block uses on each axis."""
         if len(block) < len(self.sides):  # a line
             return (1,)
         cubes = alone and self.cube > 0 and all(m % self.cube == 0 for m in block)
@@ -132,7 +132,7 @@ class Torus:
     def _of_blocks(
         self, ranks: Count, alone: Array | bool, value: Callable[[Block, Links], float]
     ) -> Array:
-        """Return a value of the block and the links of each group; shape of `ranks` and `alone`."""
+        """Return a quantity of the block and links of each group; same shape as `ranks` and `alone`."""
         ranks = np.asarray(ranks)
         found, where = np.unique(ranks, return_inverse=True)
         blocks = [_block(self.sides, int(n)) for n in found]
@@ -146,7 +146,7 @@ class Torus:
 
 @lru_cache(maxsize=1 << 16)
 def _block(sides: tuple[int, ...], ranks: int) -> Block:
-    """Return the most compact block, of equals the one with more whole sides; a line is a single side."""
+    """Return the most compact block, preferring more whole sides; a line is a single side."""
 
     def order(block: Block) -> tuple[int, int]:
         whole = sum(m == side for m, side in zip(block, sides, strict=True))
@@ -174,10 +174,10 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple({n: None for one in small for n in (one, number // one)})
 
 
-# Times of collectives as a machine shows them: by operation, from measurements in groups of stated sizes.
+# Measured collective times of a system, by operation and group size.
 
 MEASURABLE = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "p2p")
-"""Operations that a system file can state by measurement."""
+"""Operations for which a system file can state measurements."""
 
 _RANKS = Declaration(help="members of the group", at_least=2)
 _SHARE = Declaration(
@@ -190,13 +190,12 @@ _RAMP = Declaration(help="ramp of messages to the full rate", unit="s", at_least
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """Rates of an operation in groups of some sizes.
+    """Measured rates of an operation by group size.
 
     Attributes:
-        ranks: Members of the groups, ascending.
-        shares: Bus bandwidth that large messages reach, as a share of the bandwidth of a port; above 1 where switches
-            reduce.
-        ramps: Ramp to that rate in seconds, as of a network.
+        ranks: Group sizes, ascending.
+        shares: Bus bandwidth of large messages as a share of the port bandwidth; above 1 if switches reduce.
+        ramps: Ramp to that rate in seconds, as in :class:`~calculon.hardware.network.Fabric`.
     """
 
     ranks: tuple[float, ...]
@@ -204,11 +203,11 @@ class GroupRates:
     ramps: tuple[float, ...]
 
     def share(self, ranks: Count) -> Fraction:
-        """Return the share of the bandwidth in groups of some sizes, in between by their logarithm."""
+        """Return the share of the bandwidth for some group sizes, interpolated in their logarithm."""
         return np.interp(np.log2(ranks), np.log2(self.ranks), self.shares)
 
     def ramp(self, ranks: Count) -> Seconds:
-        """Return the ramp in groups of some sizes, as :meth:`share`."""
+        """Return the ramp for some group sizes, interpolated as in :meth:`share`."""
         return np.interp(np.log2(ranks), np.log2(self.ranks), self.ramps)
 
     @classmethod
@@ -246,7 +245,7 @@ class CollectiveLaw:
 
     @property
     def largest(self) -> float:
-        """Ranks of the largest group that was measured."""
+        """Largest measured group size."""
         return self.rates.ranks[-1]
 
     def time(self, wire: Seconds, ranks: Count) -> Seconds:
@@ -254,7 +253,7 @@ class CollectiveLaw:
 
         .. math:: t = \alpha + (n - 1) \alpha_n + m + 2 \sqrt{\rho_n m}, \quad m = w / e_n
 
-        It rises with the bytes and falls with the bandwidth.
+        The time rises with the bytes and falls with the bandwidth.
 
         Source: Hockney's model with the ramp of :meth:`~calculon.hardware.network.Fabric.moving`; bus bandwidth as in
         nccl-tests, doc/PERFORMANCE.md.
@@ -264,7 +263,7 @@ class CollectiveLaw:
         return start + moved + 2 * np.sqrt(self.rates.ramp(ranks) * moved)
 
     def slowed(self, factor: float) -> "CollectiveLaw":
-        """Return the law whose times in seconds are `factor` times as long; rates follow the bandwidth."""
+        """Return the law with all its times multiplied by `factor`; rates follow the bandwidth."""
         rates = replace(self.rates, ramps=tuple(ramp * factor for ramp in self.rates.ramps))
         latencies = {"latency": self.latency * factor, "rank_latency": self.rank_latency * factor}
         return replace(self, rates=rates, **latencies)

@@ -1,4 +1,4 @@
-"""The system: engines, two tiers of memory, networks, and how compute and memory time combine."""
+"""The system: engines, two memory tiers, networks, and the combination of compute and memory time."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -80,7 +80,7 @@ class System(Displayed):
         return {"provenance": Provenance.of(document)}
 
     def __post_init__(self) -> None:
-        """Lay the networks out, and keep the system as the published tool sees it: without its additions."""
+        """Lay the networks out, and keep the system without extensions, as the published tool sees it."""
         object.__setattr__(self, "origin", None)
         self._check_tori()
         plain = Extension()
@@ -90,7 +90,7 @@ class System(Displayed):
         object.__setattr__(self, "published", same)
 
     def _check_tori(self) -> None:
-        """Raise SpecError where a network has more endpoints than its torus."""
+        """Raise SpecError if a network has more endpoints than its torus."""
         pairs = enumerate(zip(self.networks, self.ext.networks, strict=False))
         if wrong := [
             Problem(
@@ -110,7 +110,7 @@ class System(Displayed):
 
     @property
     def mode(self) -> str:
-        """How arithmetic and memory time combine: as ``ext`` says, or as the published format does."""
+        """Combination of arithmetic and memory time: from ``ext``, or from the published format."""
         return self.ext.processing_mode or self.processing_mode
 
     def combine(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
@@ -123,11 +123,11 @@ class System(Displayed):
         return arithmetic + memory
 
     def beside_collective(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
-        """Time of some work that a collective can hide behind: all of it, or without overlap its arithmetic."""
+        """Return the time of some work that a collective can hide behind: all of it, or only its arithmetic."""
         return np.maximum(arithmetic, memory) if self.mode == "roofline" else arithmetic
 
     def move_time(self, size: Bytes) -> Seconds:
-        """Return the time to move bytes in tier-1 memory in one pass (0 for none): as ``ext.traffic`` says, or mem1."""
+        """Return the time to move bytes in tier-1 memory in one pass (0 for none): from ``ext.traffic``, or mem1."""
         stream = self.ext.traffic
         return self.mem1.time(size) if stream is None else stream.move(size, self.mem1)
 
@@ -138,7 +138,7 @@ class System(Displayed):
 
     @property
     def node(self) -> int:
-        """Processors of a node, or of the innermost network where that joins more."""
+        """Processors of a node, or of the innermost network if it joins more."""
         host = self.ext.host
         return max(self.networks[0].size, 0 if host is None else host.processors)
 
@@ -151,18 +151,18 @@ class System(Displayed):
 
     @property
     def matmul_types(self) -> tuple[str, ...]:
-        """Types of matrix arithmetic, but those that only recipes use."""
+        """Types of matrix arithmetic, except types for recipes only."""
         return (*self.matrix, *(name for name in self.ext.matrix or {} if name in MATMUL_BYTES))
 
     @property
     def recipes(self) -> Mapping[str, RecipeUse]:
-        """Recipes of narrow products that it runs, and how."""
+        """Narrow-precision recipes that the system runs, and how it runs them."""
         stated = self.ext.recipes or OF_EVERY_ENGINE
         known = {*self.matrix, *(self.ext.matrix or {})}
         return {name: use for name, use in stated.items() if RECIPES[name].product in known}
 
     def transposes(self, recipe: str) -> bool:
-        """Whether operands of a recipe without scales of blocks exist in a transposed copy, too."""
+        """Whether operands of a recipe without block scales also need a transposed copy."""
         use = self.recipes.get(recipe)
         return use is None or use.transposes
 
@@ -173,7 +173,7 @@ class System(Displayed):
         )
 
     def core_type(self, datatype: str, matmul_dtype: str) -> str:
-        """Return the type of attention's arithmetic: that of its operands, which products in 8 bits make in 16."""
+        """Return the type of attention's arithmetic: its operand type, or 16 bits for 8-bit products."""
         if matmul_dtype != "float8":
             return arithmetic_type(datatype, matmul_dtype)
         if DATATYPE_BYTES[datatype] <= LEAST_RESULT_BYTES:
@@ -182,36 +182,36 @@ class System(Displayed):
         return next(known, datatype)
 
     def attention_kernels(self, datatype: str, matmul_dtype: str) -> tuple[str, ...]:
-        """Return the names of the kernels of fused attention that the file states, the default first."""
+        """Return the names of the fused attention kernels that the file states, the default first."""
         rate = self.rate("attention", self.core_type(datatype, matmul_dtype))
         if not isinstance(rate, FusedAttention):
             return ()
         return (rate.default, *(name for name in rate.kernels if name != rate.default))
 
     def rate(self, kind: str, datatype: str) -> Rate | None:
-        """Return the rate that the file states for a kind of kernel in a type, if it does."""
+        """Return the rate that the file states for a kind of kernel in a type; None if it states none."""
         return self.ext.rates.get((kind, datatype))
 
     def gemm(self, matmul_type: str) -> Gemm | None:
-        """Return the constants of the law of products by their shape, if the system states them."""
+        """Return the constants of the product law by shape; None if the system states none."""
         rate = self.rate("product", matmul_type)
         return rate if isinstance(rate, Gemm) else None
 
     def link(self, network: int) -> Link:
-        """Return the additions of ``ext`` to a network."""
+        """Return the extension of a network."""
         links = self.ext.networks
         return links[network] if network < len(links) else Link()
 
     def law(self, network: int, operation: str) -> CollectiveLaw | None:
-        """Return what ``ext`` states of an operation in groups on a network, if it does."""
+        """Return the measured law of an operation in groups on a network; None if ``ext`` states none."""
         stated = self.link(network).operations
         return stated.get(operation) if stated else None
 
     def small_reduce(self, size: Bytes, ranks: Count) -> Seconds:
-        """Return the time of an all-reduce by one kernel over the innermost network, as ``ext.serving`` says.
+        """Return the time of a single-kernel all-reduce over the innermost network, from ``ext.serving``.
 
-        It is infinite where there is no such kernel: on a network that is not stated to be NVLink or its like, and in
-        groups that reach beyond it; the library of collectives is left. Arguments as in
+        It is infinite without such a kernel: on a network that is not stated to be NVLink or similar, and in groups
+        that reach beyond it; the collectives library remains. Arguments as in
         :meth:`~calculon.hardware.serving.SmallReduce.time`.
         """
         inner = self.networks[0]
@@ -220,7 +220,7 @@ class System(Displayed):
         return np.where(able | (time == 0), time, np.inf)
 
     def reduces_in_network(self, network: int) -> bool:
-        """Return whether the switches of a network reduce: as ``ext`` states, or as its all-reduce counts bytes."""
+        """Return whether the switches of a network reduce: stated by ``ext``, or from the bytes of its all-reduce."""
         stated = self.link(network).in_network_reduction
         traffic = self.networks[network].ops.all_reduce
         return (traffic.scalar, traffic.offset) == (1, 1) if stated is None else stated
@@ -232,10 +232,10 @@ class System(Displayed):
 def product(system: System, types: Types) -> Kernel:
     """Return the kernel of matrix products with weights.
 
-    Where a recipe scales parts of sums, forward products add these up in 32 bits as those of gradients do, at their
-    rate. Source: DeepSeek-V3, arXiv 2412.19437, section 3.3.2; 8-bit products scaled by blocks of 128 have 0.86 of the
-    rate of others on H100 (systems/measured/gemm.csv, ``fp8_block`` beside ``fp8``). Source of the rate by FLOP: Isaev
-    et al., SC'23, doi:10.1145/3581784.3607102, section 3.2.
+    If a recipe scales partial sums, forward products accumulate them in 32 bits like gradient products, at the rate of
+    gradient products. Source: DeepSeek-V3, arXiv 2412.19437, section 3.3.2; 8-bit products scaled by blocks of 128
+    reach 0.86 of the rate of others on H100 (systems/measured/gemm.csv, ``fp8_block`` compared with ``fp8``). Source of
+    the rate by FLOP: Isaev et al., SC'23, doi:10.1145/3581784.3607102, section 3.2.
     """
     found = _on_matrix_engine(system, types.product, "product")
     if types.promoted and isinstance(found.rate, Gemm):
@@ -244,14 +244,14 @@ def product(system: System, types: Types) -> Kernel:
 
 
 def grouped_product(system: System, types: Types) -> Kernel:
-    """Return the kernel of products of experts: at a rate of their own, or as a batch of products with their rows.
+    """Return the kernel of expert products: at a rate of their own, or as a batch of products with their rows.
 
-    A kernel for all experts has tiles of the rows of one, and fills the multiprocessors with those of the next (Gale et
-    al., *MegaBlocks*, arXiv 2211.15841, section 5). By the law ``tiles``, without a constant for it, come out: grouped
-    products of SimuMax on A100 (Transformer Engine, 12 in all passes) 2 to 3 % beside measured ones in the median;
-    DeepGEMM on H800 in 8 bits, 256 to 8,192 rows (5), 5 %; forward layers of aiconfigurator in bfloat16 with balanced
-    experts of 16 rows and more, above 0.1 ms: H100 7 % of 16, H200 11 % of 7, B200 13 % of 9; in 8 bits of small
-    experts 23 to 34 % too fast.
+    A kernel for all experts has tiles with the rows of one expert, and fills the multiprocessors with tiles of the next
+    (Gale et al., *MegaBlocks*, arXiv 2211.15841, section 5). Errors of the law ``tiles``, without a constant for
+    experts: grouped products of SimuMax on A100 (Transformer Engine, 12 in all passes) 2 to 3 % in the median; DeepGEMM
+    on H800 in 8 bits, 256 to 8,192 rows (5), 5 %; forward layers of aiconfigurator in bfloat16 with balanced experts of
+    16 rows and more, above 0.1 ms: H100 7 % of 16, H200 11 % of 7, B200 13 % of 9; in 8 bits of small experts 23 to 34
+    % too fast.
     """
     stated = system.rate("grouped_product", types.product)
     if stated is not None and not isinstance(stated, ExpertCalls):
@@ -263,7 +263,7 @@ def grouped_product(system: System, types: Types) -> Kernel:
 
 
 def router(system: System, types: Types) -> Kernel:
-    """Return the kernel of the product of the router: in 4 bytes, where the matrix engine has a type of them.
+    """Return the kernel of the router's product: in 4 bytes, if the matrix engine has such a type.
 
     Source: Megatron-LM, ``moe/router.py``, ``--moe-router-dtype fp32``.
     """
@@ -273,12 +273,12 @@ def router(system: System, types: Types) -> Kernel:
 
 
 def batched_product(system: System, types: Types) -> Kernel:
-    """Return the kernel of products of two activations (attention that is not fused), at the rate of other products."""
+    """Return the kernel of products of two activations (unfused attention), at the rate of other products."""
     return _on_matrix_engine(system, types.attention, "batched_product", "product")
 
 
 def attention(system: System, types: Types) -> Kernel:
-    """Return the kernel of fused attention (*flash attention*), the named one of several.
+    """Return the kernel of fused attention (*flash attention*), selected by name.
 
     Source: its efficiency grows with the sequence: Dao, *FlashAttention-2*, arXiv 2307.08691, figures 4 to 6.
     """
@@ -289,10 +289,10 @@ def attention(system: System, types: Types) -> Kernel:
 
 
 def linear_attention(system: System, types: Types) -> Kernel:
-    """Return the kernel of the state of linear attention: as stated, else at a share of the peak, in attention's type.
+    """Return the kernel of the linear-attention state: as stated, else at a share of the peak, in attention's type.
 
-    Its products are as small as a chunk and a head, and it hands states on between them. The default share is assumed:
-    no measured kernel is known to the model.
+    Its products have the size of a chunk and a head, and it passes states on between them. The default share is an
+    assumption: no measured kernel is known to the model.
     """
     datatype = types.attention
     assumed = ShareOfPeak(share=system.ext.linear_efficiency)
@@ -301,16 +301,16 @@ def linear_attention(system: System, types: Types) -> Kernel:
 
 
 def _on_matrix_engine(system: System, datatype: str, *kinds: str) -> Kernel:
-    """Return a kernel at the rate that the system states for the first of some kinds, else at that of the engine."""
+    """Return a kernel at the rate stated for the first of some kinds, else at the engine's rate."""
     stated = (system.rate(kind, datatype) for kind in kinds)
     rate = next((one for one in stated if one is not None), ENGINE_RATE)
     return Kernel(rate, system.product_engine(datatype), ENGINE_BYTES[datatype])
 
 
 def vector(kind: VectorKind, system: System, types: Types) -> Kernel:
-    """Return the kernel of an elementwise operator or reduction, mostly bound by memory.
+    """Return the kernel of an elementwise operator or reduction, usually memory-bound.
 
-    Its rate is that of its kind, of all traffic in tier-1 memory, or of the engine: the first that the system states.
+    Its rate is the first stated of: its kind, all tier-1 memory traffic, the engine.
     """
     datatype = types.vector
     rate = system.rate(kind, datatype) or system.ext.traffic or ENGINE_RATE
@@ -318,10 +318,10 @@ def vector(kind: VectorKind, system: System, types: Types) -> Kernel:
 
 
 def mul_sum_fused(system: System, types: Types) -> Kernel:
-    """Return the kernel of products on the vector engine, multiplied and summed in one.
+    """Return the kernel of products on the vector engine, multiplied and summed in one kernel.
 
-    Without a rate of its own it has the law by shape of products on the matrix engine, at the peak of its engine: tiles
-    and waves are the same, and begin and end of a tile take as long.
+    Without a rate of its own it follows the matrix engine's law by shape, at the peak of its own engine: tiles and
+    waves are the same, and tiles take as long to start and finish.
     """
     found, datatype = vector("mul_sum_fused", system, types), types.vector
     law = system.rate("product", datatype)
@@ -341,8 +341,8 @@ KERNELS: Mapping[KernelKind, Callable[[System, Types], Kernel]] = {
     **{kind: partial(vector, kind) for kind in get_args(VectorKind)},
     "mul_sum_fused": mul_sum_fused,
 }
-"""By kind: from a system and the types of arithmetic, the kernel that times layers of some shapes.
+"""By kind: a function from a system and its arithmetic types to the kernel that times layers of given shapes.
 
-A new kind of kernel is a name in :mod:`calculon.hardware.kernels.kernel`, and one here if it is not of the vector
-engine.
+A new kind of kernel needs a name in :mod:`calculon.hardware.kernels.kernel`, and an entry here unless it runs on the
+vector engine.
 """

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
-from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing, plain
-from calculon.launch.rows import Harmless, only_with, row
+from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing, plain
+from calculon.launch.rows import Harmless, first_names, only_with, row, switch
+from calculon.launch.texts.name_patterns import names_in, under
+from calculon.launch.texts.tree import nested
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in, yaml_lines
 
@@ -29,6 +31,7 @@ _STRATEGIES = {
 
 _NUMBERED = {str(number): name for number, name in enumerate(_STRATEGIES, 1)}
 _TYPES = {"NO", "MULTI_GPU", "FSDP", "DEEPSPEED"}
+_DEGREES = "tp_size cp_size sp_size dp_replicate_size dp_shard_size"
 _PRECISIONS = {"no": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
 _BACKENDS = {"TE": "delayed", "AO": "tensorwise"}
 """Recipes of FP8 by library: Transformer Engine scales by steps before, torchao by the tensor itself."""
@@ -54,11 +57,10 @@ _MICRO = ("per_device_train_batch_size", "micro_batch_size")
 _STEPS = ("gradient_accumulation_steps", f"{_DEEPSPEED}.gradient_accumulation_steps")
 _ARGUMENTS = re.compile(r"#\s*arguments of the training script:(?P<flags>.*)")
 _FLAG = re.compile(r"--(?P<name>\w+)[ =](?P<value>\S+)")
-_OF_TRAINERS = (
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing"),
-    *("max_length", "max_grad_norm", "max_steps", "save_steps", "optim", "use_liger_kernel"),
-    "activation_offloading",
-)
+_OF_TRAINERS = names_in("""
+    per_device_train_batch_size gradient_accumulation_steps gradient_checkpointing max_length max_grad_norm
+    max_steps save_steps optim use_liger_kernel activation_offloading
+""")
 """Settings that are written as arguments of the training script."""
 
 
@@ -81,7 +83,7 @@ def recognises(text: str, file: str) -> bool:
     if file.endswith((".toml", ".py", ".sh")) or text.lstrip().startswith("{"):
         return False
     names = {line.partition(":")[0] for line in text.splitlines() if ":" in line}
-    return "distributed_type" in names or f"{_FSDP}" in names or f"{_PARALLEL}" in names
+    return not names.isdisjoint(("distributed_type", _FSDP, _PARALLEL))
 
 
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
@@ -135,7 +137,7 @@ def _read_degrees(one: Reading) -> Fields:
         wanted = f"{processors:,} processors, which were asked for"
         raise SpecError(one.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
     tensor, context, sequence, replicas = (
-        given(one, f"{_PARALLEL}.{name}_size", default=1) or 1
+        given(one, f"{_PARALLEL}.{name}_size", default=1)
         for name in ("tp", "cp", "sp", "dp_replicate")
     )
     shards = one.count(f"{_PARALLEL}.dp_shard_size")
@@ -160,12 +162,12 @@ def _read_degrees(one: Reading) -> Fields:
 
 def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
     """Return what ranks share: by the strategy of FSDP 1, by the meshes of FSDP 2, or by the stage of ZeRO."""
-    parts = (one.count(f"{_PARALLEL}.{n}_size", default=1) or 1 for n in ("tp",))
-    ranks = one.processors() // next(parts) if kind != "NO" else 1
+    tensor = one.count(f"{_PARALLEL}.tp_size", default=1) or 1
+    ranks = one.processors() // tensor if kind != "NO" else 1
     stage, kept, group = "0", True, 0
     if kind == "FSDP":
         stage, kept, by_node = _strategy(one)
-        nodes = given(one, "num_machines", default=1) or 1
+        nodes = given(one, "num_machines", default=1)
         group = ranks // replicas if replicas > 1 else ranks // nodes if by_node else 0
     elif kind == "DEEPSPEED":
         file = one.setting(f"{_DEEPSPEED}.deepspeed_config_file")
@@ -173,8 +175,7 @@ def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
             one.not_modelled(file.name, "what that file says; it is read as one of deepspeed")
         stage = str(given(one, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
         if stage not in ("0", "1", "2", "3"):
-            found = one.setting(f"{_DEEPSPEED}.zero_stage")
-            assert found is not None
+            found = one.stated(f"{_DEEPSPEED}.zero_stage", default=stage)
             raise one.error(found, "0, 1, 2 or 3")
     stage = stage if ranks > 1 else "0"
     return {
@@ -188,15 +189,14 @@ def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
 
 def _strategy(one: Reading) -> tuple[str, bool, bool]:
     """Return what FSDP splits, whether weights are dropped after the forward pass, and whether nodes share."""
-    stated = one.setting(f"{_FSDP}.fsdp_sharding_strategy")
+    stated = one.stated(f"{_FSDP}.fsdp_sharding_strategy", default="FULL_SHARD")
     resharded = one.setting(f"{_FSDP}.fsdp_reshard_after_forward")
     one.setting(f"{_FSDP}.fsdp_version")
     if resharded is not None and isinstance(resharded.value, str):
         stated, resharded = resharded, None  # FSDP 1 takes the strategy under that name, too
-    name = "FULL_SHARD" if stated is None else str(stated.value).upper()
+    name = str(stated.value).upper()
     name = _NUMBERED.get(name, name)
     if name not in _STRATEGIES:
-        assert stated is not None
         raise one.error(stated, f"one of {', '.join(_STRATEGIES)}")
     stage, kept, by_node = _STRATEGIES[name]
     if resharded is not None:
@@ -206,17 +206,13 @@ def _strategy(one: Reading) -> tuple[str, bool, bool]:
 
 def _exchange(one: Reading, context: int, sequence: int) -> Fields:
     """Return how ranks with parts of a sequence come to its keys and values."""
-    method = one.setting(f"{_PARALLEL}.cp_comm_strategy")
+    method = one.stated(f"{_PARALLEL}.cp_comm_strategy", default="allgather")
     backend = one.get(f"{_PARALLEL}.cp_backend", f"{_PARALLEL}.sp_backend", default="torch")
     if context * sequence == 1:
         return {"cp_comm": "p2p"}
     if sequence > 1 or backend == "deepspeed":
         return {"cp_comm": "a2a"}
-    chosen = "allgather" if method is None else method.value
-    if chosen not in _EXCHANGES:
-        assert method is not None
-        raise one.error(method, f"one of {', '.join(_EXCHANGES)}")
-    return {"cp_comm": _EXCHANGES[chosen]}
+    return {"cp_comm": _EXCHANGES[one.choice(method, _EXCHANGES)]}
 
 
 def _write_degrees(one: Writing) -> Fields:
@@ -258,8 +254,8 @@ def _read_batch(one: Reading) -> Fields:
         one.notes.append(
             f"{_MICRO[0]} is an argument of the training script: {TRAINER_BATCH}, its default"
         )
-    steps = given(one, *_STEPS, default=1) or 1
-    length = given(one, *_LENGTHS, default=0, least=0) or 0
+    steps = given(one, *_STEPS, default=1)
+    length = given(one, *_LENGTHS, default=0, least=0)
     return {
         "microbatch_size": micro,
         "batch_size": micro * steps * one.execution["data_par"],
@@ -278,29 +274,29 @@ def _read_precision(one: Reading) -> Fields:
     for name in ("bf16", "fp16"):
         if one.get(name) is True and found is None:
             return {"datatype": _PRECISIONS[name], "fp8_recipe": "none"}
-    chosen = "no" if found is None or found.value in (False, None) else str(found.value).lower()
-    if chosen not in _PRECISIONS:
-        assert found is not None
-        raise one.error(found, f"one of {', '.join(_PRECISIONS)}")
-    backend = one.setting("fp8_config.backend", "fp8_config.fp8_backend")
+    chosen = "no"
+    if found is not None and found.value not in (False, None):
+        chosen = str(found.value).lower()
+        if chosen not in _PRECISIONS:
+            raise one.error(found, f"one of {', '.join(_PRECISIONS)}")
+    backend = one.stated("fp8_config.backend", "fp8_config.fp8_backend", default="TE")
     recipe = "none"
     if chosen == "fp8":
-        name = "TE" if backend is None else str(backend.value).upper()
+        name = str(backend.value).upper()
         if name not in _BACKENDS:
-            assert backend is not None
             one.not_modelled(backend.name, "taken for Transformer Engine")
         recipe = _BACKENDS.get(name, "delayed")
     return {"datatype": _PRECISIONS[chosen], "fp8_recipe": recipe}
 
 
 def _write_precision(one: Writing) -> Fields:
-    names = {ours: theirs for theirs, ours in reversed(_PRECISIONS.items())}
+    names = first_names(_PRECISIONS)
     datatype, recipe = one["datatype"], one["fp8_recipe"]
     if datatype not in names:
         raise one.refuse("datatype", "bfloat16, float16, float32")
     if recipe == "none":
         return {"mixed_precision": names[datatype]}
-    backends = {ours: theirs for theirs, ours in _BACKENDS.items()}
+    backends = first_names(_BACKENDS)
     if recipe not in backends or datatype != "bfloat16":
         raise one.refuse("fp8_recipe", "none, delayed, tensorwise")
     return {"mixed_precision": "fp8", "fp8_config.backend": backends[recipe]}
@@ -326,10 +322,9 @@ def _write_recompute(one: Writing) -> Fields:
 
 
 def _read_prefetch(one: Reading) -> Fields:
-    found = one.setting(f"{_FSDP}.fsdp_backward_prefetch")
-    value = "BACKWARD_PRE" if found is None else str(found.value).upper()
+    found = one.stated(f"{_FSDP}.fsdp_backward_prefetch", default="BACKWARD_PRE")
+    value = str(found.value).upper()
     if value in ("BACKWARD_POST", "2"):
-        assert found is not None
         one.not_modelled(found.name, "weights are gathered after the pass before: taken for PRE")
     none = value in ("NO_PREFETCH", "NONE", "3")
     return {"fsdp_prefetch": 0 if none and one.execution["zero_stage"] == "fsdp" else 1}
@@ -342,18 +337,16 @@ def _read_compile(one: Reading) -> Fields:
 
 
 def _read_optimizer(one: Reading) -> Fields:
-    found = one.setting("optim", "optimizer")
-    kind = "adamw_torch_fused" if found is None else str(found.value)
+    found = one.stated("optim", "optimizer", default="adamw_torch_fused")
+    kind = str(found.value)
     if kind not in _OPTIMIZERS:
-        assert found is not None
         one.not_modelled(found.name, "taken for AdamW")
     ours = _OPTIMIZERS.get(kind, ("adam", "fused"))
     return dict(zip(("optimizer", "optimizer_impl"), ours, strict=True))
 
 
 def _write_optimizer(one: Writing) -> Fields:
-    names = {ours: theirs for theirs, ours in reversed(_OPTIMIZERS.items())}
-    name = names.get((one["optimizer"], one["optimizer_impl"]))
+    name = first_names(_OPTIMIZERS).get((one["optimizer"], one["optimizer_impl"]))
     if name is None:
         raise one.refuse("optimizer", "adam, adam_8bit, lion, adafactor, sgd")
     return {} if name in ("adamw_torch_fused", "adamw_apex_fused") else {"optim": name}
@@ -361,18 +354,18 @@ def _write_optimizer(one: Writing) -> Fields:
 
 def _read_clipping(one: Reading) -> Fields:
     """Read whether gradients are clipped: by default, as the trainer does."""
-    found = one.setting("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping")
-    return {"grad_clip": found is None or bool(found.value)}
+    clipped = one.get("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping", default=True)
+    return {"grad_clip": bool(clipped)}
 
 
 def _read_offload(one: Reading) -> Fields:
     state = one.get(f"{_DEEPSPEED}.offload_optimizer_device", default="none")
-    weights = one.setting(f"{_DEEPSPEED}.offload_param_device")
-    of_fsdp = one.setting(f"{_FSDP}.fsdp_offload_params")
-    if of_fsdp is not None and of_fsdp.value is True:
+    weights = one.stated(f"{_DEEPSPEED}.offload_param_device", default="none")
+    of_fsdp = one.stated(f"{_FSDP}.fsdp_offload_params", default=False)
+    if of_fsdp.value is True:
         effect = "weights, gradients and optimizer in host memory: counted on the processor"
         one.not_modelled(of_fsdp.name, effect)
-    if weights is not None and weights.value in ("cpu", "nvme"):
+    if weights.value in ("cpu", "nvme"):
         one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
     return {"optimizer_offload": state in ("cpu", "nvme") and one.execution["zero_stage"] != "0"}
 
@@ -424,36 +417,27 @@ _ONLY_WITH: Harmless = {
     "use_cpu": ((False,), "no accelerator"),
 }
 
-_QUIET_FSDP = (
-    *("cpu_ram_efficient_loading", "state_dict_type", "sync_module_states", "use_orig_params"),
-    *("transformer_layer_cls_to_wrap", "min_num_params", "limit_all_gathers"),
-)
-_QUIET_DEEPSPEED = (
-    *("zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher"),
-    *("deepspeed_hostfile", "deepspeed_moe_layer_cls_names", "offload_*_nvme_path"),
-    *("deepspeed_inclusion_filter", "deepspeed_exclusion_filter", "seq_parallel_*"),
-)
-_OF_RUNS = (
-    *(
-        "model_name_or_path",
-        "dataset*",
-        "learning_rate",
-        "lr_scheduler*",
-        "warmup_*",
-        "weight_decay",
-    ),
-    *(
-        "logging_*",
-        "report_to",
-        "output_dir",
-        "seed",
-        "num_train_epochs",
-        "eval_*",
-        "save_*",
-        "adam_*",
-    ),
-)
+_QUIET_FSDP = """
+    fsdp_cpu_ram_efficient_loading fsdp_state_dict_type fsdp_sync_module_states fsdp_use_orig_params
+    fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params fsdp_limit_all_gathers
+"""
+_QUIET_DEEPSPEED = """
+    zero3_init_flag zero3_save_16bit_model deepspeed_multinode_launcher deepspeed_hostfile
+    deepspeed_moe_layer_cls_names offload_*_nvme_path deepspeed_inclusion_filter deepspeed_exclusion_filter
+    seq_parallel_*
+"""
+_OF_RUNS = """
+    model_name_or_path dataset* learning_rate lr_scheduler* warmup_* weight_decay logging_* report_to output_dir
+    seed num_train_epochs eval_* save_* adam_*
+"""
 """Options of trainers without effect on a step."""
+
+_NO_EFFECT = f"""
+    compute_environment debug downcast_bf16 enable_cpu_affinity machine_rank main_process_ip main_process_port
+    main_training_function rdzv_backend same_network tpu_* gpu_ids num_machines commands command_file
+    fp8_config.* dynamo_config.* {_PARALLEL}.cp_* {_PARALLEL}.sp_*
+    {under(_FSDP, _QUIET_FSDP)} {under(_DEEPSPEED, _QUIET_DEEPSPEED)} {_OF_RUNS}
+"""
 
 
 ACCELERATE = Dialect(
@@ -465,75 +449,58 @@ ACCELERATE = Dialect(
         row(
             "num_procs tensor_par context_par pipeline_par data_par zero_stage optimizer_sharding "
             "data_par_overlap dp_shard reshard_after_forward cp_comm",
-            (
-                *("distributed_type", "num_processes"),
-                *(f"{_PARALLEL}.{n}_size" for n in ("tp", "cp", "sp", "dp_replicate", "dp_shard")),
-                *(f"{_FSDP}.{name}" for name in ("fsdp_version", "fsdp_reshard_after_forward")),
-                f"{_DEEPSPEED}.zero_stage",
-            ),
+            f"distributed_type num_processes {under(_PARALLEL, _DEGREES)} {_FSDP}.fsdp_version "
+            f"{_FSDP}.fsdp_reshard_after_forward {_DEEPSPEED}.zero_stage",
             _read_degrees,
             _write_degrees,
         ),
         row(
             "microbatch_size batch_size seq_length",
-            (_MICRO[0], _STEPS[0], _LENGTHS[0]),
+            f"{_MICRO[0]} {_STEPS[0]} {_LENGTHS[0]}",
             _read_batch,
             _write_batch,
         ),
-        row("datatype fp8_recipe", ("mixed_precision",), _read_precision, _write_precision),
+        row("datatype fp8_recipe", "mixed_precision", _read_precision, _write_precision),
         row(
             "activation_recompute activations_offload",
-            ("gradient_checkpointing", f"{_FSDP}.fsdp_activation_checkpointing"),
+            f"gradient_checkpointing {_FSDP}.fsdp_activation_checkpointing",
             _read_recompute,
             _write_recompute,
         ),
-        row("fsdp_prefetch", (f"{_FSDP}.fsdp_backward_prefetch",), _read_prefetch, lambda one: {}),
+        row("fsdp_prefetch", f"{_FSDP}.fsdp_backward_prefetch", _read_prefetch),
         row(
             "fusion",
-            ("dynamo_config.dynamo_backend",),
+            "dynamo_config.dynamo_backend",
             _read_compile,
             lambda one: (
                 {"dynamo_config.dynamo_backend": "INDUCTOR"} if one["fusion"] == "compile" else {}
             ),
         ),
-        row("optimizer optimizer_impl", ("optim",), _read_optimizer, _write_optimizer),
+        row("optimizer optimizer_impl", "optim", _read_optimizer, _write_optimizer),
         row(
             "grad_clip",
-            ("max_grad_norm",),
+            "max_grad_norm",
             _read_clipping,
             lambda one: {} if one["grad_clip"] else {"max_grad_norm": 0},
         ),
-        row(
-            "ce_impl",
-            ("use_liger_kernel",),
-            lambda one: {"ce_impl": "fused" if one.switch("use_liger_kernel") else "eager"},
-            lambda one: {"use_liger_kernel": True} if one["ce_impl"] == "fused" else {},
-        ),
+        switch("use_liger_kernel", "ce_impl", on="fused", off="eager"),
         row(
             "optimizer_offload",
-            (f"{_DEEPSPEED}.offload_optimizer_device",),
+            f"{_DEEPSPEED}.offload_optimizer_device",
             _read_offload,
             _write_offload,
         ),
-        Row(
-            ("tokens", "save_interval"),
-            ("max_steps", "save_steps"),
+        row(
+            "tokens save_interval",
+            "max_steps save_steps",
             _read_campaign,
             _write_campaign,
             "campaign",
         ),
         only_with(_ONLY_WITH),
     ),
-    no_effect=(
-        *("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank"),
-        *("main_process_ip", "main_process_port", "main_training_function", "rdzv_backend"),
-        *("same_network", "tpu_*", "gpu_ids", "num_machines", "commands", "command_file"),
-        *(f"{_FSDP}.fsdp_{name}" for name in _QUIET_FSDP),
-        *(f"{_DEEPSPEED}.{name}" for name in _QUIET_DEEPSPEED),
-        *("fp8_config.*", "dynamo_config.*", f"{_PARALLEL}.cp_*", f"{_PARALLEL}.sp_*"),
-        *_OF_RUNS,
-    ),
-    not_modelled={"mpirun_config.*": "another launcher", "ipex_config.*": "kernels of a CPU"},
+    no_effect=_NO_EFFECT,
+    not_modelled={"another launcher": "mpirun_config.*", "kernels of a CPU": "ipex_config.*"},
     parse=parse,
     render=render,
     recognises=recognises,

@@ -6,8 +6,8 @@ configuration says nothing of the model, its sequences, pipelines and the proces
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.units import MIB
@@ -15,7 +15,9 @@ from calculon.declarations.fields import shown
 from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.declarations.parse import parse as parse_document
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
-from calculon.launch.rows import Harmless, only_with, row
+from calculon.launch.rows import Harmless, first_names, only_with, row
+from calculon.launch.texts.name_patterns import under
+from calculon.launch.texts.tree import flat, nested
 
 AUTO = "auto"
 """What the trainer of transformers fills in."""
@@ -47,20 +49,19 @@ _TENSOR = "tensor_parallel.autotp_size"
 _EXPERT = "expert_parallel.autoep_size"
 
 
-_SCALING = (
-    *("auto_cast", "loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis"),
-    *("min_loss_scale", "consecutive_hysteresis", "master_weights_and_grads"),
-)
+_SCALING = """
+    auto_cast loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale consecutive_hysteresis
+    master_weights_and_grads
+"""
 """Options of loss scaling."""
 
-_HOUSEKEEPING = (
-    *("contiguous_gradients", "allgather_partitions", "allgather_bucket_size", "sub_group_size"),
-    *("round_robin_gradients", "offload_*.pin_memory", "offload_*.buffer_*", "offload_*.nvme_path"),
-    *("offload_*.fast_init", "offload_*.pipeline_*", "offload_*.max_in_cpu", "cpu_offload_*"),
-    *("gather_16bit_weights_on_model_save", "stage3_gather_*", "ignore_missing_optim_state"),
-    *("load_from_fp32_weights", "elastic_checkpoint", "memory_efficient_linear", "log_trace_*"),
-    *("legacy_stage1", "use_multi_rank_bucket_allreduce", "mics_hierarchical_*", "leaf_module*"),
-)
+_HOUSEKEEPING = """
+    contiguous_gradients allgather_partitions allgather_bucket_size sub_group_size round_robin_gradients
+    offload_*.pin_memory offload_*.buffer_* offload_*.nvme_path offload_*.fast_init offload_*.pipeline_*
+    offload_*.max_in_cpu cpu_offload_* gather_16bit_weights_on_model_save stage3_gather_*
+    ignore_missing_optim_state load_from_fp32_weights elastic_checkpoint memory_efficient_linear log_trace_*
+    legacy_stage1 use_multi_rank_bucket_allreduce mics_hierarchical_* leaf_module*
+"""
 """Options of ZeRO without effect on a step that is modelled."""
 
 
@@ -81,28 +82,6 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     return check_sections(Parsed(file, kept), _OBJECTS)
 
 
-def flat(raw: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of an object by their paths; an empty one as such."""
-    for key, value in raw.items():
-        name = f"{above}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{name}.")
-        else:
-            yield name, value
-
-
-def nested(settings: Mapping[str, Any]) -> Fields:
-    """Return settings by path as objects within each other."""
-    found: Fields = {}
-    for name, value in settings.items():
-        *above, last = name.split(".")
-        place = found
-        for key in above:
-            place = place.setdefault(key, {})
-        place[last] = value
-    return found
-
-
 def recognises(text: str, file: str) -> bool:
     """Whether a text is a configuration of DeepSpeed."""
     if not text.lstrip().startswith("{"):
@@ -119,15 +98,18 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
     return json.dumps({"_comment": list(head), **nested(settings)}, indent=2) + "\n"
 
 
+@overload
+def given(one: Reading, *names: str, default: int, least: int = 1) -> int: ...
+
+
+@overload
+def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None: ...
+
+
 def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None:
-    """Return a count of at least so many; ``auto`` as where nothing is stated."""
-    found = one.setting(*names)
-    if found is None or found.value == AUTO:
-        return default
-    count = one.count(*names, default=default)
-    if count is not None and count < least:
-        raise one.error(found, f"a whole number of at least {least}")
-    return count
+    """Return a count of at least `least`; ``auto`` as where nothing is stated."""
+    auto = one.get(*names) == AUTO
+    return default if auto else one.count(*names, default=default, least=least)
 
 
 def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
@@ -145,9 +127,9 @@ def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
 
 def _read_degrees(one: Reading) -> Fields:
     """Read degrees and batch: the three fields of the batch, and the processors, must agree."""
-    tensor = given(one, _TENSOR, default=1) or 1
-    parts = given(one, *_SEQUENCES, default=1) or 1
-    stages = given(one, "pipeline.stages", default=1) or 1
+    tensor = given(one, _TENSOR, default=1)
+    parts = given(one, *_SEQUENCES, default=1)
+    stages = given(one, "pipeline.stages", default=1)
     batch, micro, steps = (given(one, name) for name in (_BATCH, _MICRO, _STEPS))
     rest = tensor * parts * stages
     split = f"tensor {tensor} x sequence {parts} x pipeline {stages}"
@@ -206,7 +188,7 @@ def _write_degrees(one: Writing) -> Fields:
 
 
 def _read_experts(one: Reading) -> Fields:
-    experts = given(one, _EXPERT, default=1) or 1
+    experts = given(one, _EXPERT, default=1)
     if not one.switch("expert_parallel.enabled", default=True):
         experts = 1
     split = experts > 1 and one.execution["tensor_par"] > 1
@@ -220,20 +202,18 @@ def _write_experts(one: Writing) -> Fields:
 
 
 def _read_sharding(one: Reading) -> Fields:
-    stage = one.count(f"{_ZERO}.stage", default=0) or 0
+    stage = one.count(f"{_ZERO}.stage", default=0)
     if stage not in range(4):
-        found = one.setting(f"{_ZERO}.stage")
-        assert found is not None
-        raise one.error(found, "0, 1, 2 or 3")
+        raise one.error(one.stated(f"{_ZERO}.stage", default=stage), "0, 1, 2 or 3")
     ranks = one.execution["data_par"] * one.execution["context_par"]
     stage = stage if ranks > 1 else 0
-    overlap = one.get(f"{_ZERO}.overlap_comm", default=None)
+    overlap = one.get(f"{_ZERO}.overlap_comm")
     overlaps = stage == 3 if overlap in (None, AUTO) else bool(overlap)
     group = one.count(f"{_ZERO}.mics_shard_size", default=-1) or -1
     ahead = given(
         one,
         f"{_ZERO}.stage3_prefetch_bucket_size",
-        "zero_optimization.prefetch_bucket_size",
+        f"{_ZERO}.prefetch_bucket_size",
         default=1,
         least=0,
     )
@@ -312,7 +292,7 @@ def _type(one: Reading, found: Setting) -> str:
 def _write_gradients(one: Writing) -> Fields:
     datatype = one["datatype"]
     usual = _usual_gradients(datatype, one["zero_stage"])
-    written = {ours: theirs for theirs, ours in reversed(_TYPES.items())}
+    written = first_names(_TYPES)
     found: Fields = {}
     for name, setting, left_out in (
         ("grad_dtype", "data_types.grad_accum_dtype", (usual,)),
@@ -349,20 +329,19 @@ def _write_bucket(one: Writing) -> Fields:
 
 
 def _read_offload(one: Reading) -> Fields:
-    state = one.setting(f"{_ZERO}.offload_optimizer.device")
-    older = one.setting(f"{_ZERO}.cpu_offload")
-    weights = one.setting(f"{_ZERO}.offload_param.device")
+    state = one.stated(f"{_ZERO}.offload_optimizer.device", default=None)
+    older = one.get(f"{_ZERO}.cpu_offload")
+    weights = one.stated(f"{_ZERO}.offload_param.device", default=None)
     for found in (state, weights):
-        if found is not None and found.value not in ("cpu", "nvme", "none", None):
+        if found.value not in ("cpu", "nvme", "none", None):
             raise one.error(found, "cpu, nvme or none")
-        if found is not None and found.value == "nvme":
+        if found.value == "nvme":
             one.not_modelled(found.name, "disks: counted as host memory")
-    if weights is not None and weights.value in ("cpu", "nvme"):
+    if weights.value in ("cpu", "nvme"):
         one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
-    away = state is not None and state.value in ("cpu", "nvme")
-    away = away or (older is not None and older.value is True)
-    ratio = one.setting(f"{_ZERO}.offload_optimizer.ratio")
-    if ratio is not None and ratio.value != 1:
+    away = state.value in ("cpu", "nvme") or older is True
+    ratio = one.stated(f"{_ZERO}.offload_optimizer.ratio", default=1)
+    if ratio.value != 1:
         one.not_modelled(ratio.name, "a part of the optimizer state: counted whole")
     return {
         "optimizer_offload": away and one.execution["zero_stage"] != "0",
@@ -400,14 +379,13 @@ def _write_recompute(one: Writing) -> Fields:
 
 
 def _read_optimizer(one: Reading) -> Fields:
-    found = one.setting("optimizer.type")
-    kind = "adamw" if found is None else str(found.value).lower()
-    loose = one.get("optimizer.params.torch_adam", default=False) is True
+    found = one.stated("optimizer.type", default="adamw")
+    kind = str(found.value).lower()
+    loose = one.get("optimizer.params.torch_adam") is True
     if kind == "sgd":
         momentum = one.get("optimizer.params.momentum", default=0)
         return {"optimizer": "sgd_momentum" if momentum else "sgd", "optimizer_impl": "fused"}
     if kind not in _OPTIMIZERS:
-        assert found is not None
         one.not_modelled(found.name, "taken for AdamW")
     ours = _OPTIMIZERS.get(kind, "adam")
     return {"optimizer": ours, "optimizer_impl": "foreach" if loose else "fused"}
@@ -426,8 +404,7 @@ def _write_optimizer(one: Writing) -> Fields:
 
 
 def _read_clipping(one: Reading) -> Fields:
-    found = one.setting("gradient_clipping")
-    return {"grad_clip": found is not None and bool(found.value)}
+    return {"grad_clip": bool(one.get("gradient_clipping"))}
 
 
 _ONLY_WITH: Harmless = {
@@ -467,6 +444,30 @@ _ONLY_WITH: Harmless = {
     "sequence_parallel.tiling.enabled": ((False,), "MLP and loss in tiles, with less memory"),
 }
 
+_NO_EFFECT = f"""
+    optimizer.params.* scheduler.* steps_per_print dump_state tensorboard.* wandb.* csv_monitor.*
+    monitor_config.* comms_logger.* comms_config.* zero_allow_untested_optimizer zero_force_ds_cpu_optimizer
+    aio.* checkpoint.* activation_checkpointing.* expert_parallel.preset_model autotuning.*
+    expert_parallel.load_balance_coeff sequence_parallel.* compile.backend prescale_gradients
+    gradient_predivide_factor seq_parallel_communication_data_type flops_profiler.*
+    communication_data_type_scaler memory_breakdown ignore_unused_*
+    {under("fp16", _SCALING)} {under("bf16", _SCALING)} {under("bfloat16", _SCALING)}
+    {under(_ZERO, _HOUSEKEEPING)}
+"""
+
+_NOT_MODELLED = {
+    "layers that are compressed": "compression_training.*",
+    "sparse attention": "sparse_attention.*",
+    "how layers are split": "tensor_parallel.*",
+    "gradients that are applied later": f"{_ZERO}.zenflow.*",
+    "weights that stay gathered": f"{_ZERO}.max_live_parameters {_ZERO}.max_reuse_distance",
+    "sequences that grow, or tokens that are dropped": "data_efficiency.*",
+    "sequences that grow": "curriculum_learning.*",
+    "a batch that follows the processors": "elasticity.*",
+    "generation between steps": "hybrid_engine.*",
+    "how layers are spread over stages": "pipeline.*",
+}
+
 DEEPSPEED = Dialect(
     name="deepspeed",
     title="DeepSpeed",
@@ -475,92 +476,53 @@ DEEPSPEED = Dialect(
     rows=(
         row(
             "num_procs tensor_par context_par pipeline_par data_par microbatch_size batch_size cp_comm",
-            (_BATCH, _MICRO, _STEPS, _TENSOR, _SEQUENCES[0]),
+            f"{_BATCH} {_MICRO} {_STEPS} {_TENSOR} {_SEQUENCES[0]}",
             _read_degrees,
             _write_degrees,
         ),
-        row("expert_par expert_tensor_par", (_EXPERT,), _read_experts, _write_experts),
+        row("expert_par expert_tensor_par", _EXPERT, _read_experts, _write_experts),
         row(
             "zero_stage optimizer_sharding data_par_overlap dp_shard fsdp_prefetch",
-            tuple(
-                f"{_ZERO}.{name}"
-                for name in (
-                    "stage",
-                    "overlap_comm",
-                    "mics_shard_size",
-                    "stage3_prefetch_bucket_size",
-                )
-            ),
+            under(_ZERO, "stage overlap_comm mics_shard_size stage3_prefetch_bucket_size"),
             _read_sharding,
             _write_sharding,
         ),
-        row("datatype", ("bf16.enabled", "fp16.enabled"), _read_datatype, _write_datatype),
+        row("datatype", "bf16.enabled fp16.enabled", _read_datatype, _write_datatype),
         row(
             "grad_dtype grad_comm_dtype",
-            ("data_types.grad_accum_dtype", "communication_data_type"),
+            "data_types.grad_accum_dtype communication_data_type",
             _read_gradients,
             _write_gradients,
         ),
-        row("ddp_bucket_mib", (_BUCKET,), _read_bucket, _write_bucket),
+        row("ddp_bucket_mib", _BUCKET, _read_bucket, _write_bucket),
         row(
             "optimizer_offload weight_offload",
-            (f"{_ZERO}.offload_optimizer.device",),
+            f"{_ZERO}.offload_optimizer.device",
             _read_offload,
             _write_offload,
         ),
         row(
             "activation_recompute activations_offload",
-            ("activation_checkpointing.cpu_checkpointing",),
+            "activation_checkpointing.cpu_checkpointing",
             _read_recompute,
             _write_recompute,
         ),
         row(
             "optimizer optimizer_impl",
-            ("optimizer.type", "optimizer.params.torch_adam"),
+            "optimizer.type optimizer.params.torch_adam",
             _read_optimizer,
             _write_optimizer,
         ),
         row(
             "grad_clip",
-            ("gradient_clipping",),
+            "gradient_clipping",
             _read_clipping,
             lambda one: {"gradient_clipping": 1.0} if one["grad_clip"] else {},
         ),
         only_with(_ONLY_WITH),
     ),
-    no_effect=(
-        *("optimizer.params.*", "scheduler.*", "steps_per_print", "dump_state", "tensorboard.*"),
-        *("wandb.*", "csv_monitor.*", "monitor_config.*", "comms_logger.*", "comms_config.*"),
-        *("zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "aio.*", "checkpoint.*"),
-        *(f"{section}.{name}" for section in ("fp16", "bf16", "bfloat16") for name in _SCALING),
-        *(f"{_ZERO}.{name}" for name in _HOUSEKEEPING),
-        *("activation_checkpointing.*", "expert_parallel.preset_model", "autotuning.*"),
-        *("expert_parallel.load_balance_coeff", "sequence_parallel.*", "compile.backend"),
-        *(
-            "prescale_gradients",
-            "gradient_predivide_factor",
-            "seq_parallel_communication_data_type",
-        ),
-        *(
-            "flops_profiler.*",
-            "communication_data_type_scaler",
-            "memory_breakdown",
-            "ignore_unused_*",
-        ),
-    ),
-    not_modelled={
-        "compression_training.*": "layers that are compressed",
-        "sparse_attention.*": "sparse attention",
-        "tensor_parallel.*": "how layers are split",
-        f"{_ZERO}.zenflow.*": "gradients that are applied later",
-        f"{_ZERO}.max_live_parameters": "weights that stay gathered",
-        f"{_ZERO}.max_reuse_distance": "weights that stay gathered",
-        "data_efficiency.*": "sequences that grow, or tokens that are dropped",
-        "curriculum_learning.*": "sequences that grow",
-        "elasticity.*": "a batch that follows the processors",
-        "hybrid_engine.*": "generation between steps",
-        "pipeline.*": "how layers are spread over stages",
-    },
+    no_effect=_NO_EFFECT,
+    not_modelled=_NOT_MODELLED,
     parse=parse,
     render=render,
     recognises=recognises,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from calculon.base.display import Displayed
 from calculon.base.errors import Problem, SpecError
@@ -17,7 +17,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
 from calculon.declarations.model import Model
 from calculon.launch.server import Server
-from calculon.launch.texts.name_patterns import any_of
+from calculon.launch.texts.name_patterns import any_of, names_in
 from calculon.launch.texts.reading_budget import check_numbers
 from calculon.launch.texts.reading_budget import reading as reading_file
 from calculon.launch.translation import Translated, translated
@@ -170,11 +170,25 @@ class Reading:
         found = self.setting(*names)
         return default if found is None else found.value
 
-    def count(self, *names: str, default: int | None = None) -> int | None:
+    def stated(self, *names: str, default: Any) -> Setting:
+        """Return the first of some settings that is stated, else the first name with a default."""
+        return self.setting(*names) or Setting(names[0], default)
+
+    @overload
+    def count(self, *names: str, default: int, least: int | None = None) -> int: ...
+
+    @overload
+    def count(
+        self, *names: str, default: int | None = None, least: int | None = None
+    ) -> int | None: ...
+
+    def count(
+        self, *names: str, default: int | None = None, least: int | None = None
+    ) -> int | None:
         """Return a whole number.
 
         Raises:
-            SpecError: For any other value.
+            SpecError: For any other value, and for a number below `least`.
         """
         found = self.setting(*names)
         if found is None or found.value is None:
@@ -183,6 +197,8 @@ class Reading:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value != int(value):
             raise self.error(found, "a whole number")
+        if least is not None and value < least:
+            raise self.error(found, f"a whole number of at least {least}")
         return int(value)
 
     def switch(self, *names: str, default: bool = False) -> bool:
@@ -281,8 +297,10 @@ class Dialect:
         name, title, version: Its name on the command line, what it is, and the version that the rows were written for.
         preset: Preset that says how it runs what no setting says.
         rows: In the order in which they are read and written.
-        no_effect: Patterns of settings without effect on time and memory of a step (learning rates, logs, files).
-        not_modelled: Patterns of settings whose effect is not modelled, and what it is.
+        no_effect: Patterns of settings without effect on time and memory of a step (learning rates, logs, files), in a
+            text (:func:`calculon.launch.texts.name_patterns.names_in`).
+        not_modelled: Effects that are not modelled, and patterns of the settings that have them; the first that match
+            count.
         parse: Returns what a text says, given the name of the file, and values of variables that it may ask for.
         render: Returns the text of a file with some settings, given processors, and lines of comment for its head.
         recognises: Whether a text, given the name of the file, is of this dialect.
@@ -298,7 +316,7 @@ class Dialect:
     version: str
     preset: str
     rows: Sequence[Row]
-    no_effect: Sequence[str]
+    no_effect: str
     not_modelled: Mapping[str, str]
     parse: Callable[[str, str, Mapping[str, str]], Parsed]
     render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
@@ -414,12 +432,13 @@ def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
     """Return every setting of a file, sorted by what became of it."""
     kinds = ("used", "ignored", "not_modelled", "unknown", "unresolved")
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}
-    lost, ignored = any_of(dialect.not_modelled), any_of(dialect.no_effect)
+    ignored = any_of(names_in(dialect.no_effect))
+    effects = {p: effect for effect, text in dialect.not_modelled.items() for p in names_in(text)}
+    lost = any_of(effects)
     for name, setting in reading.parsed.settings.items():
         effect = ""
         if lost.match(name):
-            effects = dialect.not_modelled.items()
-            effect = next(words for one, words in effects if fnmatchcase(name, one))
+            effect = next(words for one, words in effects.items() if fnmatchcase(name, one))
         if name in reading.lost:
             found["not_modelled"].append((setting, reading.lost[name]))
         elif name in reading.used:

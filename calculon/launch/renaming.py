@@ -12,6 +12,7 @@ from typing import Any
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
+from calculon.launch.rows import first_names
 
 Here = Callable[[Any, Reading], Any]
 There = Callable[[Any], Any]
@@ -61,9 +62,7 @@ def choice(name: str, values: Mapping[Any, Any]) -> Name:
 
     Of several values that are one for the other setting, the first is written. Values that are not listed stay.
     """
-    theirs: Fields = {}
-    for there, here in values.items():
-        theirs.setdefault(here, there)
+    theirs = first_names(values)
     return Name(
         name,
         lambda value, _: values.get(value, value) if _hashable(value) else value,

@@ -1,9 +1,11 @@
 """Rows of settings: of one field each (a number, a switch, a name), of several fields, and of none."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from calculon.launch.dialect import Fields, Reading, Row, Writing
+from calculon.launch.dialect import Fields, Reading, Row, Subject, Writing
+
+V = TypeVar("V")
 
 Harmless = Mapping[str, tuple[tuple[Any, ...], str]]
 """Settings whose value alone decides whether they change the result: values that do not, and how others do."""
@@ -11,55 +13,56 @@ Harmless = Mapping[str, tuple[tuple[Any, ...], str]]
 
 def row(
     fields: str,
-    settings: tuple[str, ...],
+    settings: str,
     read: Callable[[Reading], Fields],
-    write: Callable[[Writing], Fields],
+    write: Callable[[Writing], Fields] = lambda one: {},
+    subject: Subject = "execution",
 ) -> Row:
-    """Return the row of fields of the execution that are named in one text: ``"zero_stage dp_shard"``."""
-    return Row(tuple(fields.split()), settings, read, write)
+    """Return a row whose fields and settings are each named in one text: ``"zero_stage dp_shard"``."""
+    return Row(tuple(fields.split()), tuple(settings.split()), read, write, subject)
+
+
+def first_names(values: Mapping[Any, V]) -> dict[V, Any]:
+    """Return the launcher's names by our values; of several names of one value the first."""
+    names: dict[V, Any] = {}
+    for there, here in values.items():
+        names.setdefault(here, there)
+    return names
 
 
 def number(setting: str, name: str, default: int = 1, *others: str) -> Row:
     """Return the row of a whole number that is a field as it is; left out where it is the default."""
-    return Row(
-        fields=(name,),
-        settings=(setting, *others),
-        read=lambda one: {name: one.count(setting, *others, default=default)},
-        write=lambda one: {} if one[name] == default else {setting: one[name]},
+    return row(
+        name,
+        " ".join((setting, *others)),
+        lambda one: {name: one.count(setting, *others, default=default)},
+        lambda one: {} if one[name] == default else {setting: one[name]},
     )
 
 
 def switch(setting: str, name: str, on: Any = True, off: Any = False) -> Row:
     """Return the row of a switch that is a field with two values; left out where it is off."""
-    return Row(
-        fields=(name,),
-        settings=(setting,),
-        read=lambda one: {name: on if one.switch(setting) else off},
-        write=lambda one: {setting: True} if one[name] == on else {},
+    return row(
+        name,
+        setting,
+        lambda one: {name: on if one.switch(setting) else off},
+        lambda one: {setting: True} if one[name] == on else {},
     )
 
 
 def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row:
-    """Return the row of a field with names: those of the launcher, and ours; left out where it is its default.
-
-    Where several names of the launcher are one value of ours, the first is written.
-    """
-    theirs: Fields = {}
-    for there, here in ours.items():
-        theirs.setdefault(here, there)
+    """Return the row of a field with names: those of the launcher, and ours; left out where it is its default."""
+    theirs = first_names(ours)
 
     def read_name(one: Reading) -> Fields:
-        found = one.setting(setting)
-        if found is None:
-            return {name: ours[default]}
-        return {name: ours[one.choice(found, ours)]}
+        return {name: ours[one.choice(one.stated(setting, default=default), ours)]}
 
     def write_name(one: Writing) -> Fields:
         if one[name] not in theirs:
             raise one.refuse(name, ", ".join(map(str, theirs)))
         return {} if one[name] == ours[default] else {setting: theirs[one[name]]}
 
-    return Row((name,), (setting,), read_name, write_name)
+    return row(name, setting, read_name, write_name)
 
 
 def only_with(harmless: Harmless) -> Row:
@@ -72,4 +75,4 @@ def only_with(harmless: Harmless) -> Row:
                 one.not_modelled(name, effect)
         return {}
 
-    return Row((), tuple(harmless), read_values, lambda one: {}, "campaign")
+    return row("", " ".join(harmless), read_values, subject="campaign")

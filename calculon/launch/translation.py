@@ -11,11 +11,8 @@ from calculon.declarations.presets import find_preset
 from calculon.declarations.presets import plain as written
 
 NO_SETTING = (
-    *("edition", "preset"),
-    *("mem_reserved_mib", "mem_fragments_percent", "data_par_slowdown", "coll_algo"),
-    *("tp_hidden_percent", "attn_kernel", "seq_length"),
-    *("moe_imbalance_percent", "packed_percent", "pack_imbalance_percent", "stage_stop_us"),
-    *("tensor_par_net", "pipeline_par_net", "data_par_net", "expert_par_net", "context_par_net"),
+    *("edition", "preset", "seq_length", "attn_kernel"),
+    *(one.name for one in spec_fields(Execution) if one.declaration.of == "circumstance"),
 )
 """Fields that no launcher sets: they are of the estimate, of the machine, or of the data."""
 

@@ -11,7 +11,6 @@ from calculon.architecture.shape import SIZE_FIELDS
 from calculon.base.units import Array
 from calculon.declarations.fields import Scope, SpecField
 from calculon.declarations.scope_choices import (
-    CHOICES,
     DERIVED,
     BatchChoice,
     BlockChoice,
@@ -65,24 +64,7 @@ def _undeclared(field: SpecField) -> Iterator[str]:
         yield f"{field.name} is of scope BLOCK or one of SIZE_FIELDS, and not both"
 
 
-def _unmatched(scope: Scope, choice: Any) -> Iterator[str]:
-    """Say in what the record of a scope and the declarations differ; of a batch, a member may be a column instead."""
-    own = {one.name for one in fields(choice)} - {"layout"}
-    there = {source for name in members(choice) for source in DERIVED.get(name, (name,))}
-    for field in FIELDS:
-        declared = scope in field.declaration.scope
-        if field.name in own and not declared:
-            yield f"{field.name} is in {choice.__name__}, and not of scope {scope.name}"
-        if declared and field.named and field.name not in there and scope is not Scope.BATCH:
-            yield f"{field.name} is of scope {scope.name}, and not in {choice.__name__}"
-    for name in own - {field.name for field in FIELDS} - DERIVED.keys():
-        yield f"{name} is in {choice.__name__}, and no field of an execution"
-
-
-_LEFT_OUT = [
-    *(text for field in FIELDS for text in _undeclared(field)),
-    *(text for scope, choice in CHOICES.items() for text in _unmatched(scope, choice)),
-]
+_LEFT_OUT = [text for field in FIELDS for text in _undeclared(field)]
 assert not _LEFT_OUT, "; ".join(_LEFT_OUT)
 
 

@@ -290,24 +290,25 @@ class Schedule:
             return self.blocks / self.interleaving
         return np.floor(self.blocks / self.interleaving)
 
-    def with_blocks(self, blocks: Count) -> Self:
-        """Return the schedule of stages with other numbers of blocks, of one chunk where that is not what they have."""
+    def with_blocks(self, blocks: Count, pairs: Count | None = None) -> Self:
+        """Return the schedule of stages with other numbers of blocks, of one chunk where that is not what they have.
+
+        `pairs` are the microbatches whose passes run beside each other there, where they are not those of all stages.
+        """
         chunks = np.where(blocks == self.blocks, self.chunk_blocks, blocks)
         if self.layout is not None:
             chunks = blocks / self.interleaving
-        other = copy(self)
-        other.__dict__ |= {
-            "missing_blocks": self.missing_blocks,
-            "blocks": blocks,
-            "chunk_blocks": chunks,
-        }
+        other = copy(self)  # with all that has been derived: nothing else depends on the blocks
+        other.missing_blocks, other.blocks, other.chunk_blocks = self.missing_blocks, blocks, chunks
+        if pairs is not None:
+            other.pairs = pairs
         return other
 
     @property
     def in_one_chunk(self) -> Self:
         """The schedule of stages whose blocks are one chunk: all of them are done when a batch is."""
         other = copy(self)
-        other.__dict__ |= {"interleaving": np.ones(1), "chunk_blocks": self.blocks}
+        other.interleaving, other.chunk_blocks = np.ones(1), self.blocks
         return other
 
     @property

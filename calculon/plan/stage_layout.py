@@ -13,17 +13,10 @@ from calculon.base.units import Array, Count
 from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, PP_LAYOUTS
-from calculon.plan.columns import Columns, code, field_of
+from calculon.plan.columns import FIELDS, Columns, code, field_of
 
-STAGE_FIELDS = (
-    "pp_schedule",
-    "pp_layout",
-    "first_stage_blocks",
-    "last_stage_blocks",
-    "stage_blocks",
-    "p2p_overlap",
-)
-"""Fields of an execution that this is about; 0, empty and false are their defaults, also as codes."""
+STAGE_FIELDS = tuple(one.name for one in FIELDS if "pipeline_par" in one.declaration.needs)
+"""Fields of an execution that say something about several stages; 0, empty and false are their defaults as codes."""
 
 FIRST, SECOND, LAST = 0, 1, -1
 """Kinds of stage that every layout has."""

@@ -1,7 +1,7 @@
 """Documents in a terminal, by rich: see :mod:`calculon.render.console` for where they are drawn."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -34,6 +34,7 @@ from calculon.render.document import (
 from calculon.render.fitted_grid import fitted
 from calculon.render.fitted_table import laid_out
 from calculon.render.frontier import Frontier
+from calculon.render.stacked_grid import least_width, natural_width, stacked
 from calculon.render.text_tables import Table
 
 _COLUMNS: dict[str, dict[str, Any]] = {
@@ -77,6 +78,18 @@ class _Drawn:
         self.width = options.max_width
         self.blocks_drawn = console.is_terminal and not options.ascii_only
         self.colored = bool(console.color_system) and not console.no_color
+        self.writers: Mapping[type, Callable[[Any], Iterable[RenderableType]]] = {
+            Section: self._section,
+            Beside: self._beside,
+            ByWidth: lambda one: self.blocks(one.wide if self.width >= one.width else one.narrow),
+            Document: self.document,
+            Grid: lambda one: [_sized_grid(one)],
+            Table: lambda one: [_sized_table(one)],
+            Facts: lambda one: [_sized_grid(one.grid)],
+            Frontier: lambda one: [_sized_frontier(one)],
+            Items: lambda one: [self._cell(f"- {text}") for text in one.texts],
+            Picture: lambda one: (),
+        }
 
     def document(self, one: Document) -> Iterator[RenderableType]:
         """Yield the title and all parts of a document."""
@@ -93,28 +106,8 @@ class _Drawn:
     def blocks(self, several: Iterable[Block]) -> Iterator[RenderableType]:
         """Yield blocks one below the other."""
         for one in several:
-            if isinstance(one, Section):
-                yield from self._section(one)
-            elif isinstance(one, Beside):
-                yield from self._beside(one)
-            elif isinstance(one, ByWidth):
-                yield from self.blocks(one.wide if self.width >= one.width else one.narrow)
-            elif isinstance(one, Document):
-                yield from self.document(one)
-            elif isinstance(one, Grid):
-                yield _sized_grid(one) if one.optional else self.grid(one)
-            elif isinstance(one, Table):
-                yield _sized_table(one)
-            elif isinstance(one, Facts):
-                yield self.grid(one.grid)
-            elif isinstance(one, Frontier):
-                yield _sized_frontier(one)
-            elif isinstance(one, Items):
-                yield from (self._cell(f"- {text}") for text in one.texts)
-            elif isinstance(one, Picture):
-                continue
-            else:
-                yield self._cell(one)
+            write = self.writers.get(type(one))
+            yield from write(one) if write else [self._cell(one)]
 
     def _section(self, section: Section) -> Iterator[RenderableType]:
         if section.title:
@@ -162,7 +155,7 @@ class _Drawn:
         for color, words in legend.entries:
             text.append("  " if text else "")
             if self.blocks_drawn and self.colored:
-                text.append("■\N{NO-BREAK SPACE}", f"not dim {_COLORS.get(color, color)}")
+                text.append("■\N{NO-BREAK SPACE}", f"not dim {_COLORS[color]}")
                 words = words.replace(" ", "\N{NO-BREAK SPACE}")  # noqa: PLW2901
             text.append(words)
         return text
@@ -182,7 +175,13 @@ def _grid(
 
 
 def _sized_grid(grid: Grid) -> RenderableType:
-    return _Sized(lambda drawn: [drawn.grid(fitted(grid, drawn.width))])
+    def draw(drawn: _Drawn) -> Iterable[RenderableType]:
+        shown = fitted(grid, drawn.width) if grid.optional else grid
+        if least_width(shown) <= drawn.width or grid.widths:
+            return [drawn.grid(shown)]
+        return drawn.blocks(stacked(grid, drawn.width))
+
+    return _Sized(draw, most=natural_width(grid))
 
 
 def _sized_table(table: Table) -> RenderableType:

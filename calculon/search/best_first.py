@@ -10,8 +10,8 @@ import numpy as np
 from calculon.base.units import Array
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.scope_choices import BlockChoice
+from calculon.declarations.statistics import OFFLOADS
 from calculon.plan.columns import Columns
-from calculon.search.candidates import OFFLOADS
 from calculon.search.cost_tables import CostTables
 from calculon.search.grid import FEW, GRID_AXES, OF_CELLS, WITHIN, along, enumerated
 from calculon.search.nodes import alike, nodes_of
@@ -19,6 +19,7 @@ from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts, Splits
 from calculon.search.space import Space, Unit
 from calculon.search.tile import Tile
+from calculon.search.variants import OF_UNIT
 
 GRID_CELLS = 524_288
 """Cells of a memory grid that are computed at once."""
@@ -81,8 +82,7 @@ def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> i
     sizes = np.array(unit.microbatches)
     columns = {
         **space.rules.constants,
-        **{axis.degree: np.array(getattr(unit, axis.degree)) for axis in PUBLISHED_AXES},
-        "batch_size": np.array(unit.batch_size),
+        **{name: np.array(getattr(unit, name)) for name in OF_UNIT},
         "microbatch_size": along(sizes, "microbatch_size", _COUNTED),
         "optimizer_sharding": along(sharding, "optimizer_sharding"),
         **{name: along(switches[name], name) for name in OF_CELLS},

@@ -11,12 +11,13 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
-from calculon.declarations.axes import DIVIDED, FURTHER_FACTORS
+from calculon.declarations.axes import DIVIDED, FURTHER_FACTORS, PUBLISHED_DEGREES
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
 from calculon.declarations.presets import NODE, Preset, find_preset
+from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, FIELDS, code, divisors, field_of, zigzag_degrees
+from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of, held, zigzag_degrees
 from calculon.search.watched import allowed_values
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ EXTENSIONS = tuple(
     f.name for f in FIELDS if f.declaration.optional and f.declaration.searched != "argument"
 )
 """Fields that the published search does not have; each has its default unless a value is asked for."""
+
+ARGUMENTS = tuple(f.name for f in FIELDS if f.declaration.searched == "argument")
+"""Fields that all executions of a search share."""
 
 LOOPS = (
     "tensor_par",
@@ -38,9 +42,7 @@ LOOPS = (
     "seq_par_ag_redo",
     "data_par_overlap",
     "tensor_par_overlap",
-    "weight_offload",
-    "activations_offload",
-    "optimizer_offload",
+    *OFFLOADS,
     "attention_type",
     "fused_activation",
     *EXTENSIONS,
@@ -51,39 +53,23 @@ LOOPS = (
 )
 """The loops of the search, outermost first."""
 
-OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
-"""Loops over what is offloaded."""
-
 OVERLAPS = ("overlap_param_gather", "p2p_overlap")
 """Loops over switches that neither blocks, optimizer steps, nor memory know of."""
 
-VARIANT = (
-    "activation_recompute",
-    "tensor_par_comm_type",
-    "seq_par_ag_redo",
-    "tensor_par_overlap",
-    "attention_type",
-    "fused_activation",
-    *(name for name in EXTENSIONS if name not in OVERLAPS),
-)
-"""The loops whose combinations do not depend on degrees: each combination is a *variant* of an execution."""
-
-SWITCHES: Mapping[str, Mapping[Any, int]] = {
-    "weight_offload": {False: 0},
-    "activations_offload": {False: 0},
-    "optimizer_offload": {False: 0},
-    "activation_recompute": {"none": 0, "full": 2},
-    "seq_par_ag_redo": {False: 0},
-    "tensor_par_overlap": {"none": 0},
-    "tp_async": {False: 0},
-    "p2p_overlap": {False: 0},
-    "data_par_overlap": {False: 0},
-    "overlap_param_gather": {False: 0},
-}
-"""Loops that offload, recompute or overlap: for how many switches a value counts, for one if it is not here."""
-
 REPLICATED = ("optimizer_sharding", "data_par_overlap")
 """Loops that need data parallelism."""
+
+PUBLISHED_SWITCHES = tuple(
+    name for name in LOOPS if field_of(name).named and name not in EXTENSIONS
+)
+"""Loops of the published search over named values and switches."""
+
+VARIANT = tuple(
+    name
+    for name in (*PUBLISHED_SWITCHES, *EXTENSIONS)
+    if name not in (*OFFLOADS, *OVERLAPS, *REPLICATED)
+)
+"""The loops whose combinations do not depend on degrees: each combination is a *variant* of an execution."""
 
 Values = tuple[Any, ...]
 
@@ -158,20 +144,17 @@ class Candidates:
         offload = (True, False) if self.system.usable[1] > 0 else (False,)
         alone = self.model.groups_queries or self.model.latent
         more = () if alone else self.add.get("attention_type", ())
-        attention = ("multihead", *more)
         candidates: dict[str, Values] = {
-            "activation_recompute": ("full", "attn_only", "none"),
-            "optimizer_sharding": (True, False),
-            "tensor_par_comm_type": ("ar", "p2p_rs_ag", "rs_ag"),
-            "seq_par_ag_redo": (True, False),
-            "data_par_overlap": (True, False) if self.data_overlap else (False,),
-            "tensor_par_overlap": ("none", "ring", "pipe") if self.tensor_overlap else ("none",),
-            "weight_offload": offload,
-            "activations_offload": offload,
-            "optimizer_offload": offload,
-            "attention_type": tuple(dict.fromkeys(attention)),
-            "fused_activation": self.fused,
+            name: tuple(field_of(name).declaration.choices) or (True, False)
+            for name in PUBLISHED_SWITCHES
         }
+        candidates |= dict.fromkeys(OFFLOADS, offload)
+        candidates["attention_type"] = tuple(dict.fromkeys(("multihead", *more)))
+        candidates["fused_activation"] = self.fused
+        if not self.tensor_overlap:
+            candidates["tensor_par_overlap"] = ("none",)
+        if not self.data_overlap:
+            candidates["data_par_overlap"] = (False,)
         restricted = {name: self._tried(name, values) for name, values in candidates.items()}
         return restricted | {name: self._extension(name) for name in EXTENSIONS}
 
@@ -239,12 +222,10 @@ class Candidates:
     @cached_property
     def constants(self) -> dict[str, Array]:
         """What all executions share, as columns."""
+        own = {"training": True, "preset": self.preset.family}
         return {
-            "num_procs": np.array(self.num_procs),
-            "training": np.array(True),
-            "datatype": np.array(code("datatype", self.datatype)),
-            "edition": np.array(code("edition", self.edition)),
-            "preset": np.array(code("preset", self.preset.family)),
+            name: np.array(held(name, own[name] if name in own else getattr(self, name)))
+            for name in ARGUMENTS
         }
 
     @cached_property
@@ -291,14 +272,11 @@ class Candidates:
     def degrees(self) -> dict[str, tuple[int, ...]]:
         """The degrees that divide processors, model and batch alone, without regard to the others, by field."""
         of_all = divisors(self.num_procs)
+        tensor, pipeline, data = PUBLISHED_DEGREES
         return {
-            "tensor_par": tuple(
-                degree for degree in self._fixed("tensor_par", of_all) if self._splits(degree)
-            ),
-            "pipeline_par": self._fixed("pipeline_par", self._pipelines(self.num_procs)),
-            "data_par": tuple(
-                degree for degree in self._fixed("data_par", of_all) if self._batches(degree)
-            ),
+            tensor: tuple(d for d in self._fixed(tensor, of_all) if self._splits(d)),
+            pipeline: self._fixed(pipeline, self._pipelines(self.num_procs)),
+            data: tuple(d for d in self._fixed(data, of_all) if self._batches(d)),
         }
 
     @property
@@ -358,8 +336,8 @@ class Candidates:
     def _possible(self, tensor_par: int, pipeline_par: int, data_par: int, further: int) -> bool:
         """Whether every other loop has a candidate at these degrees."""
         same = data_par * further  # most ranks with the same weights
-        degrees = {"tensor_par": tensor_par, "pipeline_par": pipeline_par, "data_par": data_par}
-        known = {**degrees, "num_procs": self.num_procs, NODE: self.system.node}
+        degrees = zip(PUBLISHED_DEGREES, (tensor_par, pipeline_par, data_par), strict=True)
+        known = {**dict(degrees), "num_procs": self.num_procs, NODE: self.system.node}
         return self.preset.practised(known, self.fix) and all(
             (
                 self._fixed("data_par", (data_par,)),

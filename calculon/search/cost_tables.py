@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from calculon.architecture.optimizer import Parameters
-from calculon.architecture.shape import SIZE_FIELDS
 from calculon.base.units import Array
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_tables import (
@@ -25,7 +24,7 @@ from calculon.declarations.axes import FURTHER_SIZES
 from calculon.declarations.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.editions import EDITIONS
 from calculon.plan.choices import C, distinct, grouped
-from calculon.search.space import OF_VARIANTS, Space, Unit
+from calculon.search.space import Space, Unit
 
 SHARED = ("context_par",)
 """Fields that executions of a grid have in common: what is tried with them depends on it."""
@@ -101,13 +100,8 @@ class CostTables:
         """Rows of the numbers that size blocks of a tensor degree, in the order of :data:`SIZE_FIELDS`."""
         axes = (self._micro[degree], np.array(self._networks[degree]), np.arange(len(self._own)))
         micro, network, own = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
-        known = {
-            "tensor_par": np.full(len(micro), degree),
-            "microbatch_size": micro,
-            "tensor_par_net": network,
-        }
-        known |= dict(zip(OF_VARIANTS, self._own[own].T, strict=True))
-        return np.stack([known[name] for name in SIZE_FIELDS], axis=1)
+        of_unit = np.full(len(micro), degree), micro, network  # before those of variants
+        return np.stack([*of_unit, *self._own[own].T], axis=1)
 
     def _build(self, degrees: list[int]) -> None:
         """Cost blocks of every block choice, and optimizer steps of every step choice."""

@@ -10,6 +10,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.model import Model
+from calculon.declarations.statistics import OFFLOADS
 from calculon.plan.columns import DEFAULTS, divisors, field_of
 from calculon.plan.rules.data_rules import NEEDING
 from calculon.search.best_first import count_space
@@ -237,14 +238,14 @@ def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
             if name == "seq_length" and model.positions
             else untried
         )
+    allowed = f"where {fix} does not exclude it"
+    offload = f"{wording.words((True,))}, on a system with a tier-2 memory, {allowed}"
     return {
         "batch_size": "a multiple of a data-parallel degree below the largest batch "
         f"({spaces[0].max_batch_size}) that is not tried already",
-        "attention_type": f"multiquery, where {fix} does not exclude it and the model states neither kv_heads nor "
-        "kv_lora_rank",
-        "activations_offload": f"{wording.words((True,))}, on a system with a tier-2 memory, where {fix} does not "
-        "exclude it",
-    }[name]
+        "attention_type": f"multiquery, {allowed} and the model states neither kv_heads nor kv_lora_rank",
+        **dict.fromkeys(OFFLOADS, offload),
+    }.get(name, f"a value of {name} that is not tried already, {allowed}")
 
 
 def _positions(model: Model) -> str:

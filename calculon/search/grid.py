@@ -6,22 +6,22 @@ networks, a block not of offloading. So a tile of a hundred thousand executions 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Any, TypeVar
 
 import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived
+from calculon.base.arrays import derived, is_derived
 from calculon.base.records import gather
 from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
-from calculon.declarations.axes import FURTHER_SIZES, PUBLISHED_AXES
+from calculon.declarations.axes import FURTHER_SIZES, PUBLISHED_AXES, PUBLISHED_NETWORKS
+from calculon.declarations.statistics import OFFLOADS
 from calculon.plan.columns import Columns
 from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.plan.schedule import Schedule
-from calculon.search.candidates import OFFLOADS, OVERLAPS
+from calculon.search.candidates import OVERLAPS
 from calculon.search.nodes import Nodes
 from calculon.search.search_counts import FEASIBLE, Counts, Splits
 from calculon.search.space import Space, Values
@@ -38,12 +38,9 @@ WITHIN = tuple(range(1, len(GRID_AXES) - 1))
 MOST_SMALL = 255
 """Cells of a node that a count of one byte holds; sums of bytes are several times as fast as those of integers."""
 
-NETWORKS = ("data_par_net", "pipeline_par_net", "tensor_par_net")
+NETWORKS = tuple(reversed(PUBLISHED_NETWORKS))
 """Axes of the combinations of networks."""
 
-
-OF_KIND = ("choice", "space", "tables", "sharding", "overlap", "networks")
-"""Attributes that grids share that can be joined."""
 
 FEW = 0.75
 """Share of the nodes below which it is worth the copy to look at them alone."""
@@ -62,9 +59,17 @@ G = TypeVar("G", bound="Grid")
 class Grid:
     """Nodes that share the strategies of a batch, with all that is tried with them."""
 
-    def __init__(self, nodes: Nodes):
+    sharding: Values
+    overlap: Values
+    networks: tuple[Values, ...]
+
+    def __init__(self, nodes: Nodes, like: "Grid | None" = None):
+        """Lay the nodes out, of which each has an execution if they are `like` those of a grid of their kind."""
         self.nodes, self.choice = nodes, nodes.choice
         self.space, self.tables = nodes.space, nodes.tables
+        if like is not None:
+            self.sharding, self.overlap, self.networks = like.sharding, like.overlap, like.networks
+            return
         unit = nodes.units[0]
         parts = int(nodes.shared("context_par")[0])
         ranks = unit.data_par * parts  # with the same weights; of several numbers above 1, one
@@ -72,7 +77,7 @@ class Grid:
         some = np.broadcast_to(held.any(axis=(0, *WITHIN)), len(nodes))
         if not some.all():  # nodes without an execution
             self.nodes, held = nodes.take(some), held[..., some]
-        self.__dict__["enumerated"] = held
+        self.enumerated = held
         self.overlap = self.space.replicated("data_par_overlap", ranks)
         degrees = {axis.network: getattr(unit, axis.degree) for axis in PUBLISHED_AXES}
         self.networks = tuple(self.space.networks(name, degrees[name]) for name in NETWORKS)
@@ -87,14 +92,13 @@ class Grid:
     @staticmethod
     def joined(parts: Sequence[tuple[G, Array]]) -> G:
         """Return some nodes of grids of one kind as one grid, with what is known of what fits and of the least time."""
-        grid = copy(parts[0][0])
-        for name in {*grid.__dict__} - {*OF_KIND}:
-            del grid.__dict__[name]
-        grid.nodes = Nodes.joined([one.nodes.take(some) for one, some in parts])
+        first = parts[0][0]
+        nodes = Nodes.joined([one.nodes.take(some) for one, some in parts])
+        grid = type(first)(nodes, like=first)
         for name in ("fits", "time_lower_bound"):
-            if all(name in one.__dict__ for one, _ in parts):
+            if all(is_derived(one, name) for one, _ in parts):
                 values = [getattr(one, name)[..., some] for one, some in parts]
-                grid.__dict__[name] = np.concatenate(values, axis=-1)
+                setattr(grid, name, np.concatenate(values, axis=-1))
         return grid
 
     # -- columns ----------------------------------------------------------------------------------

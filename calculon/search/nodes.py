@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from calculon.base.arrays import derived
+from calculon.base.arrays import derived, forget
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import PUBLISHED_AXES
@@ -85,8 +85,7 @@ class Nodes:
 
     def release_columns(self) -> None:
         """Give the memory of what follows from the nodes free; it is laid out again where it is asked for."""
-        for name in ("columns", "block_rows", "numbers", "starts"):
-            self.__dict__.pop(name, None)
+        forget(self, "columns", "block_rows", "numbers", "starts")
 
     @property
     def _shared(self) -> dict[str, Array]:

@@ -20,14 +20,8 @@ ADDABLE = {field.name: field.declaration.adds for field in FIELDS if field.decla
 OPTIONS = tuple(name for name in ADDABLE if field_of(name).declaration.optional)
 """Fields among them that only the corrected edition has."""
 
-_ARGUMENTS = {
-    "datatype": "the datatype is an argument of its own",
-    "num_procs": "the processor count is an argument of its own",
-    "training": "a search is of training only",
-    "mesh_order": "ranks are numbered in one way, or in none: --fix mesh_order=tp-dp-pp",
-    "edition": "the edition is an option of its own: --edition, or edition=... in Python",
-}
-"""Why other fields are no matter of restriction."""
+_INSTEAD = {field.name: field.declaration.instead for field in FIELDS}
+"""What to write instead of a restriction of other fields."""
 
 
 def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
@@ -45,7 +39,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     result: dict[str, Values] = {}
     for name, given in values.items():
         if name not in allowed:
-            hint = _ARGUMENTS.get(name) or nearest(name, (*allowed, *SHORT))
+            hint = _INSTEAD.get(name) or nearest(name, (*allowed, *SHORT))
             hint = hint or "known are " + ", ".join(allowed)
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue

@@ -40,8 +40,11 @@ MADE_KNOWN = {
 """What makes a figure known that a campaign may leave open."""
 MADE_KNOWN["tokens_per_usd"] = MADE_KNOWN["usd"]
 
-_SHARED = ("num_procs", "parameters", "optimizer", "optimizer_state_dtype")
-"""Columns that most executions of a search share: what follows from one value alone is computed once."""
+
+def _is_shared(name: str) -> bool:
+    """Whether most executions of a search share a column: what follows from one value alone is computed once."""
+    return name in ("num_procs", "parameters") or (name in NAMES and field_of(name).named)
+
 
 _RISING = {
     ("days", "min"),
@@ -105,7 +108,7 @@ class Runs:
 
         def lookup(name: str) -> Any:
             values = table.column(name)
-            return _alike(values) if name in _SHARED else values
+            return _alike(values) if _is_shared(name) else values
 
         return self.of(lookup, table.column("batch_size") * lengths)
 
@@ -122,7 +125,7 @@ class Runs:
         schedule = batch.schedule
 
         def lookup(name: str) -> Any:
-            if name in _SHARED:
+            if _is_shared(name):
                 values = _of_job(batch.model, schedule, name)
                 return pick(values) if values.ndim else values
             if name in NAMES:
@@ -138,7 +141,7 @@ class Runs:
         """
 
         def lookup(name: str) -> Any:
-            if name in _SHARED:
+            if _is_shared(name):
                 return _of_job(self.model, schedule, name)
             return getattr(schedule.columns, name)
 

@@ -16,7 +16,7 @@ import numpy as np
 from calculon.architecture.shape import SIZE_FIELDS
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
-from calculon.declarations.axes import FURTHER_FACTORS
+from calculon.declarations.axes import FURTHER_FACTORS, PUBLISHED_NETWORKS, STATED_DEGREES
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions import EDITIONS
@@ -25,7 +25,7 @@ from calculon.plan.choices import distinct, grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
 from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Requests, Rule
-from calculon.search.candidates import LOOPS, SWITCHES, VARIANT, Candidates, Unit, Values
+from calculon.search.candidates import LOOPS, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import OF_UNIT, Rules, Variants, variants
 
 if TYPE_CHECKING:
@@ -163,15 +163,14 @@ class Space(Candidates):
         """Candidates of each loop over the whole space, in order; a position is an index into them."""
         units = self.units
         ascending = {
-            "tensor_par": {u.tensor_par for u in units},
-            "pipeline_par": {u.pipeline_par for u in units},
+            **{name: {getattr(u, name) for u in units} for name in STATED_DEGREES},
             "pipeline_interleaving": {i for u in units for i in u.interleavings},
             "microbatch_size": {b for u in units for b in u.microbatches},
         }
         values: dict[str, Array] = {n: np.array(sorted(v), np.int64) for n, v in ascending.items()}
         batches = max((u.batch_position for u in units), default=0) + 1
         values["batch_size"] = np.arange(batches)  # positions; the sizes depend on the unit
-        for name in ("tensor_par_net", "pipeline_par_net", "data_par_net"):
+        for name in PUBLISHED_NETWORKS:
             values[name] = np.arange(len(self.system.networks))
         for name, candidates in self.switches.items():
             field = field_of(name)
@@ -207,7 +206,8 @@ class Space(Candidates):
         """For how many switches each candidate of a loop counts; loops in which that differs."""
         counts = {
             name: np.array([values.get(value, 1) for value in self.switches[name]])
-            for name, values in SWITCHES.items()
+            for name in LOOPS
+            if (values := field_of(name).declaration.switches)
         }
         return {name: one for name, one in counts.items() if np.ptp(one)}
 

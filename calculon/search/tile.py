@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived
+from calculon.base.arrays import derived, forget
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Count, Seconds
@@ -142,17 +142,8 @@ class Tile(Grid):
 
     def release_grid(self) -> None:
         """Give the memory of the grid free: what fits is known, and the least time; columns are gathered again."""
-        released = (
-            "memory",
-            "needed",
-            "violations",
-            "enumerated",
-            "columns",
-            "step_rows",
-            "_multiplicity",
-        )
-        for name in released:
-            self.__dict__.pop(name, None)
+        forget(self, "memory", "needed", "violations", "enumerated", "columns", "step_rows")
+        forget(self, "_multiplicity")
         self.nodes.release_columns()
 
     def rows(self, cells: tuple[Array, ...]) -> Iterator[Rows]:

@@ -12,14 +12,14 @@ import numpy as np
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
-from calculon.declarations.axes import FURTHER_DEGREES
+from calculon.declarations.axes import FURTHER_DEGREES, PUBLISHED_DEGREES
 from calculon.plan.columns import Columns, held, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.search.candidates import VARIANT, Candidates
 from calculon.search.watched import columns_read
 
-OF_UNIT = ("tensor_par", "pipeline_par", "data_par", "batch_size")
+OF_UNIT = (*PUBLISHED_DEGREES, "batch_size")
 """Fields that a unit fixes."""
 
 PART_ROWS = 65_536

@@ -3,10 +3,10 @@
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
 from calculon.base.display import Displayed, drawn
@@ -32,12 +32,21 @@ from calculon.serving.records.asked import (
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool
+from calculon.serving.served_record import (
+    FigureRecord,
+    LimitRecord,
+    PassRecord,
+    PassRecords,
+    PlainObject,
+    ServedRecord,
+)
 from calculon.serving.states.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 
 @dataclass(frozen=True)
@@ -112,13 +121,24 @@ class Served(Displayed):
 
         return helps(self.system, figure)
 
-    def plot(self, kind: str = "batch") -> "Figure":
+    @overload
+    def plot(self, kind: str = "batch", *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, kind: str = "batch", *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "batch", *, interactive: bool = False
+    ) -> "Figure | InteractiveFigure":
         """Draw times and rates over the batch, as ``calculon plot batch`` does.
 
+        Args:
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+
         Raises:
-            SpecError: For another kind than ``batch``, and where matplotlib is missing.
+            SpecError: For another kind than ``batch``, and where the library is missing.
         """
-        return drawn(self, kind)
+        return drawn(self, kind, interactive=interactive)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return fields, batch and figures of the deployment as a DataFrame of one row."""
@@ -135,46 +155,36 @@ class Served(Displayed):
         text += f", {self.deployment.in_words}, batch {self.batch:,}, {figures}"
         return f"<Served: {text}{', misses ' + ' and '.join(missed) if missed else ''}>"
 
-    @property
-    def _speculation(self) -> dict[str, Any] | None:
-        """What is drafted, and how much of it is accepted; None without speculation."""
-        found = speculation_of(self.model, self.deployment)
-        return (
-            {one.name: getattr(found, one.name) for one in fields(found)} if found.tokens else None
+    @cached_property
+    def record(self) -> ServedRecord:
+        """Everything that files and pages have: names of model and machine, and the first passes."""
+        speculation = speculation_of(self.model, self.deployment)
+        return ServedRecord(
+            model=self.model.name,
+            seq_size=self.model.seq_size,
+            system=self.system.name,
+            provenance=PlainObject(self.system.provenance.to_dict()),
+            deployment=self.deployment,
+            workload=self.workload,
+            batch=self.batch,
+            cut=self.cut,
+            speculation=speculation if speculation.tokens else None,
+            figures=FigureRecord(**self.stats),
+            run_time=self.run_time,
+            price=self.point.price,
+            power=self.point.power,
+            published=PlainObject(published_errors()),
+            limits=tuple(map(LimitRecord.of, self.limits)),
+            worth=self.worth,
+            helps={one.part: one.elasticity for one in self.helps},
+            passes=PassRecords(
+                decode=PassRecord.of(self.decode), prefill=PassRecord.of(self.prefill)
+            ),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        return {
-            "model": self.model.name,
-            "seq_size": self.model.seq_size,
-            "system": self.system.name,
-            "provenance": self.system.provenance.to_dict(),
-            "deployment": with_replicas(self.deployment),
-            "workload": self.workload.to_dict(),
-            "method": "steady state",
-            "batch": self.batch,
-            "cut": self.cut,
-            "speculation": self._speculation,
-            "figures": self.stats,
-            "run_time": self.run_time,
-            "price": self.point.price,
-            "power": self.point.power,
-            "published": published_errors(),
-            "limits": [
-                {
-                    "name": one.name,
-                    "most": one.most,
-                    "found": one.found,
-                    "met": one.met,
-                    "in_words": one.in_words,
-                }
-                for one in self.limits
-            ],
-            "worth": self.worth,
-            "helps": {one.part: one.elasticity for one in self.helps},
-            "passes": {"decode": self.decode.to_dict(), "prefill": self.prefill.to_dict()},
-        }
+        return self.record.to_dict()
 
 
 def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,14 +195,6 @@ def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
             found |= {f"{name}.{inner}": own for inner, own in flat(value).items()}
         else:
             found[name] = value
-    return found
-
-
-def with_replicas(deployment: Deployment) -> dict[str, Any]:
-    """Return the fields of a deployment, and how many replicas each pool has."""
-    found = deployment.to_dict() | {"replicas": deployment.replicas}
-    if (pool := deployment.prefill) is not None:
-        found["prefill"] |= {"replicas": pool.replicas}
     return found
 
 

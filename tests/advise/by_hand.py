@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import calculon
-from calculon.advise.moves import SWITCHES
+from calculon.advise.neighbors import SWITCHES
 from calculon.base.errors import CalculonError
 from calculon.declarations.presets import find_preset
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of

@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.advise.combinations import choices_of, distances_of, parts_of, subsets
-from calculon.advise.moves import Move
-from calculon.advise.trials import NOT_TRIED, trials
+from calculon.advise.neighborhood import (
+    NOT_TRIED,
+    choices_of,
+    distances_of,
+    parts_of,
+    subsets,
+    trials,
+)
+from calculon.advise.neighbors import FieldChange
 from calculon.advise.variations import Variations, varied
 from calculon.estimate.evaluate import evaluate
 from calculon.plan.plan import NAMES, Plan
@@ -84,8 +90,8 @@ def test_what_nobody_stated_follows_though_it_is_broken():
     assert table.malformed.tolist() == [-1, NAMES.index("data_par")]
 
 
-MOVED = tuple(
-    Move(name, value, distance)
+CHANGES = tuple(
+    FieldChange(name, value, distance)
     for name, value, distance in (
         *(("tensor_par", 2, 1.0), ("tensor_par", 8, 3.0), ("pipeline_par", 4, 2.0)),
         *(("tp_async", 1, 1.0), ("zero_stage", 3, 1.0), ("zero_stage", 4, 1.0)),
@@ -95,22 +101,22 @@ MOVED = tuple(
 
 @for_each("size", [0, 1, 2, 3, 4])
 def test_every_set_of_different_fields_is_there_once(size):
-    fields = [one.field for one in MOVED]
+    fields = [one.field for one in CHANGES]
     expected = {
         some
-        for some in combinations(range(len(MOVED)), size)
+        for some in combinations(range(len(CHANGES)), size)
         if len({fields[number] for number in some}) == size
     }
-    found = choices_of(MOVED, size, 0)
+    found = choices_of(CHANGES, size, 0)
     assert {tuple(sorted(row)) for row in found.tolist()} == expected
     assert len(found) == len(expected)
-    distances = distances_of(MOVED, found).tolist()
+    distances = distances_of(CHANGES, found).tolist()
     assert distances == sorted(distances)
 
 
-def test_one_of_the_first_moves_is_in_each_where_it_is_needed():
-    found = choices_of(MOVED, 3, 2).tolist()
-    everything = choices_of(MOVED, 3, 0).tolist()
+def test_one_of_the_first_changes_is_in_each_where_it_is_needed():
+    found = choices_of(CHANGES, 3, 2).tolist()
+    everything = choices_of(CHANGES, 3, 0).tolist()
     needed = {tuple(sorted(row)) for row in everything if {*row} & {0, 1}}
     assert {tuple(sorted(row)) for row in found} == needed
     assert len(found) == len(needed)

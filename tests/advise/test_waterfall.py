@@ -10,7 +10,7 @@ from hypothesis import given, settings
 import calculon
 from calculon import inputs
 from calculon.advise.differences import changes_between
-from calculon.advise.nearest_miss import unlimited
+from calculon.advise.nearest_infeasible import unlimited
 from calculon.advise.waterfall import waterfall
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME

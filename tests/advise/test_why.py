@@ -7,8 +7,9 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.advise.contributions import contributions
-from calculon.advise.moves import QUESTION
+from calculon.advise.ablations import ablations
+from calculon.advise.neighborhood import Neighborhood
+from calculon.advise.neighbors import QUESTION
 from calculon.advise.stage_needs import stage_needs
 from calculon.base.errors import Infeasible
 from calculon.plan.rules.failures import failures
@@ -144,7 +145,7 @@ def test_proposals_are_a_frame(large):
 def test_options_are_worth_what_an_estimate_says_without_them():
     now = calculon.estimate("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
     time, memory = now.stats["total_time"], now.stats["proc_mem_tier1_cap_req"]
-    found = contributions(now.model, now.execution, now.system)
+    found = ablations(Neighborhood(now.model, now.execution, now.system))
     assert {"tp_async", "data_par_overlap", "microbatch_size"} <= {one.field for one in found}
     for one in found:
         assert one.value == getattr(now.execution, one.field) != one.without
@@ -162,7 +163,9 @@ def test_options_are_worth_what_an_estimate_says_without_them():
 def test_an_option_that_the_preset_has_otherwise_is_set_back_to_that():
     changes = {"activation_recompute": "full", "ce_impl": "fused"}
     execution = inputs.execution("llama3-8B_h100x64", changes=changes)
-    found = contributions(inputs.model("llama3-8B"), execution, inputs.system("h100_80g_sxm"))
+    found = ablations(
+        Neighborhood(inputs.model("llama3-8B"), execution, inputs.system("h100_80g_sxm"))
+    )
     back = {one.field: (one.of, one.without) for one in found}
     assert back["activation_recompute"] == ("preset", "none")
     assert back["ce_impl"] == ("preset", "megatron")

@@ -145,9 +145,9 @@ def without_help(monkeypatch):
 
 
 @pytest.fixture
-def without_remedies(monkeypatch):
+def without_fixes(monkeypatch):
     """Leave out what would make something fit: searches for it take most of the time where nothing does."""
-    monkeypatch.setattr("calculon.advise.unfit.remedies", lambda *_, **__: ())
+    monkeypatch.setattr("calculon.advise.infeasibility.space_fixes", lambda *_, **__: ())
 
 
 @pytest.fixture

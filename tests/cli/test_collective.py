@@ -9,11 +9,12 @@ import pytest
 from calculon import inputs
 from calculon.cli.collective_tables import Asked, curves
 from calculon.cli.sizes import LARGEST, size
-from calculon.documents.charts.collective_chart import BOLD, THIN, CollectiveTimes, collective
+from calculon.documents.charts.collective_chart import BOLD, THIN, collective
 from calculon.hardware.collectives.algorithm_times import bus_factor, fastest, times
 from calculon.hardware.collectives.placement import place
+from calculon.render.chart import Line
 from tests.cases import for_each
-from tests.documents.charts.reading import assert_in_sight
+from tests.documents.charts.reading import assert_in_sight, marks
 from tests.helpers import csv_rows
 
 SYSTEM = "h100_80g_sxm"
@@ -71,27 +72,25 @@ def test_what_is_written_can_be_calibrated_with(output_of, spec, tmp_path):
 def test_a_picture_has_a_line_for_each_algorithm_and_the_one_taken_is_bold():
     system = inputs.system(SYSTEM)
     asked = Asked(system, "all_reduce", place(system, 64), "", 2**20)
-    one = curves(asked, 2**10, 2**33)
-    assert set(one.taken) == {"tree", "ring"}
-    chart = collective(one)
+    chart = curves(asked, 2**10, 2**33)
     assert_in_sight(chart)
-    for panel, values in zip(chart.panels, (one.seconds, one.bus), strict=True):
-        thin = {mark.name: list(mark.y) for mark in panel.marks if mark.width == THIN}
-        assert thin == values
-        bold = np.array([mark.y for mark in panel.marks if mark.width == BOLD])
-        wanted = [values[name][i] for i, name in enumerate(one.taken)]
-        np.testing.assert_array_equal(np.nansum(bold, axis=0), wanted)
+    for panel in chart.panels:
+        thin = {mark.name: mark.y for mark in panel.marks if mark.width == THIN}
+        bold = [mark for mark in panel.marks if mark.width == BOLD]
+        _, taken, _ = asked.answer(np.array(bold[0].x))
+        assert {*taken} == {"tree", "ring"}
+        wanted = [thin[name][i] for i, name in enumerate(taken)]
+        np.testing.assert_array_equal(np.nansum([mark.y for mark in bold], axis=0), wanted)
     factor = bus_factor("all_reduce", 64)
-    np.testing.assert_allclose(
-        one.bus["ring"], factor * np.array(one.sizes) / np.array(one.seconds["ring"]) / 1e9
-    )
+    (time,), (rate,) = (marks(panel, Line, "ring") for panel in chart.panels)
+    np.testing.assert_allclose(rate.y, factor * np.array(rate.x) / np.array(time.y) / 1e9)
 
 
 @for_each(("first", "last"), [(5000, 6000), (1, 3), (1024, 2**40)])
 def test_any_range_has_ticks(first, last):
     system = inputs.system(SYSTEM)
     asked = Asked(system, "all_gather", place(system, 8), "", first)
-    for panel in collective(curves(asked, first, last)).panels:
+    for panel in curves(asked, first, last).panels:
         for axis in (panel.x, panel.y):
             low, high = axis.limits
             assert axis.ticks is None or sum(low <= tick <= high for tick, _ in axis.ticks) >= 2
@@ -100,7 +99,7 @@ def test_any_range_has_ticks(first, last):
 @pytest.mark.parametrize(("ratio", "scale"), [(9.9, "linear"), (10.1, "log")])
 def test_times_that_differ_much_are_on_a_logarithmic_axis(ratio, scale):
     lines = {"ring": [1e-3, 1e-3 * ratio]}
-    time, _ = collective(CollectiveTimes("", [1, 2], lines, lines, ["ring", "ring"])).panels
+    time, _ = collective("", [1, 2], lines, lines, ["ring", "ring"]).panels
     assert time.y.scale == scale
 
 

@@ -141,7 +141,7 @@ def test_a_model_that_a_launcher_cannot_describe_is_left_out(run):
     assert "--seq-length" in out
 
 
-@pytest.mark.usefixtures("without_remedies")
+@pytest.mark.usefixtures("without_fixes")
 def test_nothing_is_printed_on_standard_output_where_nothing_fits(run):
     code, out, err = run(
         "plan", "llama3-8B", "1", "a100_40g", "--batch", "1", "--emit", "megatron-lm"

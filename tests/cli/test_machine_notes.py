@@ -68,6 +68,14 @@ def test_a_page_has_the_notes_of_its_machine(command, run):
             assert (note in text) == (note in str(NOTES[system]))
 
 
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one.startswith(("block", "serve"))])
+def test_the_note_on_a_word_follows_the_title_in_every_format_of_a_page(command, run):
+    for form, title in {"text": "", "markdown": "# ", "html": "<h1>"}.items():
+        _, out, _ = run(*command.format(WORD).split(), "-f", form)
+        assert title in out.partition(NOTES[WORD][0])[0]
+        assert NOTES[WORD][0] in out
+
+
 @pytest.mark.usefixtures("unvalidated", "unrendered")
 def test_a_report_and_the_file_of_a_result_have_the_notes(run, tmp_path):
     assert run("llm", "llama3-8B", "llama3-8B_h100x64", GRACE, "one.json").code == 0

@@ -225,7 +225,7 @@ def test_winners_of_whole_runs_carry_figures_and_campaign(output_of, tmp_path):
     assert "mtbf_processor 50,677 h (419 interruptions" in " ".join(printed.split())
 
 
-@pytest.mark.usefixtures("without_remedies")
+@pytest.mark.usefixtures("without_fixes")
 def test_limits_that_are_met_one_by_one_are_told(run):
     options = ["--tokens", "1G", "--deadline", "100d", "--budget-mwh", "1000"]
     result = run("loe", *RUNS, "-", *PLAIN, *options, "--where", "days > 100")

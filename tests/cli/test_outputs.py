@@ -109,3 +109,14 @@ def test_an_answer_is_printed_and_written_in_every_format(output_of, asked):
         assert Path(file).read_text() == printed
     assert Path("a.html").read_text().startswith("<!DOCTYPE html>")
     assert "," in Path("a.csv").read_text().partition("\n")[0]
+
+
+def test_a_stated_format_counts_more_than_the_name_of_the_file(output_of, refuses):
+    for form, file in (("csv", "a.html"), ("json", "a.md"), ("text", "a.csv"), ("markdown", "a")):
+        printed = output_of(*ASKED, "-f", form)
+        assert output_of(*ASKED, "-f", form, "-o", file) == f"Output: {file}\n"
+        assert Path(file).read_text().rstrip() == printed.rstrip()
+        assert output_of(*ASKED, "-f", form, "-o", "-") == printed
+    refuses(
+        ASKED, [("-o a.txt", "an output name that ends in .json"), ("-f csv -o .", "a directory")]
+    )

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from calculon.cli import plot_contents
+from calculon.cli import plot_answers
 from calculon.cli.commands.plot import KINDS
 from calculon.cli.main import main
-from calculon.cli.plot_curves import scaling
+from calculon.cli.plot_curves import asked_series
 from calculon.search.driver import search
 from tests.cli.conftest import ARGUMENTS
 from tests.documents.charts.reading import plot_arguments
@@ -116,7 +116,7 @@ SHOWN = (ROOT / "examples" / "pictures.md").read_text(encoding="utf-8").replace(
 @pytest.mark.large
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_examples_run(run, kind, monkeypatch):
-    monkeypatch.setattr(plot_contents, "compare", compare_once)
+    monkeypatch.setattr(plot_answers, "compare", compare_once)
     for line in kind.examples.splitlines():
         if line in SHOWN:
             continue  # run as a transcript of a page
@@ -127,13 +127,14 @@ def test_the_examples_run(run, kind, monkeypatch):
 def curves(rows):
     """Return the curves of a file with some rows."""
     Path("study.json").write_text(json.dumps(rows))
-    return scaling(SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[]))
+    asked = {"source": ["study.json"], "where": None, "edition": None, "changes": []}
+    return asked_series(SimpleNamespace(**asked))
 
 
 def test_curves_of_a_space_are_the_best_of_each_count():
     fixed = [f"--fix={one}" for one in NARROW[1::2]]
     space = ("megatron-22B", "1,8", "8", "float16", "a100_80g", "--edition", "corrected")
-    (one,) = scaling(plot_arguments("scaling", *space, *fixed))
+    (one,) = asked_series(plot_arguments("scaling", *space, *fixed))
     fix = dict.fromkeys(("weight_offload", "optimizer_offload"), False)
     fix |= {"microbatch_size": 1, "activation_recompute": "full"}
     best = search("megatron-22B", "a100_80g", 8, 8, top=1, edition="corrected", fix=fix)

@@ -142,10 +142,12 @@ WRONG = {
     "number.json": "the JSON of llm, loe, plan or study",
     "other.json": "the JSON of llm, loe, plan or study",
     "numbers.yaml": "the JSON of llm, loe, plan or study",
-    "few.json": "few.json: block_fw_flops: expected a number, found nothing",
+    "few.json": "few.json: fw_time: expected a number, found nothing",
+    "single.json": "plan or study, found an object with total_time. Hint: compare and report read",
+    "list.json": "row 0: expected the JSON of llm, loe, plan or study, found an object with a, b, c",
     "half.json": "half.json: #0: execution.tensor_par: expected a whole number",
     "stats.json#1": "the file holds one estimate",
-    "short.csv": "row 0: block_fw_flops: expected a number",
+    "short.csv": "row 0: expected the JSON of llm, loe, plan or study, found an object with total_",
     "none.csv": "at least one row, found none",
 }
 """Arguments that are no result, and what is said of them."""
@@ -157,7 +159,11 @@ def test_says_what_is_wrong(made, best, counts):
     _write("number.json", 3)
     _write("other.json", {"a": 1})
     _write("numbers.yaml", b"1: {2: {}}")
-    _write("few.json", {"total_time": 1.0})
+    _write("single.json", {"total_time": 1.0})
+    _write("list.json", [dict.fromkeys("abcd", 1)])
+    statistics = json.loads(Path("stats.json").read_text())
+    del statistics["fw_time"]
+    _write("few.json", statistics)
     _write("half.json", {"0": {"execution": {"num_procs": 1}, "stats": {}}})
     _write("short.csv", b"total_time\n1.0\n")
     _write("none.csv", b"total_time\n")
@@ -266,33 +272,33 @@ def test_a_file_that_lies_about_its_edition(made):
 
 def test_a_damaged_result_is_refused(best):
     rows = [
-        ("stats", "total_time", None, "#0: stats.total_time: expected a number, found null"),
-        ("stats", "total_time", math.nan, "#0: stats.total_time: expected a number, found nan"),
-        ("stats", "total_time", -5, "#0: stats.total_time: expected a number"),
-        ("stats", "total_time", 1.0, "#0: stats.total_time: expected the sum of its parts"),
-        ("stats", "fw_time", "<b>", "#0: stats.fw_time: expected a number"),
-        ("stats", "fw_time", 10**400, r"#0: stats.fw_time: expected a number, found 1000"),
-        ("stats", "fw_time", True, r"#0: stats.fw_time: expected a number, found true"),
-        ("stats", "act_space", math.nan, r"#0: stats.act_space: expected a number, found nan"),
-        ("stats", "layers", {}, r"#0: stats.layers: expected a list of layers, found an empty obj"),
-        ("stats", "layers", [3], r"#0: stats.layers: expected a list of layers"),
-        ("stats", "layers", [{"name": 3}], r"#0: stats.layers\[0\].name: expected text, found 3"),
+        ("stats", "total_time", None, "total_time: expected a number above 0, found null"),
+        ("stats", "total_time", math.nan, "total_time: expected a number above 0, found nan"),
+        ("stats", "total_time", -5, "total_time: expected a number"),
+        ("stats", "total_time", 1.0, "total_time: expected the sum of its parts"),
+        ("stats", "fw_time", "<b>", "fw_time: expected a number"),
+        ("stats", "fw_time", 10**400, "fw_time: expected a number, found 1000"),
+        ("stats", "fw_time", True, "fw_time: expected a number, found true"),
+        ("stats", "act_space", math.nan, "act_space: expected a number, found nan"),
+        ("stats", "layers", {}, "layers: expected a list of objects, found an empty obj"),
+        ("stats", "layers", [3], r"layers\[0\]: expected an object with named fields, found 3"),
+        ("stats", "layers", [{"name": 3}], r"\[0\].name: expected one line of text, found 3"),
         ("stats", "layers", [{"name": "a", "weight": "x"}], r"\[0\].weight: expected a number"),
-        ("execution", "tensor_par", "<b>", "#0: execution.tensor_par: expected a whole number"),
+        ("execution", "tensor_par", "<b>", "tensor_par: expected a whole number"),
         ("execution", "activation_recompute", "<b>", "activation_recompute: expected one of full"),
     ]
     for part, name, value, expected in rows:
         document = json.loads(Path(best).read_text())
         document["0"][part][name] = value
         _write("damaged.json", document)
-        with pytest.raises(SpecError, match=expected):
+        with pytest.raises(SpecError, match=rf"damaged.json: #0: {part}\..*{expected}"):
             read_results(["damaged.json"])
 
 
 def test_a_result_of_other_types_is_no_traceback(refuses, best):
     whole = json.loads(Path(best).read_text())
     wanted = "the JSON of llm, loe, plan or study"
-    statistics = "best.json: #0: stats: expected an object with statistics, found []"
+    statistics = "best.json: #0: stats: expected an object with named fields, found []"
     rows = [
         (whole["0"] | {"stats": []}, statistics),
         (whole["0"] | {"execution": []}, "best.json: #0: execution: expected an object with named"),

@@ -1,16 +1,12 @@
 """A further axis of parallelism: a row of AXES, two fields, and layers with its collective; nothing else is touched."""
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from calculon.declarations.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES
+from tests.declarations.copied_package import copied, run
 
-ROOT = Path(__file__).parents[2]
 CHECKS = Path(__file__).with_name("further_axis.py")
 
 ROW = (
@@ -32,6 +28,7 @@ FIELDS = """\
         adds="example-parallel degrees",
         samples=(2,),
         searched="option",
+        control="Example parallel (XP)",
     )
     example_par_net: int = declare(
         "network of the example-parallel groups",
@@ -43,6 +40,8 @@ FIELDS = """\
         adds="networks of the example-parallel groups",
         samples=(1,),
         searched="option",
+        of="circumstance",
+        with_="mesh_order",
     )
 
 """
@@ -72,34 +71,9 @@ CHANGES = {
 """All that a further axis with one collective takes, by source file."""
 
 
-@pytest.fixture
-def package(tmp_path):
-    """Copy the package, and return a function that changes some of its files and runs something with it."""
-    shutil.copytree(ROOT / "calculon", tmp_path / "calculon")  # with what is compiled
-    for name in ("models", "systems", "examples"):
-        (tmp_path / name).symlink_to(ROOT / name)
-
-    def run(files, *command):
-        for name in files:
-            path = tmp_path / "calculon" / name
-            text = path.read_text(encoding="utf-8")
-            old, new = CHANGES[name]
-            assert text.count(old) == 1, name
-            path.write_text(text.replace(old, new), encoding="utf-8")
-        return subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    return run
-
-
-def test_three_files_make_a_further_axis(package):
-    found = package(CHANGES, CHECKS)
+def test_three_files_make_a_further_axis(tmp_path):
+    copied(tmp_path, CHANGES)
+    found = run(tmp_path, CHECKS)
     assert found.returncode == 0, found.stderr
 
 
@@ -116,9 +90,10 @@ LARGE = pytest.mark.large
         pytest.param(["architecture/attention.py"], "KeyError: 'xp'", marks=LARGE),
     ],
 )
-def test_a_part_of_it_fails_loudly(package, files, words):
+def test_a_part_of_it_fails_loudly(tmp_path, files, words):
     asked = "'megatron-1T', '3072_t4_p64_d12_mbs4_full', 'a100_80g'"
-    found = package(files, "-c", f"import calculon; calculon.estimate({asked})")
+    copied(tmp_path, {name: CHANGES[name] for name in files})
+    found = run(tmp_path, "-c", f"import calculon; calculon.estimate({asked})")
     assert found.returncode == 1
     assert words in found.stderr
 

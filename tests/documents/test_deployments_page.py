@@ -19,8 +19,7 @@ def found(system="h100_80g_sxm", fix=None, counts="1,2", **options):
 
 
 def page(search, width=80):
-    objectives = [one.statistic for one in search.objectives]
-    return drawn(deployments_page(search.to_dict(), objectives), width=width)
+    return drawn(deployments_page(search), width=width)
 
 
 def titles(text):

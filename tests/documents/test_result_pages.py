@@ -74,10 +74,9 @@ def test_deployments_say_all_of_their_pages():
     few = {"tensor_par": 1, "token_budget": 2048}
     best = calculon.search_deployments("llama3-8B", 1, "h100", lengths, fix=few)
     curve = calculon.by_batch(one)
-    assert unsaid(one, serving_page(one.to_dict())) == []
-    objectives = [one.statistic for one in best.objectives]
-    assert unsaid(best, deployments_page(best.to_dict(), objectives)) == []
-    assert unsaid(curve, batch_page(curve.to_dict())) == []
+    assert unsaid(one, serving_page(one.record)) == []
+    assert unsaid(best, deployments_page(best)) == []
+    assert unsaid(curve, batch_page(curve)) == []
     text = checked(both._repr_html_()).text
     assert "h100_80g_sxm" in text
     assert " differ, " in text

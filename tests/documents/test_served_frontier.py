@@ -46,8 +46,8 @@ def test_nothing_that_the_search_finds_is_above(points):
 
 def test_every_point_is_an_answer_that_keeps_the_limits(points):
     for one in (points[0], points[len(points) // 2], points[-1]):
-        fields = {k: v for k, v in one["deployment"].items() if k != "replicas"}
-        found = serve(SMALL, fields | {"max_batch": int(one["batch"])}, H100, LOAD)
+        limit = {"max_batch": int(one["batch"])}
+        found = serve(SMALL, one["deployment"], H100, LOAD, changes=limit)
         assert found.batch == one["batch"]
         for name in (*AXES, "tpot", "ttft", "output_rate"):
             assert one[name] == pytest.approx(found[name], rel=1e-9)
@@ -60,8 +60,8 @@ def test_pools_apart_are_on_it_where_they_win():
         frontier_of(SMALL, "4", [H100], load, {}, fix, apart=apart)["curves"][0]
         for apart in (False, True)
     )
-    assert all("prefill" not in one["deployment"] for one in plain["points"])
-    assert any("prefill" in one["deployment"] for one in apart["points"])
+    assert all(one["deployment"].prefill is None for one in plain["points"])
+    assert any(one["deployment"].prefill is not None for one in apart["points"])
     for one in plain["points"]:
         assert reached(apart["points"], *(one[name] for name in AXES))
 

@@ -7,9 +7,9 @@ from calculon.declarations.statistics import BOUNDS
 from calculon.documents import expert_section, fleet_page, sensitivity_page
 from calculon.documents import serving_page as serving
 from calculon.documents.campaign_words import interval_words
+from calculon.documents.charts.sweep_chart import _word
 from calculon.documents.plans_table import digits_of
 from calculon.documents.sensitivity_page import _SensitivityPage
-from calculon.documents.sweep_curves import _word
 from calculon.documents.waterfall_section import _is_nothing
 from calculon.documents.why_page import gib_more, percent_more
 from calculon.render import texts

@@ -1,4 +1,4 @@
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,24 +28,6 @@ def test_what_a_declaration_leaves_out_is_found(field, change, words):
     changed = replace(field, declaration=replace(field.declaration, **change))
     (found,) = choices._undeclared(changed)
     assert words in found
-
-
-@dataclass
-class Record:
-    layout: object
-    overlapped: bool
-    tp_async: bool
-    attn_impl: str
-    no_field: bool
-
-
-def test_what_a_record_and_the_declarations_differ_in_is_found():
-    found = list(choices._unmatched(Scope.BLOCK, Record))
-    assert "attn_impl is in Record, and not of scope BLOCK" in found
-    assert "grad_dtype is of scope BLOCK, and not in Record" in found
-    assert "no_field is in Record, and no field of an execution" in found
-    assert not any(name in text for text in found for name in ("tp_async", "tensor_par_overlap"))
-    assert not any("and not in" in text for text in choices._unmatched(Scope.BATCH, Record))
 
 
 DRAW = np.random.default_rng(0)

@@ -45,6 +45,14 @@ def _spaces(*counts, **options):
         ({"add": {"batch_size": (128,)}}, "below the largest batch (4)"),
         ({"add": {"attention_type": "multihead"}}, "found multihead, which adds nothing"),
         ({"add": {"batch_size": (2, 128)}}, "found 128, which adds nothing"),
+        (
+            {"fix": {"optimizer_offload": False}, "add": {"optimizer_offload": True}},
+            "expected true, on a system with a tier-2 memory, where --fix does not exclude it",
+        ),
+        (
+            {"fix": {"activation_recompute": "none"}, "add": {"activation_recompute": "full"}},
+            "expected a value of activation_recompute that is not tried already, where --fix does",
+        ),
     ],
     ids=str,
 )
@@ -52,7 +60,7 @@ def test_names_the_option_and_what_there_is(options, words):
     with pytest.raises(SpecError) as error:
         check_effect(_spaces(**options))
     assert words in str(error.value)
-    assert error.value.file == ("--fix" if "fix" in options else "--add")
+    assert error.value.file == ("--add" if "add" in options else "--fix")
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,9 @@ def test_wider_numbers_take_no_less(model, system, number):
 @settings(max_examples=draws(5))
 @given(model=MODELS, system=machines(steps=False, tiles=False).map(read), number=SPLITS)
 def test_a_sequence_more_costs_no_more_than_the_mean_before(model, system, number):
-    """Of products without tiles, of which another row may open a wave."""
+    """Without tiles, of which another row may open a wave, and with whole columns on each rank, not rounded down."""
+    widths = model.hidden, model.inner_width, model.shared_feedforward
+    assume(not any(width % split_of(model, number) for width in widths))
     batches = np.unique(np.round(np.geomspace(1, 5000, 400)))
     each = decoding(model, system, number, decoded=batches).time / batches
     assert rising(-each)

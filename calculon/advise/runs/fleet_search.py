@@ -12,9 +12,9 @@ from calculon import inputs
 from calculon.advise.answer import space_of
 from calculon.advise.ask import Question, ask, most_processors, usual_batch
 from calculon.advise.candidate import Candidate, candidates, whole_runs_of
-from calculon.advise.remedies import BEST
+from calculon.advise.infeasibility import why_none
 from calculon.advise.runs.fleet import DEADLINE, FleetAnswer, Point, objective_of
-from calculon.advise.unfit import why_none
+from calculon.advise.space_fixes import BEST
 from calculon.architecture.parameters import active_count
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass

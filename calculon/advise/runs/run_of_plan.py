@@ -5,13 +5,12 @@ from typing import Any
 from calculon import inputs
 from calculon.advise.answer import space_of
 from calculon.advise.ask import ask
-from calculon.advise.remedies import BEST
+from calculon.advise.infeasibility import why_none
 from calculon.advise.runs.training_run import TrainingRun, training_run
-from calculon.advise.unfit import why_none
+from calculon.advise.space_fixes import BEST
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.campaign.launched_run import with_launch
 from calculon.campaign.read import CampaignSource, read_campaign
-from calculon.campaign.record import Campaign
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
@@ -55,23 +54,26 @@ def campaign(
     if (launch := launch_in(execution)) is not None:
         asked = with_launch(asked, launch)
     if isinstance(execution, int):
-        base = _planned(model, execution, system, preset, asked)
+        batch, seq = asked.at_the_end
+        base = best_plan(model, execution, system, preset=preset, batch=batch, seq=seq)
     else:
         shape, machine = inputs.model(model), inputs.system(system)
         base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
     return training_run(asked, base)
 
 
-def _planned(
-    model: Source | Model,
-    num_procs: int,
-    system: Source | System,
-    preset: str | None,
-    asked: Campaign,
+def best_plan(
+    model: Source | Model, num_procs: int, system: Source | System, **words: Any
 ) -> Estimate:
-    """Return the best plan on so many processors, for the batch and the length of the end of the run."""
-    batch, seq = asked.at_the_end
-    question = ask(model, num_procs, system, preset=preset, batch=batch, seq=seq)
+    """Return the fastest plan on a number of processors.
+
+    Args:
+        **words: ``preset``, ``batch`` and ``seq`` of :func:`calculon.plan`.
+
+    Raises:
+        SpecError, Infeasible: For a malformed request, and if no plan fits.
+    """
+    question = ask(model, num_procs, system, **words)
     found = search(space_of(question, num_procs), Best(BEST, 1))
     if not len(found):
         reason = why_none(found.counts)

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calculon import inputs
-from calculon.advise.remedies import BEST
+from calculon.advise.infeasibility import why_none
 from calculon.advise.runs.rollouts import generated
-from calculon.advise.unfit import why_none
+from calculon.advise.space_fixes import BEST
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import duration

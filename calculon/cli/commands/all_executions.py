@@ -38,12 +38,8 @@ def configure(parser: Parser) -> None:
         "calculon lae llama3-8B 64 512 bfloat16 h100_80g_sxm runs.csv --tokens 1T --columns tensor_par,days,usd",
     )
     add_space_arguments(parser, "processors", "NAME.csv, NAME.csv.gz or NAME.parquet")
-    parser.add_argument(
-        "-c", "--cpus", type=int, metavar="N", help="accepted for compatibility; not needed"
-    )
-    parser.add_argument(
-        "--columns", metavar="NAME[,NAME...]", help="write only these fields and statistics"
-    )
+    parser.option("-c, --cpus N", "accepted for compatibility; not needed", type=int)
+    parser.option("--columns NAME[,NAME...]", "write only these fields and statistics")
     add_verbose(parser, "count what fits and what does not")
 
 

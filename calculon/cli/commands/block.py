@@ -39,10 +39,10 @@ def configure(parser: Parser) -> None:
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm -o block.json",
     )
     add_specs(parser, "model", "MODEL")
-    parser.add_argument(
+    parser.option(
         "--part",
+        "block, or one part alone (default: that of the model, mostly block)",
         choices=PARTS,
-        help="block, or one part alone (default: that of the model, mostly block)",
     )
     add_changes(parser, "model", "execution", "system")
     add_answer(parser, tables="a row for each operator")
@@ -70,9 +70,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     log.answer(
         arguments,
-        lambda: block_page(found.to_dict()),
+        lambda: block_page(found),
         found.to_dict,
         lambda: Table(tuple(map(Column, found.rows[0])), found.rows),
-        found.system,
     )
     return 0

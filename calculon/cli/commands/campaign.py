@@ -1,6 +1,7 @@
 """``calculon campaign``: a whole training run, with its failures, checkpoints, money and energy."""
 
 import argparse
+from functools import partial
 
 from calculon.base.errors import Infeasible
 from calculon.cli.asked_run import ANY, add_run, asked_largest, asked_run
@@ -26,9 +27,7 @@ def configure(parser: Parser) -> None:
         "calculon campaign any 1024 h100 --deadline 60d",
     )
     add_run(parser)
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also list the defaults without effect here"
-    )
+    parser.switch("-v, --verbose", "also list the defaults without effect here")
     add_answer(parser)
 
 
@@ -59,5 +58,6 @@ def _largest(arguments: argparse.Namespace, log: Log) -> None:
     """Find the largest model for a fleet, then print the page or write the file."""
     from calculon.documents.largest_model_page import largest_model_page
 
-    found = asked_largest(arguments).to_dict()
-    log.answer(arguments, lambda: largest_model_page(found, every=arguments.verbose), lambda: found)
+    found = asked_largest(arguments)
+    page = partial(largest_model_page, found, every=arguments.verbose)
+    log.answer(arguments, page, found.to_dict)

@@ -38,23 +38,21 @@ def configure(parser: Parser) -> None:
         "calculon catalog h100_80g_sxm\n"
         "calculon catalog systems --format csv",
     )
-    parser.add_argument(
+    parser.argument(
+        "WORD",
+        f"list only one kind ({', '.join(TABLES)}) or names that have one of the words in them; show NAME gives "
+        "one page about one, whose name may be written as people do; a whole name alone lists every field",
         "words",
-        metavar="WORD",
         nargs="*",
         choices=Suggested((*TABLES, SHOW)),
-        help=f"list only one kind ({', '.join(TABLES)}) or names that have one of the words in them; show NAME gives "
-        "one page about one, whose name may be written as people do; a whole name alone lists every field",
     )
-    parser.add_argument(
-        "--family",
-        metavar="TEXT",
-        help="only models or systems with this text in their family, such as llama, nvidia or hopper",
+    parser.option(
+        "--family TEXT",
+        "only models or systems with this text in their family, such as llama, nvidia or hopper",
     )
-    parser.add_argument(
-        "--where",
-        metavar="EXPR",
-        help="only rows that meet a condition on the columns of --format csv, such as 'memory >= 100' (GiB), "
+    parser.option(
+        "--where EXPR",
+        "only rows that meet a condition on the columns of --format csv, such as 'memory >= 100' (GiB), "
         "'tflops > 900 and network_GBps >= 50' or 'parameters < 10e9'",
     )
     add_format(parser, FORMATS, "default: text")

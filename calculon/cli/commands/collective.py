@@ -53,52 +53,27 @@ def configure(parser: Parser) -> None:
         "calculon collective all_to_all 64MB 64 h100_80g_sxm --per-node 4\n"
         "calculon collective all_reduce 1KiB 64 h100_80g_sxm --to 8GiB -o all_reduce.png",
     )
-    parser.add_argument(
-        "operation",
-        metavar="OPERATION",
-        type=one_of(*OPERATIONS),
-        choices=OPERATIONS,
-        help=", ".join(OPERATIONS),
+    parser.argument(
+        "OPERATION", ", ".join(OPERATIONS), type=one_of(*OPERATIONS), choices=OPERATIONS
     )
-    parser.add_argument(
-        "size", metavar="SIZE", type=size, help="bytes of the full array: 4096, 64MB, 1GiB"
-    )
-    parser.add_argument("ranks", metavar="RANKS", type=positive, help="members of the group")
-    parser.add_argument(
-        "system", metavar="SYS", help="the system: a name of the catalog, a file, or -"
-    )
+    parser.argument("SIZE", "bytes of the full array: 4096, 64MB, 1GiB", type=size)
+    parser.argument("RANKS", "members of the group", type=positive)
+    parser.argument("SYS", "the system: a name of the catalog, a file, or -", "system")
     _add_options(parser)
 
 
 def _add_options(parser: Parser) -> None:
-    parser.add_argument(
-        "-a",
-        "--algorithm",
-        metavar="NAME",
+    parser.option(
+        "-a, --algorithm NAME",
+        "auto (default), the fastest of NCCL, or one of those above",
         type=one_of(AUTO, *ALGORITHMS),
         choices=(AUTO, *ALGORITHMS),
         default=AUTO,
-        help="auto (default), the fastest of NCCL, or one of those above",
     )
-    parser.add_argument(
-        "-g",
-        "--per-node",
-        metavar="G",
-        type=positive,
-        help="ranks in each node (default: as many as fit)",
-    )
-    parser.add_argument(
-        "--from", dest="first", metavar="SIZE", type=size, help="smallest size (default: SIZE)"
-    )
-    parser.add_argument(
-        "--to", dest="last", metavar="SIZE", type=size, help="largest size (default: SIZE)"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="NAME.csv, or a picture of a range: NAME.png, .svg or .pdf",
-    )
+    parser.option("-g, --per-node G", "ranks in each node (default: as many as fit)", type=positive)
+    parser.option("--from SIZE", "smallest size (default: SIZE)", dest="first", type=size)
+    parser.option("--to SIZE", "largest size (default: SIZE)", dest="last", type=size)
+    parser.option("-o, --output FILE", "NAME.csv, or a picture of a range: NAME.png, .svg or .pdf")
     add_changes(parser, "system")
     add_format(parser, FORMATS, "of what is printed (default: text)", None)
 
@@ -117,7 +92,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
-        write_picture("collective", curves(asked, sizes[0], sizes[-1]), output, log)
+        write_picture(curves(asked, sizes[0], sizes[-1]), output, log)
     elif output:
         log.write(None, output, sizes_table(asked, sizes))
     elif arguments.format not in (None, "text") or len(sizes) > 1:

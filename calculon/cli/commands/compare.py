@@ -40,19 +40,15 @@ def configure(parser: Parser) -> None:
     )
     add_result_arguments(parser)
     add_workload(parser.add_argument_group("workload of deployments"))
-    parser.add_argument(
-        "-d",
-        "--dialect",
-        metavar="NAME",
-        default="",
-        help="launcher in whose settings the differences are told: megatron-lm, megatron-bridge, nemo, torchtitan, "
+    parser.option(
+        "-d, --dialect NAME",
+        "launcher in whose settings the differences are told: megatron-lm, megatron-bridge, nemo, torchtitan, "
         "deepspeed, accelerate (default: that of the first launch file)",
+        default="",
     )
     values = "a line per value; ' before texts that begin with =, +, - or @"
     add_format(parser, FORMATS, f"text (default), markdown, csv ({values}), json")
-    parser.add_argument(
-        "-a", "--all", action="store_true", help="also list the statistics that are equal"
-    )
+    parser.switch("-a, --all", "also list the statistics that are equal")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

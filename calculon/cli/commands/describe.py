@@ -48,14 +48,13 @@ def configure(parser: Parser) -> None:
         "calculon describe campaign\n"
         "calculon describe system --format schema > system.schema.json",
     )
-    parser.add_argument(
-        "subject",
-        metavar="SUBJECT",
-        choices=Suggested((*RESULTS, *SPECS)),
-        help="stats (statistics), layers (members of a layer), figures (those of a whole training run), "
+    parser.argument(
+        "SUBJECT",
+        "stats (statistics), layers (members of a layer), figures (those of a whole training run), "
         "serving (those of a deployment), a spec ("
         + ", ".join(SPECS)
         + "), or the name of one field",
+        choices=Suggested((*RESULTS, *SPECS)),
     )
     add_format(parser, (*FORMATS, "schema"), "default: text")
 

@@ -45,42 +45,24 @@ def configure(parser: Parser) -> None:
         "calculon dispatch qwen3-235B-a22B 32 h100_80g_sxm --tokens 8192 --datatype float8\n"
         "calculon dispatch mixtral-8x7B 8 b200_sxm --format json",
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help="a model with experts: a catalog name, a file, or -"
-    )
-    parser.add_argument(
-        "ranks", metavar="RANKS", type=positive, help="ranks that the experts are split among"
-    )
-    parser.add_argument(
-        "system", metavar="SYS", help="the system: a name of the catalog, a file, or -"
-    )
-    parser.add_argument(
-        "-t", "--tokens", metavar="N", type=positive, help="tokens of a rank (default: a sequence)"
-    )
-    parser.add_argument(
-        "-d",
-        "--datatype",
-        metavar="TYPE",
+    parser.argument("MODEL", "a model with experts: a catalog name, a file, or -")
+    parser.argument("RANKS", "ranks that the experts are split among", type=positive)
+    parser.argument("SYS", "the system: a name of the catalog, a file, or -", "system")
+    parser.option("-t, --tokens N", "tokens of a rank (default: a sequence)", type=positive)
+    parser.option(
+        "-d, --datatype TYPE",
+        f"what is sent: {', '.join(DATATYPE_BYTES)} (default: bfloat16)",
         type=one_of(*DATATYPE_BYTES),
         choices=tuple(DATATYPE_BYTES),
         default="bfloat16",
-        help=f"what is sent: {', '.join(DATATYPE_BYTES)} (default: bfloat16)",
     )
-    parser.add_argument(
-        "-i",
-        "--imbalance",
-        metavar="PERCENT",
+    parser.option(
+        "-i, --imbalance PERCENT",
+        "rows of the busiest rank, in percent of the mean (default: 100)",
         type=positive,
         default=100,
-        help="rows of the busiest rank, in percent of the mean (default: 100)",
     )
-    parser.add_argument(
-        "-g",
-        "--per-node",
-        metavar="G",
-        type=positive,
-        help="ranks in each node (default: as many as fit)",
-    )
+    parser.option("-g, --per-node G", "ranks in each node (default: as many as fit)", type=positive)
     add_changes(parser, "model", "system")
     add_format(parser, FORMATS, "of what is printed (default: text)")
 

@@ -44,46 +44,37 @@ def configure(parser: Parser) -> None:
     _add_specs(parser)
     add_preset(parser, absent=USUAL, files=False)
     add_question_options(parser)
-    parser.add_argument("--tokens", metavar="N", help="tokens of the whole training (15T)")
+    parser.option("--tokens N", "tokens of the whole training (15T)")
     add_changes(parser, "system")
-    parser.add_argument(
-        "--view",
+    parser.option(
+        "--view VIEW",
+        f"what is shown first: {', '.join(VIEWS)} (default: {VIEWS[0]})",
         choices=VIEWS,
-        metavar="VIEW",
-        help=f"what is shown first: {', '.join(VIEWS)} (default: {VIEWS[0]})",
     )
-    parser.add_argument(
+    parser.option(
         "--host",
+        f"address to listen at (default: {HOST}: this machine alone; 0.0.0.0: everybody on the network)",
         default=HOST,
-        help=f"address to listen at (default: {HOST}: this machine alone; 0.0.0.0: everybody on the network)",
     )
-    parser.add_argument(
+    parser.option(
         "--port",
+        f"port to listen at; 0 takes any that is free (default: {PORT}, or the next that is free)",
         type=_port,
-        help=f"port to listen at; 0 takes any that is free (default: {PORT}, or the next that is free)",
     )
-    parser.add_argument(
-        "--no-browser", action="store_true", help="print the address, and open nothing"
-    )
+    parser.switch("--no-browser", "print the address, and open nothing")
 
 
 def _add_specs(parser: Parser) -> None:
     for name, default, words in (
         (
-            "model",
+            "MODEL",
             MODEL,
             "the model: a name as people write it, a file, or the config.json of Hugging Face",
         ),
-        ("system", SYSTEM, "the machine: a name (h100), or a file"),
-        ("procs", PROCS, "processors: a count (1024, 1k), before or after the machine"),
+        ("SYSTEM", SYSTEM, "the machine: a name (h100), or a file"),
+        ("PROCS", PROCS, "processors: a count (1024, 1k), before or after the machine"),
     ):
-        parser.add_argument(
-            name,
-            nargs="?",
-            metavar=name.upper(),
-            default=default,
-            help=f"{words} (default: {default})",
-        )
+        parser.argument(name, f"{words} (default: {default})", nargs="?", default=default)
 
 
 def _port(text: str) -> int:

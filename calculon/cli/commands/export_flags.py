@@ -33,30 +33,25 @@ def configure(parser: Parser) -> None:
         "calculon export-flags vllm served.json -o serve.sh\n"
         "calculon export-flags sglang llama3.1-70B_h100x8_fp8 llama3-70B --system h100",
     )
-    parser.add_argument("dialect", metavar="FORMAT", help="what to write for")
-    parser.add_argument(
-        "execution",
-        metavar="EXE",
-        help="the execution, or the deployment: of the catalog, a file, of a result (best.json#0), or with --system a "
+    parser.argument("FORMAT", "what to write for", "dialect")
+    parser.argument(
+        "EXE",
+        "the execution, or the deployment: of the catalog, a file, of a result (best.json#0), or with --system a "
         "number of processors",
+        "execution",
     )
-    parser.add_argument(
+    parser.argument(
+        "APP",
+        "the model (default: what the result says; else its settings are left out)",
         "model",
-        metavar="APP",
         nargs="?",
-        help="the model (default: what the result says; else its settings are left out)",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default=STDOUT,
-        help="the script or configuration; - prints it (default)",
+    parser.option(
+        "-o, --output FILE", "the script or configuration; - prints it (default)", default=STDOUT
     )
-    parser.add_argument(
-        "--system",
-        metavar="SYSTEM",
-        help="machine of a deployment: with the model it makes the share of the free memory one of all memory",
+    parser.option(
+        "--system SYSTEM",
+        "machine of a deployment: with the model it makes the share of the free memory one of all memory",
     )
     add_changes(parser, "execution", "deployment")
     add_preset(parser)

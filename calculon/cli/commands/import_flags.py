@@ -23,42 +23,25 @@ def configure(parser: Parser) -> None:
         "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw\n"
         "calculon import-flags 'vllm serve some/model -tp 8' --model llama3-70B --system h100 -o served.json",
     )
-    parser.add_argument(
-        "dialect", metavar="FORMAT", nargs="?", default="", help="its format (default: by looking)"
+    parser.argument("FORMAT", "its format (default: by looking)", "dialect", nargs="?", default="")
+    parser.argument("FILE", "the script or configuration, or -; or a command of an engine")
+    parser.option(
+        "-o, --output FILE",
+        "the execution, or deployment (.json); - prints it, and the page on standard error",
     )
-    parser.add_argument(
-        "file", metavar="FILE", help="the script or configuration, or -; or a command of an engine"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="the execution, or deployment (.json); - prints it, and the page on standard error",
-    )
-    parser.add_argument(
-        "-m", "--model-output", metavar="FILE", help="the model that the settings describe (.json)"
-    )
-    parser.add_argument(
-        "-p",
-        "--procs",
-        metavar="N",
-        type=positive,
-        help="processors (default: what the file says)",
-    )
-    parser.add_argument(
-        "-e",
-        "--env",
-        metavar="NAME=VALUE",
+    parser.option("-m, --model-output FILE", "the model that the settings describe (.json)")
+    parser.option("-p, --procs N", "processors (default: what the file says)", type=positive)
+    parser.option(
+        "-e, --env NAME=VALUE",
+        "value of a variable of the environment, or of an argument (1=VALUE), that the file asks for; may be "
+        "repeated",
         action="append",
         default=[],
-        help="value of a variable of the environment, or of an argument (1=VALUE), that the file asks for; may be "
-        "repeated",
     )
     for kind in ("model", "system"):
-        parser.add_argument(
-            f"--{kind}",
-            metavar="NAME|FILE",
-            help=f"{kind} of an engine: both make its share of all memory a share of what is free",
+        parser.option(
+            f"--{kind} NAME|FILE",
+            f"{kind} of an engine: both make its share of all memory a share of what is free",
         )
     meaning = "what is printed: a page (text, default) or all of it (json)"
     add_format(parser, meaning=meaning)

@@ -18,24 +18,16 @@ def configure(parser: Parser) -> None:
         "calculon import-model config.json -o mine.json\n"
         "calculon import-model config.json -o long.json --seq-size 8192 --name 'mine, longer'",
     )
-    parser.add_argument("config", metavar="CONFIG", help="the config.json, or -")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default=STDOUT,
-        help="the model file (.json); - prints it (default)",
+    parser.argument("CONFIG", "the config.json, or -")
+    parser.option(
+        "-o, --output FILE", "the model file (.json); - prints it (default)", default=STDOUT
     )
-    parser.add_argument(
-        "-s",
-        "--seq-size",
-        metavar="N",
+    parser.option(
+        "-s, --seq-size N",
+        "sequence length (default: the longest that the configuration states)",
         type=positive,
-        help="sequence length (default: the longest that the configuration states)",
     )
-    parser.add_argument(
-        "-n", "--name", metavar="NAME", help="what the model is; stands in its file under about"
-    )
+    parser.option("-n, --name NAME", "what the model is; stands in its file under about")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

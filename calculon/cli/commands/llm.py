@@ -38,24 +38,16 @@ def configure(parser: Parser) -> None:
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g stats.json --layers --peers peers.json",
     )
     add_specs(parser, "application", "APP")
-    parser.add_argument(
-        "stats",
-        metavar="STATS",
-        help="- prints a page; NAME.json or NAME.json.gz gets all statistics, and in edition corrected "
+    parser.argument(
+        "STATS",
+        "- prints a page; NAME.json or NAME.json.gz gets all statistics, and in edition corrected "
         "the interval of the time, the measured runs that it rests on, and the groups of ranks with their bytes by "
         "network",
     )
     meaning = "what STATS - prints: a page (text, default) or all statistics (json)"
     add_format(parser, meaning=meaning)
-    parser.add_argument(
-        "-p",
-        "--peers",
-        metavar="FILE",
-        help="also write which ranks work together (.json, .json.gz)",
-    )
-    parser.add_argument(
-        "-l", "--layers", action="store_true", help="also list every layer of a block"
-    )
+    parser.option("-p, --peers FILE", "also write which ranks work together (.json, .json.gz)")
+    parser.switch("-l, --layers", "also list every layer of a block")
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
     add_preset(parser)
@@ -99,7 +91,7 @@ def _with_hint(
     error: Infeasible, model: "Model", execution: "Execution", system: "System"
 ) -> Infeasible:
     """Return an error that says also what would make the execution fit, where a few changes do."""
-    from calculon.advise.proposals import hint
+    from calculon.advise.fixes import hint
 
     text = hint(model, execution, system)
     message = f"{error}. Hint: {text}" if text else str(error)

@@ -47,28 +47,20 @@ def configure(parser: Parser) -> None:
         ("N", "columns of the result"),
         ("K", "depth: terms of each sum"),
     ):
-        parser.add_argument(name.lower(), metavar=name, type=positive, help=words)
-    parser.add_argument(
-        "system", metavar="SYS", help="the system: a name of the catalog, a file, or -"
-    )
-    parser.add_argument(
-        "-d",
-        "--datatype",
-        metavar="TYPE",
+        parser.argument(name, words, type=positive)
+    parser.argument("SYS", "the system: a name of the catalog, a file, or -", "system")
+    parser.option(
+        "-d, --datatype TYPE",
+        f"type of the arithmetic: {', '.join(MATMUL_BYTES)} (default: bfloat16 where the system has it)",
         type=one_of(*MATMUL_BYTES),
         choices=tuple(MATMUL_BYTES),
-        help=f"type of the arithmetic: {', '.join(MATMUL_BYTES)} (default: bfloat16 where the system has it)",
     )
-    parser.add_argument(
-        "-c",
-        "--copy",
-        metavar="SIZE",
+    parser.option(
+        "-c, --copy SIZE",
+        "also copy so many bytes from or to the host, on a second stream: 64MB, 1GiB",
         type=size,
-        help="also copy so many bytes from or to the host, on a second stream: 64MB, 1GiB",
     )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="NAME.csv or NAME.json: one row with everything"
-    )
+    parser.option("-o, --output FILE", "NAME.csv or NAME.json: one row with everything")
     add_changes(parser, "system")
     add_format(parser, FORMATS, "of what is printed (default: text)", None)
 

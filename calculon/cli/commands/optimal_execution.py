@@ -56,44 +56,26 @@ def configure(parser: Parser) -> None:
         "- prints the summary only; NAME.json, .csv (both also .gz) or .parquet gets the winners, in edition "
         "corrected with the interval of their time",
     )
-    parser.add_argument(
-        "-c",
-        "--cpus",
+    parser.option(
+        "-c, --cpus N",
+        "processes for several counts (default: the physical cores when there is much to do)",
         type=int,
-        metavar="N",
-        help="processes for several counts (default: the physical cores when there is much to do)",
     )
-    parser.add_argument(
-        "-m",
-        "--mbs-break",
-        "--mbs_break",
-        action="store_true",
-        help="give up on larger microbatches after the first that does not fit",
+    parser.switch(
+        "-m, --mbs-break, --mbs_break",
+        "give up on larger microbatches after the first that does not fit",
     )
-    parser.add_argument(
-        "-t",
-        "--top-n",
-        "--top_n",
-        type=int,
-        metavar="N",
-        help="how many of the best to keep (default 1)",
+    parser.option("-t, --top-n, --top_n N", "how many of the best to keep (default 1)", type=int)
+    parser.switch("-l, --layers", "with the cost of every layer")
+    parser.switch("--no-tp-overlap", "never overlap tensor-parallel traffic")
+    parser.switch("--no-dp-overlap", "never overlap data-parallel traffic")
+    parser.option(
+        "--objective STAT[:min|max]",
+        "statistic to rank by (default sample_rate; see calculon describe stats)",
     )
-    parser.add_argument("-l", "--layers", action="store_true", help="with the cost of every layer")
-    parser.add_argument(
-        "--no-tp-overlap", action="store_true", help="never overlap tensor-parallel traffic"
-    )
-    parser.add_argument(
-        "--no-dp-overlap", action="store_true", help="never overlap data-parallel traffic"
-    )
-    parser.add_argument(
-        "--objective",
-        metavar="STAT[:min|max]",
-        help="statistic to rank by (default sample_rate; see calculon describe stats)",
-    )
-    parser.add_argument(
-        "--pareto",
-        metavar="STAT,STAT[,STAT...]",
-        help="all that no other execution beats in each of these 2 to 4, of which the first two are drawn",
+    parser.option(
+        "--pareto STAT,STAT[,STAT...]",
+        "all that no other execution beats in each of these 2 to 4, of which the first two are drawn",
     )
     add_verbose(
         parser, "count what fits, say why the rest does not, explain the columns, list every plan"
@@ -317,7 +299,7 @@ def _draw(
 
 def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
     """Say why nothing fits on the most processors, and what would mend it."""
-    from calculon.advise.unfit import PROPOSED, unfit
+    from calculon.advise.infeasibility import PROPOSED, infeasibility_report
     from calculon.render.document import Grid
     from calculon.search.effect import COMMAND_LINE
 
@@ -325,11 +307,11 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     result, where = results[most], asked[most].ranking().where
     if len(results) > 1:
         log.show(f"On {result.space.num_procs:,} processors:")
-    found = unfit(result.space, result.counts, where)
+    found = infeasibility_report(result.space, result.counts, where)
     if not found.executions:
         log.show(f"Nothing fits: {found.why}.")  # else the table of reasons says so
-    log.show(*found.nearest)
-    if proposals := found.proposals(COMMAND_LINE):
+    log.show(*found.nearest_in_words)
+    if proposals := found.fixes_in_words(COMMAND_LINE):
         log.show(f"{PROPOSED}:")
         log.show(Grid(("text", "text"), tuple(("  -", line) for line in proposals), gap=1))
 
@@ -355,8 +337,9 @@ def _scaling(best: "list[SearchResult]") -> "Frontier":
 
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
     """Say of the winners what makes them less sure than their intervals, and how many others are as fast."""
-    from calculon.documents.how_sure import remarks, ties_in_words
+    from calculon.documents.how_sure import remarks
     from calculon.documents.page_title import machine_sentences
+    from calculon.documents.winners import ties
 
     said: dict[str, list[int]] = {}
     for result in best:
@@ -364,8 +347,7 @@ def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
             continue
         texts = [f"{label}: {text}" for label, text in remarks(belief.to_dict())]
         if len(result) > 1:
-            alike = sum(not order.told_apart for order in result.orders)
-            texts.append(ties_in_words(alike, len(result), _simplest(result)))
+            texts.append(ties(result))
         for text in texts:
             said.setdefault(text, []).append(result.space.num_procs)
     if any(result[0].belief for result in best):
@@ -373,18 +355,6 @@ def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
     for text, counts in said.items():
         several = len(counts) < len(best)
         yield f"{', '.join(f'{n:,}' for n in counts)} processors: {text}" if several else text
-
-
-def _simplest(result: "SearchResult") -> str:
-    """Name the simplest of the executions that are as fast as the fastest, with its rank."""
-    from calculon.advise.candidate import tied
-    from calculon.declarations.plan_words import degrees_words
-
-    several = tied(result)
-    if not several:  # so many are better by another objective
-        return f"# {result.fastest}"
-    rank, one = several[0]
-    return f"{degrees_words(one.execution)} (# {rank})"
 
 
 def _selected(results: "list[SearchResult]", good: int, most: int) -> str:

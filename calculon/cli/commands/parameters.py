@@ -18,16 +18,9 @@ def configure(parser: Parser) -> None:
         "calculon llm-parameter-calculator megatron-1T\ncalculon lpc llama3-8B\n"
         "calculon lpc models/gpt3-175B.json --aligns 20",
     )
-    parser.add_argument(
-        "application", metavar="APP", help="the model: a catalog name, a file, or -"
-    )
-    parser.add_argument(
-        "-a",
-        "--aligns",
-        metavar="N",
-        type=int,
-        default=13,
-        help="characters to align the name to (default: 13)",
+    parser.argument("APP", "the model: a catalog name, a file, or -", "application")
+    parser.option(
+        "-a, --aligns N", "characters to align the name to (default: 13)", type=int, default=13
     )
 
 

@@ -63,28 +63,24 @@ def configure(parser: Parser) -> None:
 
 
 def _add_question(parser: Parser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="the model: a name as people write it, a file, or the config.json of Hugging Face",
+    parser.argument(
+        "MODEL", "the model: a name as people write it, a file, or the config.json of Hugging Face"
     )
-    parser.add_argument(
-        "num_procs",
-        metavar="PROCS",
-        help="processors: a count (1024, 1k), a list (512,1024), a range of doublings (512-4096), or any: those that "
+    parser.argument(
+        "PROCS",
+        "processors: a count (1024, 1k), a list (512,1024), a range of doublings (512-4096), or any: those that "
         "could meet --deadline",
+        "num_procs",
     )
-    parser.add_argument(
-        "system",
-        metavar="SYSTEM",
-        help="the machine, before or after the processors: a name (h100), a file, or several (h100,h200)",
+    parser.argument(
+        "SYSTEM",
+        "the machine, before or after the processors: a name (h100), a file, or several (h100,h200)",
     )
     add_preset(parser, absent=USUAL)
     add_campaign(parser)
-    parser.add_argument(
-        "--objective",
-        metavar="NAME",
-        help="compare counts and systems by usd, days, days_p90, processor_hours, mwh or t_co2 of the whole run "
+    parser.option(
+        "--objective NAME",
+        "compare counts and systems by usd, days, days_p90, processor_hours, mwh or t_co2 of the whole run "
         "(default with limits: usd)",
     )
     add_question_options(parser)
@@ -99,7 +95,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_answer(arguments, [*specs, *given])
     emitted = None if arguments.emit is None else Emission.of(arguments.emit)
     alone = emitted is not None and not emitted.file
-    if alone and (arguments.file == STDOUT or arguments.format != "text"):
+    printed = arguments.file is None and arguments.format not in (None, "text")
+    if alone and (arguments.file == STDOUT or printed):
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
     model, machines, words = asked_question(arguments)
@@ -135,8 +132,8 @@ def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int
 
 def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any) -> "Answer":
     """Plan one count of one machine in detail, and show the plans; Infeasible when none fits."""
+    from calculon.advise.infeasibility import why_none
     from calculon.advise.planning import plan
-    from calculon.advise.unfit import why_none
     from calculon.documents.plan_page import plan_page
 
     answer: Answer = plan(model, num_procs, system, **words)

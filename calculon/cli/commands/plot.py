@@ -35,7 +35,7 @@ SOURCE_HELP = (
 
 
 def _add_source(parser: Parser) -> None:
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help=SOURCE_HELP)
+    parser.argument("SOURCE", SOURCE_HELP, nargs="+")
     add_choice_options(parser)
     add_edition(parser, absent=NEEDED)
     add_preset(parser, absent=SEARCHED)
@@ -43,49 +43,39 @@ def _add_source(parser: Parser) -> None:
 
 def _heatmap_options(parser: Parser) -> None:
     _add_source(parser)
-    parser.add_argument(
-        "--objective",
+    parser.option(
+        "--objective STAT[:min|max]",
+        "the statistic that is best in a cell (default sample_rate)",
         default="sample_rate",
-        metavar="STAT[:min|max]",
-        help="the statistic that is best in a cell (default sample_rate)",
     )
 
 
 def _pareto_options(parser: Parser) -> None:
     _add_source(parser)
-    parser.add_argument(
-        "--rate",
-        default="sample_rate",
-        metavar="STAT[:min|max]",
-        help="the vertical axis (default sample_rate)",
+    parser.option(
+        "--rate STAT[:min|max]", "the vertical axis (default sample_rate)", default="sample_rate"
     )
-    parser.add_argument(
-        "--against",
+    parser.option(
+        "--against STAT[:min|max]",
+        "the horizontal axis: a statistic, or num_procs (default proc_mem_tier1_cap_req)",
         default="proc_mem_tier1_cap_req",
-        metavar="STAT[:min|max]",
-        help="the horizontal axis: a statistic, or num_procs (default proc_mem_tier1_cap_req)",
     )
 
 
 def _validation_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--study", metavar="NAME", default="", help="only this study, or a group of studies"
-    )
+    parser.option("--study NAME", "only this study, or a group of studies", default="")
     add_edition(parser, absent=PUBLISHED)
 
 
 def _schedule_options(parser: Parser) -> None:
-    parser.add_argument(
+    parser.argument(
+        "SPEC",
+        "APP EXE SYS: model, execution and system; or a result of loe or llm, which says all: FILE, FILE#RANK",
         "specs",
-        metavar="SPEC",
         nargs="+",
-        help="APP EXE SYS: model, execution and system; or a result of loe or llm, which says all: FILE, FILE#RANK",
     )
-    parser.add_argument(
-        "--microbatches",
-        metavar="N",
-        type=positive,
-        help="how many are drawn (default: twice as many as stages)",
+    parser.option(
+        "--microbatches N", "how many are drawn (default: twice as many as stages)", type=positive
     )
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
@@ -94,43 +84,38 @@ def _schedule_options(parser: Parser) -> None:
 
 def _goodput_options(parser: Parser) -> None:
     add_run(parser, without=("--mtbf",))
-    parser.add_argument(
-        "--procs",
-        metavar="PROCS",
-        help="numbers of processors (1024:131072:x2, 1k-128k; default: a sixteenth to eight times those of the plan)",
+    parser.option(
+        "--procs PROCS",
+        "numbers of processors (1024:131072:x2, 1k-128k; default: a sixteenth to eight times those of the plan)",
     )
-    parser.add_argument(
-        "--mtbf",
-        dest="mtbfs",  # several, and so none of the campaign
-        metavar="TIME,...",
-        help="hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
+    parser.option(
+        "--mtbf TIME,...",
+        "hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
         "and twice those of the campaign)",
+        dest="mtbfs",  # several, and so none of the campaign
     )
 
 
 def _budget_options(parser: Parser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "num_procs",
-        metavar="PROCS",
-        help="processors: a list (512,1024), a range of doublings (512-4096), or any: those that could meet the "
+    parser.argument("MODEL", "the model: a name, or a file")
+    parser.argument(
+        "PROCS",
+        "processors: a list (512,1024), a range of doublings (512-4096), or any: those that could meet the "
         "deadline",
+        "num_procs",
     )
-    parser.add_argument(
-        "system", metavar="SYSTEM[,SYSTEM]", help="the machines: names, or files, a mark each"
-    )
-    parser.add_argument(
-        "--objective",
-        metavar="FIGURE",
+    parser.argument("SYSTEM[,SYSTEM]", "the machines: names, or files, a mark each", "system")
+    parser.option(
+        "--objective FIGURE",
+        "the figure of the run by which one is the best: usd (default), days, processor_hours, mwh, ...",
         default="usd",
-        help="the figure of the run by which one is the best: usd (default), days, processor_hours, mwh, ...",
     )
     for name, words in (
         ("batch", "global batch, in sequences (512) or tokens (4M)"),
         ("seq", "tokens of a sequence (8192, 8k)"),
         ("dtype", "precision: bf16, fp8, ..."),
     ):
-        parser.add_argument(f"--{name}", metavar="N", help=f"{words}, as of calculon plan")
+        parser.option(f"--{name} N", f"{words}, as of calculon plan")
     add_campaign(parser)
     add_values(parser)
     add_changes(parser, "campaign", "model", "system")
@@ -138,13 +123,9 @@ def _budget_options(parser: Parser) -> None:
 
 
 def _frontier_options(parser: Parser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "num_procs", metavar="COUNT", help="processors of all replicas (8, 8,16, 8:64:x2)"
-    )
-    parser.add_argument(
-        "systems", metavar="SYSTEM", nargs="+", help="machines: names, or files; a curve for each"
-    )
+    parser.argument("MODEL", "the model: a name, or a file")
+    parser.argument("COUNT", "processors of all replicas (8, 8,16, 8:64:x2)", "num_procs")
+    parser.argument("SYSTEM", "machines: names, or files; a curve for each", "systems", nargs="+")
     add_workload(parser)
     add_fields(parser)
     add_changes(parser, *FRONTIER_KINDS)
@@ -156,28 +137,20 @@ class Kind:
 
     Attributes:
         configure: Declares its own arguments.
-        data: The function that makes its content of the arguments.
-        page: What shows the content in a terminal where no file is asked for: ``module:function``; empty where nothing
-            does.
+        module: Has the function of its name, which makes the chart of the arguments.
+        page: The function there that makes the document for a terminal, if there is one, which needs no file.
     """
 
     name: str
     help: str
     configure: Callable[[Parser], None]
-    data: str
+    module: str
     examples: str
     page: str = ""
 
-    def content(self, arguments: argparse.Namespace) -> Any:
-        """Return the content of the picture."""
-        module, _, function = self.data.partition(":")
-        return getattr(import_module(f"calculon.cli.{module}"), function)(arguments)
-
-    def show(self, arguments: argparse.Namespace, log: Log) -> None:
-        """Show the content in a terminal."""
-        module, _, name = self.page.partition(":")
-        page = getattr(import_module(f"calculon.documents.{module}"), name)
-        log.show(page(self.content(arguments)))
+    def call(self, function: str, arguments: argparse.Namespace) -> Any:
+        """Return what a function of the module makes of the arguments."""
+        return getattr(import_module(f"calculon.cli.{self.module}"), function)(arguments)
 
 
 KINDS = (
@@ -185,7 +158,7 @@ KINDS = (
         "breakdown",
         "where time and memory of one or several results go, against the capacity",
         add_result_arguments,
-        "results:asked_results",
+        "plot_answers",
         "calculon plot breakdown megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o breakdown.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon plot breakdown first=best.json tenth=best.json#9 -o ranks.svg\n"
@@ -196,7 +169,7 @@ KINDS = (
         "from one plan to another, one change at a time, the largest first, as far as each can be made alone: "
         "what each saves, and what memory it takes",
         add_result_arguments,
-        "results:asked_falls",
+        "plot_answers",
         "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
         "-o waterfall.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
@@ -206,7 +179,7 @@ KINDS = (
         "heatmap",
         "the best rate over tensor and pipeline parallelism, and where nothing can run",
         _heatmap_options,
-        "plot_heatmap:heatmap",
+        "plot_heatmap",
         "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
@@ -215,7 +188,7 @@ KINDS = (
         "surface",
         "the best rate over tensor and pipeline parallelism, colours in proportion to it: how steep the way there is",
         _heatmap_options,
-        "plot_heatmap:surface",
+        "plot_heatmap",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot surface all.csv --objective total_time -o time.svg",
@@ -224,7 +197,7 @@ KINDS = (
         "scaling",
         "the best rate and its efficiency over numbers of processors",
         _add_source,
-        "plot_curves:scaling",
+        "plot_curves",
         "calculon plot scaling gpt3-175B 256:4096:x2 4096 float16 h100_80g_nvl8 -o scaling.png\n"
         "calculon loe megatron-22B 8:64:8 64 float16 a100_80g a100.json --quiet\n"
         "calculon loe megatron-22B 8:64:8 64 float16 h100_80g_nvl8 h100.json --quiet\n"
@@ -234,7 +207,7 @@ KINDS = (
         "validation",
         "predicted against measured, for every published study",
         _validation_options,
-        "plot_contents:errors",
+        "plot_answers",
         "calculon plot validation -o validation.png\n"
         "calculon plot validation --study vtrain -o vtrain.svg",
     ),
@@ -242,7 +215,7 @@ KINDS = (
         "pareto",
         "the rate against memory or processors, and the executions that nothing beats in both",
         _pareto_options,
-        "plot_curves:pareto",
+        "plot_curves",
         "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
@@ -252,7 +225,7 @@ KINDS = (
         "schedule",
         "the passes of each pipeline stage over time, microbatch by microbatch, and its idle time",
         _schedule_options,
-        "plot_contents:gantt",
+        "plot_answers",
         "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
         "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png\n"
         "calculon loe llama3-70B 256 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
@@ -262,7 +235,7 @@ KINDS = (
         "campaign",
         "where the days of a whole training run go, and when it ends",
         add_run,
-        "plot_contents:days",
+        "plot_answers",
         "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "-o campaign.png\n"
         "calculon plot campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 20d -o days.svg",
@@ -272,7 +245,7 @@ KINDS = (
         "the goodput of a whole run over numbers of processors, for several times between failures, with more or "
         "fewer replicas of the plan, and batch and tokens in proportion",
         _goodput_options,
-        "plot_contents:goodput",
+        "plot_answers",
         "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "--procs 1024:131072:x2 -o goodput.png\n"
         "calculon plot goodput llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --mtbf 20000h,80000h -o mtbf.svg",
@@ -282,7 +255,7 @@ KINDS = (
         "days against money of a whole run: the best plan on each number of processors and machine, the frontier, and "
         "limits",
         _budget_options,
-        "plot_contents:budget",
+        "plot_answers",
         "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
         "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
     ),
@@ -291,20 +264,20 @@ KINDS = (
         "time per token, throughput and time to the first token of a served model over its batch, what a decode pass "
         "takes, and where each bound cuts; without -o as a table",
         add_deployment,
-        "plot_contents:batch",
+        "plot_answers",
         "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
-        "batch_page:batch_page",
+        "batch_table",
     ),
     Kind(
         "frontier",
         "tokens/s of a processor against tokens/s of a user: the best deployments of a served model at every batch, on "
         "one or several machines; without -o with characters (of training runs: pareto)",
         _frontier_options,
-        "plot_contents:frontier",
+        "plot_answers",
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
         "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
-        "serving_frontier_page:serving_frontier_page",
+        "frontier_text",
     ),
 )
 """Every kind of picture, in the order of the help."""
@@ -323,13 +296,11 @@ def configure(parser: Parser) -> None:
         own = below.add_parser(kind.name, help=kind.help)
         own.explain(f"Draw {kind.help}.", kind.examples)
         kind.configure(own)
-        flags = ("-o",) if kind.page else ("-o", "--output")  # that of tokens
-        own.add_argument(
-            *flags,
+        own.option(
+            "-o FILE" if kind.page else "-o, --output FILE",  # --output are tokens of pages
+            "NAME.png, NAME.svg or NAME.pdf" + ("; else in the terminal" if kind.page else ""),
             dest="file",
-            metavar="FILE",
             required=not kind.page,
-            help="NAME.png, NAME.svg or NAME.pdf" + ("; else in the terminal" if kind.page else ""),
         )
 
 
@@ -337,10 +308,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Check the output, draw, and write the picture."""
     output, kind = arguments.file, next(kind for kind in KINDS if kind.name == arguments.kind)
     if output is None:
-        kind.show(arguments, log)
+        log.show(kind.call(kind.page, arguments))
         return 0
     check_picture(output, [split(text)[0] for text in _inputs(arguments)])
-    write_picture(kind.name, kind.content(arguments), output, log)
+    write_picture(kind.call(kind.name, arguments), output, log)
     return 0
 
 

@@ -29,9 +29,7 @@ def configure(parser: Parser) -> None:
     add_result_arguments(parser)
     add_campaign(parser)
     add_workload(parser.add_argument_group("workload of deployments"), output="--output-tokens")
-    parser.add_argument(
-        "-o", "--output", dest="file", metavar="FILE", required=True, help="NAME.html"
-    )
+    parser.option("-o, --output FILE", "NAME.html", dest="file", required=True)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

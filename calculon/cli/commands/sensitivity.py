@@ -61,21 +61,17 @@ def configure(parser: Parser) -> None:
         "--against-system b200_sxm",
     )
     add_plan(parser)
-    parser.add_argument(
-        "--of",
-        metavar="STAT",
-        help="the statistic (default total_time): calculon describe stats; of a whole run days (default), usd, ...",
+    parser.option(
+        "--of STAT",
+        "the statistic (default total_time): calculon describe stats; of a whole run days (default), usd, ...",
     )
-    parser.add_argument(
-        "--range",
-        metavar="SHARE",
-        default="25%",
-        help="how much lower and higher each figure is (default 25%%); calibrated takes the interval of each part "
+    parser.option(
+        "--range SHARE",
+        "how much lower and higher each figure is (default 25%%); calibrated takes the interval of each part "
         "where the system was calibrated",
+        default="25%",
     )
-    parser.add_argument(
-        "--replan", action="store_true", help="search the plan again on each changed machine"
-    )
+    parser.switch("--replan", "search the plan again on each changed machine")
     _add_rivals(parser)
     _add_outputs(parser)
     add_campaign(parser, without=LIMITS)
@@ -97,15 +93,13 @@ def _add_rivals(parser: Parser) -> None:
 
 
 def _add_outputs(parser: Parser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
+    parser.option(
+        "-o, --output FILE",
+        "also write everything (.json), a table (.csv) or a tornado (.png, .svg, .pdf); may be repeated",
         action="append",
         default=[],
-        help="also write everything (.json), a table (.csv) or a tornado (.png, .svg, .pdf); may be repeated",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    parser.switch("-q, --quiet", "no progress on standard error")
     printed = "a page (text, default), a table of all figures (markdown, csv), or everything (json)"
     add_format(parser, FORMATS, f"what is printed: {printed}")
 
@@ -135,7 +129,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log(figures_table(document).written(arguments.format))
     for path in arguments.output:
         if document_suffix(path) in PICTURES:
-            write_picture("tornado", document, path, log)
+            from calculon.documents.charts.tornado_chart import tornado
+
+            write_picture(tornado(document), path, log)
         else:
             log.write(document, path, figures_table(document))
     return 0

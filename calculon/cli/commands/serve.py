@@ -5,6 +5,7 @@ import argparse
 from calculon.base.errors import Infeasible
 from calculon.cli.options import Log, Parser, add_answer, check_answer
 from calculon.cli.serving_options import add_deployment, asked_served, specs_of
+from calculon.declarations.origin import note_on
 
 
 def configure(parser: Parser) -> None:
@@ -30,7 +31,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     found = asked_served(arguments)
     from calculon.documents.serving_page import serving_page
 
-    log.answer(arguments, lambda: serving_page(found.to_dict()), found.to_dict, spec=found.system)
+    note = note_on(found.system)
+    log.answer(arguments, lambda: serving_page(found.record, note), found.to_dict)
     if missed := [one for one in found.limits if not one.met]:
         raise Infeasible("limits", f"it misses {' and '.join(one.in_words for one in missed)}")
     return 0

@@ -12,7 +12,6 @@ from calculon.cli.options import (
     Parser,
     check_inputs,
     check_outputs,
-    log_note,
     positive,
 )
 from calculon.cli.search_options import And, front_names
@@ -47,56 +46,50 @@ def configure(parser: Parser) -> None:
         "calculon sop llama3-8B 1,2,4 a100_80g_sxm --prompt 1k --output 200 --users 64 --fix tensor_par=1 "
         "--where 'ttft < 0.5'",
     )
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "num_procs",
-        metavar="NUM_PROCS",
-        help="processors: a count, a list (8,16) or inclusive ranges: 8-64 doubles, 8:64:8 adds, 8:64:x2 multiplies",
+    parser.argument("MODEL", "the model: a name, or a file")
+    parser.argument(
+        "NUM_PROCS",
+        "processors: a count, a list (8,16) or inclusive ranges: 8-64 doubles, 8:64:8 adds, 8:64:x2 multiplies",
     )
-    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
-    parser.add_argument(
+    parser.argument("SYSTEM", "the machine: a name, or a file")
+    parser.argument(
+        "OUTPUT",
+        "- prints a table only (default); NAME.json, .csv (both also .gz) or .parquet gets the winners",
         "winners",
-        metavar="OUTPUT",
         nargs="?",
         default=STDOUT,
-        help="- prints a table only (default); NAME.json, .csv (both also .gz) or .parquet gets the winners",
     )
     add_workload(parser)
     _add_choices(parser)
     add_changes(parser, *KINDS)
-    parser.add_argument("-o", dest="file", metavar="FILE", help="the same as OUTPUT")
-    parser.add_argument(
+    parser.option("-o FILE", "the same as OUTPUT", dest="file")
+    parser.option(
         "--format",
+        "what is printed: a table with words (text, default), or the winners as csv or json",
         choices=FORMATS,
         default="text",
-        help="what is printed: a table with words (text, default), or the winners as csv or json",
     )
 
 
 def _add_choices(parser: Parser) -> None:
     """Declare what is looked for, and what is tried."""
-    parser.add_argument(
-        "--objective",
-        metavar="FIGURE[:min|max]",
-        help="figure to rank by (default output_rate_per_proc: of a rate the fewest processors; calculon describe "
+    parser.option(
+        "--objective FIGURE[:min|max]",
+        "figure to rank by (default output_rate_per_proc: of a rate the fewest processors; calculon describe "
         "serving lists all); of equal ones the shortest time per token comes first",
     )
-    parser.add_argument(
-        "-t", "--top", type=positive, metavar="N", help="how many of the best to keep (default 1)"
-    )
-    parser.add_argument(
-        "--pareto",
-        metavar="FIGURE,FIGURE[,...]",
-        help="all that no other deployment beats in each of these; without a rate and users, with batches of powers "
+    parser.option("-t, --top N", "how many of the best to keep (default 1)", type=positive)
+    parser.option(
+        "--pareto FIGURE,FIGURE[,...]",
+        "all that no other deployment beats in each of these; without a rate and users, with batches of powers "
         "of two as well",
     )
     add_fields(parser)
-    parser.add_argument(
-        "--where",
-        action=And,
-        metavar="EXPR",
-        help="keep only deployments that meet a condition on figures and fields, such as 'ttft_p < 0.5 and tensor_par "
+    parser.option(
+        "--where EXPR",
+        "keep only deployments that meet a condition on figures and fields, such as 'ttft_p < 0.5 and tensor_par "
         "<= 4 and mem_free > 4 * GiB'; several are combined with and",
+        action=And,
     )
 
 
@@ -115,9 +108,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         from calculon.documents.deployments_page import deployments_page
 
-        log_note(log, found.space.system)
-        objectives = [one.statistic for one in found.objectives]
-        log.show(deployments_page(found.to_dict(), objectives))
+        log.show(deployments_page(found))
         if file is not None:
             log(f"Output: {file}")
     return 0

@@ -34,41 +34,29 @@ def configure(parser: Parser) -> None:
         "calculon study serving -o serving.csv\n"
         "calculon study examples/studies/system_design_sc23.yaml -o design.parquet -c 16",
     )
-    parser.add_argument(
-        "study", metavar="STUDY", help="the study: a YAML or JSON file, or a name of the catalog"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        required=True,
-        help="the table: NAME.parquet, NAME.csv or NAME.json (the last two also .gz); "
+    parser.argument("STUDY", "the study: a YAML or JSON file, or a name of the catalog")
+    parser.option(
+        "-o, --output FILE",
+        "the table: NAME.parquet, NAME.csv or NAME.json (the last two also .gz); "
         "CSV has a ' before texts that begin with =, +, - or @",
+        required=True,
     )
-    parser.add_argument(
-        "-c", "--cpus", type=int, metavar="N", help="worker processes (default: the physical cores)"
-    )
-    parser.add_argument(
-        "--engine",
+    parser.option("-c, --cpus N", "worker processes (default: the physical cores)", type=int)
+    parser.option(
+        "--engine NAME",
+        "engine that runs the searches: processes (default), serial or dask; the results are the same",
         default="processes",
-        metavar="NAME",
-        help="engine that runs the searches: processes (default), serial or dask; the results are the same",
     )
-    parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="for dask: address or scheduler file of a running scheduler; "
+    parser.option(
+        "--scheduler ADDRESS",
+        "for dask: address or scheduler file of a running scheduler; "
         "searches and results are pickled to and from whoever answers there: name only one that you trust",
     )
-    parser.add_argument(
-        "--restart", action="store_true", help="forget what is finished, and replace the output"
-    )
+    parser.switch("--restart", "forget what is finished, and replace the output")
     add_edition(parser, several=True, absent="what the study says, or each model needs")
     add_preset(parser, several=True, absent=f"what the study says, or else {SEARCHED}")
-    parser.add_argument(
-        "-d", "--debug", action="store_true", help="only check the study and count its searches"
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    parser.switch("-d, --debug", "only check the study and count its searches")
+    parser.switch("-q, --quiet", "no progress on standard error")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

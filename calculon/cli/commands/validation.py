@@ -45,33 +45,23 @@ def configure(parser: Parser) -> None:
         "calculon lv --format csv > rows.csv\n"
         "calculon lv --edition corrected --runs runs.csv",
     )
-    parser.add_argument(
-        "-b",
-        "--base_dir",
-        metavar="DIR",
-        help="folder whose validation/, models/ and systems/ are used first (default: what is shipped)",
+    parser.option(
+        "-b, --base_dir DIR",
+        "folder whose validation/, models/ and systems/ are used first (default: what is shipped)",
     )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="say which study and which row is analyzed"
-    )
-    parser.add_argument(
-        "--study",
-        metavar="NAME",
-        default="",
-        help="only this study, in detail; or a group of studies",
-    )
+    parser.switch("-v, --verbose", "say which study and which row is analyzed")
+    parser.option("--study NAME", "only this study, in detail; or a group of studies", default="")
     absent = f"{PUBLISHED}; of studies that exist in edition {CORRECTED} alone that one"
     add_edition(parser, several=True, absent=absent)
-    parser.add_argument(
+    parser.option(
         "--format",
+        "text (default), json (everything), csv (a line per compared value), markdown, html",
         choices=FORMATS,
         default="text",
-        help="text (default), json (everything), csv (a line per compared value), markdown, html",
     )
-    parser.add_argument(
-        "--runs",
-        metavar="FILE",
-        help="also write the measured whole training steps as CSV, with what edition corrected predicts: intervals "
+    parser.option(
+        "--runs FILE",
+        "also write the measured whole training steps as CSV, with what edition corrected predicts: intervals "
         "of predictions rest on validation/runs.csv",
     )
 

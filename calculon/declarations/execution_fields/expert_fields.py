@@ -21,6 +21,7 @@ class ExpertFields(PipelineFields):
         adds="expert-parallel degrees",
         samples=(2,),
         searched="option",
+        control="Expert parallel (EP)",
     )
     expert_par_net: int = declare(
         "network of the expert-parallel groups",
@@ -34,6 +35,8 @@ class ExpertFields(PipelineFields):
         adds="networks of the expert-parallel groups",
         samples=(1,),
         searched="option",
+        of="circumstance",
+        with_="mesh_order",
     )
     expert_tensor_par: int = declare(
         "over how many ranks each expert is split by its width; 0: as many as tensor_par",
@@ -45,6 +48,8 @@ class ExpertFields(PipelineFields):
         adds="degrees by which experts are split by width",
         samples=(1, 2),
         searched="option",
+        control="Ranks of one expert (ETP)",
+        words={0: "as TP"},
     )
     moe_dispatcher: str = declare(
         "how tokens come to experts on other ranks: alltoall, a row for each expert of a token, exchanged over the "
@@ -56,6 +61,7 @@ class ExpertFields(PipelineFields):
         label="dispatcher {}",
         mark="{} dispatcher",
         adds="dispatchers beside alltoall",
+        control="Dispatch of experts",
     )
     moe_imbalance_percent: int = declare(
         "rows of the busiest rank of a group of experts, for which the others wait",
@@ -69,6 +75,7 @@ class ExpertFields(PipelineFields):
         why="experts are spread over ranks",
         adds="imbalances of experts",
         samples=(130, 250),
+        of="circumstance",
     )
     moe_capacity_percent: int = declare(
         "most rows of an expert, further ones are dropped; 0: none is",
@@ -125,6 +132,7 @@ class ExpertFields(PipelineFields):
         needs={"expert_par": ABOVE_ONE, "moe_dispatcher": EXCHANGING},
         why="rows are exchanged",
         adds="what runs beside dispatch and combine of experts",
+        control="EP overlap",
     )
     delay_wgrad: bool = declare(
         "with ep_overlap 1f1b: gradients of the weights of experts wait until the gradient of their input is on its "
@@ -135,6 +143,7 @@ class ExpertFields(PipelineFields):
         mark="delayed wgrad",
         needs={"ep_overlap": ("1f1b",)},
         adds="true: weight gradients of experts beside the dispatch of gradients",
+        control="Delayed weight gradients",
     )
     moe_shared_overlap: bool = declare(
         "shared experts run beside dispatch and combine: their first product beside the former, the second beside the "
@@ -150,4 +159,5 @@ class ExpertFields(PipelineFields):
         },
         why="rows are exchanged",
         adds="true: shared experts beside dispatch and combine",
+        control="Shared experts overlapped",
     )

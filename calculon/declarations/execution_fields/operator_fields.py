@@ -27,6 +27,8 @@ class OperatorFields(PublishedFields):
         default=PUBLISHED,
         scope=LAYOUT | STEP | BATCH,
         searched="argument",
+        of="question",
+        instead="the edition is an option of its own: --edition, or edition=... in Python",
     )
     attn_impl: str = declare(
         "attention kernel: eager stores the matrix of scores, flash never has it in memory",
@@ -36,6 +38,8 @@ class OperatorFields(PublishedFields):
         label="{} attention",
         mark="{}",
         adds="flash beside eager attention",
+        control="Attention kernel",
+        saves=("flash",),
     )
     attn_kernel: str = declare(
         "kernel of flash attention: the default of the system, or one that its file has constants of",
@@ -57,6 +61,8 @@ class OperatorFields(PublishedFields):
         label="{} cross-entropy",
         mark="{} CE",
         adds="megatron or fused beside eager cross-entropy",
+        control="Cross-entropy",
+        saves=("fused",),
     )
     grad_buffer: str = declare(
         "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes); "
@@ -108,6 +114,7 @@ class OperatorFields(PublishedFields):
         needs={"optimizer": _MOMENTS},
         why="a type can be chosen",
         adds="bfloat16 beside float32 moments",
+        saves=("bfloat16",),
     )
     grad_dtype: str = declare(
         "type in which gradients are added up and wait, the buffer read again by each microbatch after the first; "
@@ -118,6 +125,7 @@ class OperatorFields(PublishedFields):
         label="gradients added up in {}",
         mark="adds in {}",
         adds="types in which gradients are added up",
+        saves=("bfloat16",),
     )
     main_grad: bool = declare(
         "gradients of fewer than 4 bytes are copied to 4 for the step",
@@ -179,6 +187,7 @@ class OperatorFields(PublishedFields):
         needs={"coll_algo": ("published",)},
         why="other algorithms pay it anyway",
         adds="true: latency in every step of a collective",
+        of="circumstance",
     )
     fusion: str = declare(
         "kernels of elementwise operators: as in the published layers; one for each operator, as PyTorch runs them; "
@@ -245,6 +254,7 @@ class OperatorFields(PublishedFields):
         mark={"current": "current scaling"},
         needs={"matmul_dtype": ("float8",)},
         adds="current beside delayed, for products in float8",
+        with_="matmul_dtype",
     )
     vocab_pad_multiple: int = declare(
         "the vocabulary on each tensor-parallel rank is filled up to a multiple of this",
@@ -266,6 +276,8 @@ class OperatorFields(PublishedFields):
         mark="sequences of {}",
         adds="sequence lengths beside the model's own",
         samples=(64, 1024),
+        of="question",
+        words={0: "the model's own"},
     )
     tp_impl: str = declare(
         "tensor parallelism: column- then row-split products (megatron); or every product split by columns and its "
@@ -308,6 +320,8 @@ class OperatorFields(PublishedFields):
             "tp_impl": ("megatron",),
         },
         adds="true: gradients of inputs reduced behind those of weights",
+        control="Asynchronous TP gradients",
+        switches={False: 0},
     )
     tp_user_buffers: bool = declare(
         "overlap of Transformer Engine's user buffers: gathers go round a ring, the forward pass reduces beside a "
@@ -333,6 +347,7 @@ class OperatorFields(PublishedFields):
         needs={"tensor_par_overlap": ("ring", "pipe")},
         adds="shares that cut products hide",
         samples=(0, 25),
+        of="circumstance",
     )
     bias_after_reduce: bool = declare(
         "biases of row-split products are added in a pass of their own after the reduction; false: in the product",

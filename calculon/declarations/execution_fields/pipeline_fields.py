@@ -44,6 +44,7 @@ class PipelineFields(ReplicaFields):
         label="collectives {}",
         mark="{} collectives",
         adds="algorithms of collectives",
+        of="circumstance",
     )
     mesh_order: str = declare(
         "how ranks are numbered, fastest dimension first: groups then use the networks that they span, whatever "
@@ -54,6 +55,8 @@ class PipelineFields(ReplicaFields):
         label="ranks numbered {}",
         mark="{}",
         searched="fixed",
+        control="Order of ranks",
+        instead="ranks are numbered in one way, or in none: --fix mesh_order=tp-dp-pp",
     )
     pp_schedule: str = declare(
         "order of passes in a training pipeline: 1f1b (interleaved with several chunks), gpipe (all forward passes "
@@ -68,6 +71,7 @@ class PipelineFields(ReplicaFields):
         mark=OTHER_SCHEDULES,
         needs={"training": (True,), "pipeline_par": ABOVE_ONE},
         adds="other schedules beside 1f1b",
+        control="Pipeline schedule",
     )
     pp_layout: str = declare(
         "blocks of pipeline stages: uniform; balanced, where the output head counts as the blocks that its weights "
@@ -79,6 +83,7 @@ class PipelineFields(ReplicaFields):
         mark="{}",
         needs={"pipeline_par": ABOVE_ONE},
         adds="layouts beside uniform pipeline stages",
+        control="Layout of stages",
     )
     first_stage_blocks: int = declare(
         "blocks of the first pipeline stage; 0: as pp_layout says",
@@ -90,6 +95,7 @@ class PipelineFields(ReplicaFields):
         needs={"pipeline_par": ABOVE_ONE, "pp_layout": ("uniform",)},
         adds="blocks of the first pipeline stage",
         samples=(1, 2),
+        with_="pp_layout",
     )
     last_stage_blocks: int = declare(
         "blocks of the last pipeline stage; 0: as pp_layout says",
@@ -101,6 +107,7 @@ class PipelineFields(ReplicaFields):
         needs={"pipeline_par": ABOVE_ONE, "pp_layout": ("uniform",)},
         adds="blocks of the last pipeline stage",
         samples=(1, 2),
+        with_="pp_layout",
     )
     stage_blocks: str = declare(
         "blocks of each pipeline stage, in order, or of each chunk: of the first chunk of all stages, then of the "
@@ -118,6 +125,7 @@ class PipelineFields(ReplicaFields):
         },
         adds="lists of the blocks of all stages, such as 9-8-8-7",
         samples=("2-2", "3-1"),
+        with_="pp_layout",
     )
     p2p_overlap: bool = declare(
         "transfers between pipeline stages run beside other passes, but for one trip of a microbatch",
@@ -127,6 +135,8 @@ class PipelineFields(ReplicaFields):
         mark="p2p overlap",
         needs={"pipeline_par": ABOVE_ONE},
         adds="true: pipeline transfers beside other passes",
+        control="Pipeline transfers overlapped",
+        switches={False: 0},
     )
     stage_stop_us: int = declare(
         "time for which each stage of a pipeline stands still beside a microbatch, while the host runs the "
@@ -139,6 +149,7 @@ class PipelineFields(ReplicaFields):
         mark="{} us beside a microbatch",
         adds="times for which stages stand still beside a microbatch",
         samples=(0, 100, 10_000),
+        of="circumstance",
     )
 
     recompute_modules: str = declare(
@@ -159,6 +170,9 @@ class PipelineFields(ReplicaFields):
             "matmul_impl": ("gemm",),
         },
         adds="operators that are computed again",
+        control="Recomputed operators",
+        saves=("moe_act", "moe"),
+        with_="activation_recompute",
     )
     recompute_every: int = declare(
         "of so many blocks one recomputes, the others store everything",
@@ -172,6 +186,7 @@ class PipelineFields(ReplicaFields):
         why="something is recomputed, which recompute_modules may say, too",
         adds="that one of so many blocks recomputes",
         samples=(2, 3),
+        with_="activation_recompute",
     )
     recompute_blocks: int = declare(
         "so many of each recompute_every blocks recompute, not one (Megatron-LM's --recompute-method block: "
@@ -186,4 +201,5 @@ class PipelineFields(ReplicaFields):
         why="something is recomputed, which recompute_modules may say, too",
         adds="how many blocks recompute of each recompute_every",
         samples=(1,),
+        with_="activation_recompute",
     )

@@ -26,44 +26,76 @@ class PublishedFields:
         at_least=1,
         scope=BATCH,
         searched="argument",
+        of="question",
+        instead="the processor count is an argument of its own",
     )
-    tensor_par: int = declare("tensor-parallel degree (TP)", at_least=1, scope=BLOCK | STEP | BATCH)
+    tensor_par: int = declare(
+        "tensor-parallel degree (TP)",
+        at_least=1,
+        scope=BLOCK | STEP | BATCH,
+        control="Tensor parallel (TP)",
+    )
     pipeline_par: int = declare(
         "pipeline-parallel degree (PP)",
         at_least=1,
         scope=BATCH,
         adds="pipeline degrees that leave stages uneven",
+        control="Pipeline parallel (PP)",
     )
-    data_par: int = declare("data-parallel degree (DP)", at_least=1, scope=STEP | BATCH)
+    data_par: int = declare(
+        "data-parallel degree (DP)", at_least=1, scope=STEP | BATCH, control="Data parallel (DP)"
+    )
     tensor_par_net: int = declare(
-        "network of the tensor-parallel groups", at_least=0, scope=BLOCK | BATCH
+        "network of the tensor-parallel groups",
+        at_least=0,
+        scope=BLOCK | BATCH,
+        of="circumstance",
+        with_="mesh_order",
     )
-    pipeline_par_net: int = declare("network of the pipeline", at_least=0, scope=BATCH)
-    data_par_net: int = declare("network of the data-parallel groups", at_least=0, scope=BATCH)
+    pipeline_par_net: int = declare(
+        "network of the pipeline", at_least=0, scope=BATCH, of="circumstance", with_="mesh_order"
+    )
+    data_par_net: int = declare(
+        "network of the data-parallel groups",
+        at_least=0,
+        scope=BATCH,
+        of="circumstance",
+        with_="mesh_order",
+    )
     batch_size: int = declare(
         "global batch",
         unit="sequences",
         at_least=1,
         scope=BATCH,
         adds="batch sizes below the largest",
+        of="question",
     )
     microbatch_size: int = declare(
-        "sequences per microbatch", unit="sequences", at_least=1, scope=BLOCK | BATCH
+        "sequences per microbatch",
+        unit="sequences",
+        at_least=1,
+        scope=BLOCK | BATCH,
+        control="Microbatch",
     )
     datatype: str = declare(
         "type of weights, activations and matrix arithmetic",
         choices=_Stored(DATATYPE_BYTES),
         scope=LAYOUT,
         searched="argument",
+        of="question",
+        instead="the datatype is an argument of its own",
     )
     fused_activation: bool = declare(
-        "GeLU fused with its neighbours: its input is not stored", scope=LAYOUT
+        "GeLU fused with its neighbours: its input is not stored",
+        scope=LAYOUT,
+        control="Fused activation",
     )
     attention_type: str = declare(
         "multihead, or multiquery with one shared key/value head",
         choices=("multihead", "multiquery"),
         scope=LAYOUT | BATCH,
         adds="multiquery beside multihead",
+        of="question",
     )
     activation_recompute: str = declare(
         "what the backward pass computes again instead of storing: all, the attention core (of flash attention, which "
@@ -71,47 +103,88 @@ class PublishedFields:
         choices=("full", "attn_only", "none"),
         scope=BLOCK | BATCH,
         adds="attn_only, where a preset leaves it out",
+        control="Recomputation",
+        saves=("full",),
+        words={"attn_only": "attention"},
+        switches={"none": 0, "full": 2},
     )
     pipeline_interleaving: int = declare(
-        "model chunks per processor (virtual stages)", at_least=1, scope=BATCH
+        "model chunks per processor (virtual stages)",
+        at_least=1,
+        scope=BATCH,
+        control="Chunks per stage",
     )
     optimizer_sharding: bool = declare(
-        "optimizer state split over data parallelism (ZeRO-1)", scope=BATCH
+        "optimizer state split over data parallelism (ZeRO-1)",
+        scope=BATCH,
+        control="Optimizer sharding",
+        mark="S",
     )
     tensor_par_comm_type: str = declare(
         "all-reduce; split into reduce-scatter and all-gather around pipeline transfers; or split "
         "everywhere (sequence parallelism)",
         choices=("ar", "p2p_rs_ag", "rs_ag"),
         scope=LAYOUT | BLOCK,
+        control="TP collectives",
+        words={
+            "ar": "all-reduce",
+            "p2p_rs_ag": "reduce-scatter around transfers",
+            "rs_ag": "sequence parallelism",
+        },
     )
     tensor_par_overlap: str = declare(
         "tensor-parallel collectives overlapped with their matrix products, in tiles",
         choices=("none", "ring", "pipe"),
         scope=LAYOUT | BLOCK,
         adds="ring or pipe, where a preset leaves them out",
+        control="TP overlap",
+        switches={"none": 0},
     )
     seq_par_ag_redo: bool = declare(
         "sequence parallelism stores split inputs and gathers them again in the backward pass",
         scope=BLOCK,
+        control="Repeated all-gather",
+        mark="R",
+        switches={False: 0},
     )
     data_par_overlap: bool = declare(
-        "data-parallel traffic overlapped with the backward pass", scope=BATCH
+        "data-parallel traffic overlapped with the backward pass",
+        scope=BATCH,
+        control="DP overlap",
+        mark="O",
+        switches={False: 0},
     )
     weight_offload: bool = declare(
-        "weights kept in tier-2 memory", scope=BATCH, adds="true, where a preset leaves it out"
+        "weights kept in tier-2 memory",
+        scope=BATCH,
+        adds="true, where a preset leaves it out",
+        control="Weights offloaded",
+        saves=(True,),
+        mark="w",
+        switches={False: 0},
     )
     activations_offload: bool = declare(
         "activations kept in tier-2 memory",
         scope=BATCH,
         adds="true: also with full recomputation, and where a preset leaves it out",
+        control="Activations offloaded",
+        saves=(True,),
+        mark="a",
+        switches={False: 0},
     )
     optimizer_offload: bool = declare(
         "optimizer state kept in tier-2 memory",
         scope=BATCH,
         adds="true, where a preset leaves it out",
+        control="Optimizer offloaded",
+        saves=(True,),
+        mark="o",
+        switches={False: 0},
     )
     training: bool = declare(
         "training step; false is inference, forward only",
         scope=BLOCK | STEP | BATCH,
         searched="argument",
+        of="question",
+        instead="a search is of training only",
     )

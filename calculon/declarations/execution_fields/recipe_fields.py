@@ -34,6 +34,7 @@ class RecipeFields(SequenceFields):
         mark="{} recipe",
         needs={"matmul_dtype": ("same", "float8"), "matmul_impl": ("gemm",)},
         adds="recipes of products in 8 and 4 bits: delayed, tensorwise, blockwise, mxfp8, nvfp4",
+        with_="matmul_dtype",
     )
     fp8_param_gather: bool = declare(
         "weights of products are kept and gathered as the recipe multiplies them, beside masters of 4 bytes; false: "

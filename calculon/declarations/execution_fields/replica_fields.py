@@ -24,6 +24,9 @@ class ReplicaFields(OperatorFields):
         mark=SHARDING,
         needs={"training": (True,)},
         adds="data-parallel strategies: 0, 1, 2, 3, fsdp, owner",
+        control="Sharded by replicas (ZeRO)",
+        saves=("1", "2", "3", "fsdp"),
+        with_="optimizer_sharding",
     )
     dp_shard: int = declare(
         "ranks that share what zero_stage splits, replicated over the others (hybrid sharding); 0: all replicas",
@@ -70,6 +73,7 @@ class ReplicaFields(OperatorFields):
         needs={"zero_stage": _GATHERED},
         why="weights that are gathered",
         adds="false: gathered weights stay until the backward pass",
+        control="Weights dropped after use",
     )
     ddp_bucket_mib: int = declare(
         "gradients reduced together (zero_stage 0 to 2); 0: those of a block",
@@ -116,6 +120,8 @@ class ReplicaFields(OperatorFields):
         needs={"zero_stage": ("1", "2")},
         why="weights that are gathered after the step",
         adds="true: new weights gathered beside the next forward pass",
+        control="Early all-gather of weights",
+        switches={False: 0},
     )
     mem_reserved_mib: int = declare(
         "tier-1 memory of each processor that is not the model's: context, libraries, communicators; -1: as the system "
@@ -128,6 +134,7 @@ class ReplicaFields(OperatorFields):
         mark="{} MiB reserved",
         adds="memory that is not the model's",
         samples=(0, 64, 512),
+        of="circumstance",
     )
     mem_fragments_percent: int = declare(
         "fragments of the allocator, as a share of activations, their gradients and buffers in tier 1; -1: as the "
@@ -140,6 +147,7 @@ class ReplicaFields(OperatorFields):
         mark="{} % fragments",
         adds="shares of fragments",
         samples=(0, 3),
+        of="circumstance",
     )
     data_par_slowdown: int = declare(
         "time that work takes longer beside overlapped data-parallel collectives, as a share of theirs: they take "
@@ -153,4 +161,5 @@ class ReplicaFields(OperatorFields):
         mark="{} % slowed",
         adds="slow-downs of work beside data-parallel collectives",
         samples=(60,),
+        of="circumstance",
     )

@@ -26,6 +26,7 @@ class SequenceFields(ExpertFields):
         adds="context-parallel degrees",
         samples=(2,),
         searched="option",
+        control="Context parallel (CP)",
     )
     context_par_net: int = declare(
         "network of the context-parallel groups",
@@ -39,6 +40,8 @@ class SequenceFields(ExpertFields):
         adds="networks of the context-parallel groups",
         samples=(1,),
         searched="option",
+        of="circumstance",
+        with_="mesh_order",
     )
     cp_comm: str = declare(
         "how queries come to the keys and values of a whole sequence: p2p, parts of these go round a ring (ring "
@@ -52,6 +55,7 @@ class SequenceFields(ExpertFields):
         needs={"context_par": ABOVE_ONE},
         why="sequences are split",
         adds="ways in which ranks come to keys and values",
+        control="CP exchange",
     )
     cp_a2a_size: int = declare(
         "with cp_comm a2a_p2p: ranks that exchange heads among each other, neighbours in a mesh",
@@ -85,6 +89,7 @@ class SequenceFields(ExpertFields):
         needs={"context_par": ABOVE_ONE, "cp_comm": BETWEEN_PARTS},
         why="ranks have queries of a part of a sequence",
         adds="which tokens of a sequence a rank has",
+        control="CP parts of a sequence",
     )
     cp_skip: bool = declare(
         "in a ring: parts that no query of a rank attends to, beyond its window, are not sent",
@@ -113,6 +118,7 @@ class SequenceFields(ExpertFields):
         why="a fused kernel knows where documents begin",
         adds="lengths of the documents of packed sequences",
         samples=(40,),
+        of="circumstance",
     )
     pack_imbalance_percent: int = declare(
         "packed sequences: the sum of squared lengths of documents of the slowest rank over the mean. Attention takes "
@@ -128,4 +134,5 @@ class SequenceFields(ExpertFields):
         why="sequences have several documents",
         adds="imbalances of packed sequences",
         samples=(130, 240),
+        of="circumstance",
     )

@@ -1,15 +1,17 @@
 """Time per token, throughput and time to the first token over the batch, and the bounds of the batch."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from calculon.base.records import Plain
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.batch_page import CUTS
 from calculon.documents.serving_page import CAUSES, deployment_words, requests_words
 from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span
 from calculon.render.chart_axes import count_axis, time_unit, value_axis
+from calculon.serving.by_batch import ByBatch, Cut
+from calculon.serving.records.load import Workload
+from calculon.serving.serve import Served
 
 WORDS = "Time per token, throughput and time to the first token of a deployment over its batch, with its bounds"
 """Description of the picture for readers who cannot see it."""
@@ -31,19 +33,16 @@ _NEAR = 0.3  # part of the width within which names of bounds are in different l
 _BEYOND = 1.2  # end of the axis over the largest batch
 
 
-def batch_curves(document: Plain) -> Chart:
-    """Return three panels over the batch.
-
-    Args:
-        document: :meth:`calculon.serving.by_batch.ByBatch.to_dict`.
-    """
-    columns, load, deployment = (document[name] for name in ("columns", "workload", "deployment"))
+def batch_curves(curve: ByBatch) -> Chart:
+    """Return three panels over the batch."""
+    served = curve.served
+    columns = {name: column.tolist() for name, column in curve.columns.items()}
     batch = columns["batch"]
     powers = [2.0**n for n in range(int(math.log2(batch[-1])) + 1)]
     ends = (1.0, _BEYOND * batch[-1])
     axis = count_axis("Batch: sequences of a replica", powers if batch[-1] >= _FEW else batch)
     x = replace(axis, limits=ends)
-    bounds = list(_bounds(document["cuts"], x))
+    bounds = list(_bounds(curve.cuts, x))
     rows = (
         ("tpot", "Time per token", 3.2),
         ("output_rate_per_proc", "Generated tokens/s\nof a processor", 1.8),
@@ -58,13 +57,13 @@ def batch_curves(document: Plain) -> Chart:
         marks: list[Mark] = [Span(low=batch[-1], high=ends[1])]
         marks += _bands(columns, factor) if first else []
         marks.append(Line(x=batch, y=values, color="black" if first else "blue"))
-        marks += _limit(load, name, min(columns[name]), factor, x, y)
+        marks += _limit(served.workload, name, min(columns[name]), factor, x, y)
         marks += bounds if first else [replace(bound, text="") for bound in bounds]
-        marks += _point(document["point"], name, factor, y)
+        marks += _point(served, name, factor, y)
         panels.append(Panel(x=x, y=y, marks=marks, height=height))
     return Chart(
-        title=f"{document['model']} on {deployment['num_procs']:,} x {document['system']}",
-        subtitle=f"{deployment_words(deployment)}; {requests_words(load)}",
+        title=f"{served.model.name} on {served.deployment.num_procs:,} x {served.system.name}",
+        subtitle=f"{deployment_words(served.deployment)}; {requests_words(served.workload)}",
         terms=[CORRECTED],
         rows=[(panel,) for panel in panels],
         width=6.4,
@@ -85,9 +84,11 @@ def _bands(columns: Mapping[str, list[float]], factor: float) -> Iterator[Area]:
             yield Area(name=name, x=columns["batch"], low=low, high=top, color=color, hatch=hatch)
 
 
-def _limit(load: Plain, name: str, least: float, factor: float, x: Axis, y: Axis) -> Iterator[Mark]:
+def _limit(
+    load: Workload, name: str, least: float, factor: float, x: Axis, y: Axis
+) -> Iterator[Mark]:
     """Yield the limit of a time if the panel contains it, with a note if every batch misses it."""
-    limit = load.get(f"{name}_limit")
+    limit: float | None = getattr(load, f"{name}_limit", None)
     if limit is None or y.share(limit * factor) >= 1:
         return
     yield Rule(name="limit of the workload", at=limit * factor, level=True, dash="dash", width=0.9)
@@ -96,12 +97,12 @@ def _limit(load: Plain, name: str, least: float, factor: float, x: Axis, y: Axis
         yield Notes(x=[x.value(0.005)], y=[y.value(0.93)], texts=[text], size=7.0)
 
 
-def _bounds(cuts: Mapping[str, int], x: Axis) -> Iterator[Rule]:
+def _bounds(cuts: Sequence[Cut], x: Axis) -> Iterator[Rule]:
     """Yield the bounds of the batch; names of near ones are in lines above each other."""
     names: dict[int, list[str]] = {}
-    for name, batch in sorted(cuts.items(), key=lambda one: one[1]):
-        if batch >= 1 and x.share(batch) <= 1:
-            names.setdefault(batch, []).append(CUTS[name])
+    for cut in sorted(cuts, key=lambda one: one.batch):
+        if cut.batch >= 1 and x.share(cut.batch) <= 1:
+            names.setdefault(cut.batch, []).append(CUTS[cut.name])
     last, row = -1.0, 0
     for batch, several in names.items():
         place = x.share(batch)
@@ -112,13 +113,13 @@ def _bounds(cuts: Mapping[str, int], x: Axis) -> Iterator[Rule]:
         yield Rule(at=batch, dash="dot", width=0.9, text=text, row=row, side=side)
 
 
-def _point(point: Plain, name: str, factor: float, y: Axis) -> Iterator[Line]:
+def _point(served: Served, name: str, factor: float, y: Axis) -> Iterator[Line]:
     """Yield the batch under the workload."""
-    value = point[name] * factor
+    value = served[name] * factor
     if math.isfinite(value) and y.share(value) <= 1:
         yield Line(
             name="under the workload",
-            x=[point["batch"]],
+            x=[served["concurrency"]],
             y=[value],
             color="black",
             dash="none",

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from calculon.base.frozen import dataclass
 from calculon.base.units import duration, scaled
 from calculon.render.chart import Axis, Chart, Line, Panel, line_look
 from calculon.render.chart_axes import log_axis, time_unit, value_axis, widened
@@ -16,53 +15,43 @@ _WIDE = 10
 """Ratio of times from which their axis is logarithmic."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveTimes:
-    """A collective over sizes.
+Lines = Mapping[str, Sequence[float]]
+"""Values of each algorithm over sizes."""
 
-    Attributes:
+
+def collective(
+    title: str, sizes: Sequence[float], seconds: Lines, bus: Lines, taken: Sequence[str]
+) -> Chart:
+    """Return both panels.
+
+    Args:
         title: The operation and its group.
         sizes: Bytes, ascending.
-        seconds, bus: Times, and bus bandwidths in GB/s, of each algorithm at these sizes.
+        seconds, bus: Times, and bus bandwidths in GB/s.
         taken: The algorithm that is taken at each size.
     """
-
-    title: str
-    sizes: Sequence[float]
-    seconds: Mapping[str, Sequence[float]]
-    bus: Mapping[str, Sequence[float]]
-    taken: Sequence[str]
-
-
-def collective(one: CollectiveTimes) -> Chart:
-    """Return both panels."""
-    x = _size_axis(one.sizes)
-    y, factor = _time_axis([time for line in one.seconds.values() for time in line])
-    times = {name: [time * factor for time in line] for name, line in one.seconds.items()}
-    rates = [rate for line in one.bus.values() for rate in line]
-    panels = (
-        Panel(x=x, y=y, marks=list(_lines(one, times)), height=3.6),
-        Panel(
-            x=x,
-            y=value_axis("Bus bandwidth", "GB/s", rates),
-            marks=list(_lines(one, one.bus)),
-            height=3.6,
-        ),
-    )
-    return Chart(title=f"{one.title}; bold: taken", rows=(panels,), width=9.0)
+    x = _size_axis(sizes)
+    y, factor = _time_axis([time for line in seconds.values() for time in line])
+    times = {name: [time * factor for time in line] for name, line in seconds.items()}
+    rates = value_axis("Bus bandwidth", "GB/s", [rate for line in bus.values() for rate in line])
+    panels = [
+        Panel(x=x, y=axis, marks=list(_lines(sizes, lines, taken)), height=3.6)
+        for axis, lines in ((y, times), (rates, bus))
+    ]
+    return Chart(title=f"{title}; bold: taken", rows=(panels,), width=9.0)
 
 
-def _lines(one: CollectiveTimes, values: Mapping[str, Sequence[float]]) -> Iterator[Line]:
+def _lines(sizes: Sequence[float], values: Lines, taken: Sequence[str]) -> Iterator[Line]:
     """Yield a bold line for each algorithm at the sizes that take it, and a thin one at all."""
-    few = len(one.sizes) <= _MOST_MARKERS
+    few = len(sizes) <= _MOST_MARKERS
     for i, (name, line) in enumerate(values.items()):
         color, marker, dash = line_look(i)
-        if name in one.taken:
-            taken = [y if who == name else math.nan for y, who in zip(line, one.taken, strict=True)]
-            yield Line(x=one.sizes, y=taken, color=color, width=BOLD)
+        if name in taken:
+            own = [y if who == name else math.nan for y, who in zip(line, taken, strict=True)]
+            yield Line(x=sizes, y=own, color=color, width=BOLD)
         yield Line(
             name=name,
-            x=one.sizes,
+            x=sizes,
             y=line,
             color=color,
             width=THIN,
@@ -71,7 +60,7 @@ def _lines(one: CollectiveTimes, values: Mapping[str, Sequence[float]]) -> Itera
             sizes=(4.0,),
             words=[
                 f"{name}, {scaled(size, 'B', binary=True, digits=1)}: {y:.3g}"
-                for size, y in zip(one.sizes, line, strict=True)
+                for size, y in zip(sizes, line, strict=True)
             ],
         )
 

@@ -2,16 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from calculon.base.frozen import dataclass
 from calculon.base.records import Plain
 from calculon.declarations.origin import stated_name
 from calculon.documents.campaign_sections import USES
 from calculon.documents.campaign_words import span
+from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Result
 from calculon.render.canvas import wrapped
 from calculon.render.chart import Axis, Bars, Chart, Line, Mark, Notes, Panel, Rule, categories
 from calculon.render.texts import level_text, percent, token_count
+
+if TYPE_CHECKING:
+    from calculon.advise.runs.training_run import TrainingRun
 
 WORDS = "Days of a training run by its parts, what else takes time, and when it ends"
 """Description of the picture for readers who cannot see it."""
@@ -19,39 +24,30 @@ WORDS = "Days of a training run by its parts, what else takes time, and when it 
 MOST = 8
 """Parts that have a bar each; the shortest of more share one."""
 
+_CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
+"""Shares of runs whose ends are drawn."""
+
 _AROUND, _ROW = 0.85, 0.3  # inches: title and axis of a panel, and a bar
 _LOWER = 1.75  # inches: the panels of the end
 _ROOM = 1.5  # end of an axis over the longest bar, for the text at its end
 _LABEL = 24  # letters of a line
 
 
-@dataclass(frozen=True, slots=True)
-class RunDays:
-    """The content of the chart.
+def run_days(found: "TrainingRun") -> Chart:
+    """Return the parts of a run and its losses, and below when it ends.
 
-    Attributes:
-        run: :meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`.
-        main: Its main part: the split, and the interval of a step, whose level and digits the days have too.
-        ended: Shares of such runs, ascending, and the days by which they have ended, as failures alone leave it.
-        split: The split of its processors.
+    The main part has the split, and the interval of a step, whose level and digits the days have too.
     """
-
-    run: Plain
-    main: Result
-    ended: Sequence[tuple[float, float]] = ()
-
-
-def run_days(content: RunDays) -> Chart:
-    """Return the parts of a run and its losses, and below when it ends."""
-    run = content.run
+    run, main = found.to_dict(), result_of(found.main.estimate)
+    ended = found.whole.days_by(_CHANCES).tolist()
     parts, losses = _parts(run), _losses(run)
     rows = max(len(parts), len(losses), 1)
-    ends = [_ends_panel(content)]
-    if content.ended and content.ended[0][1] < content.ended[-1][1]:
-        ends.append(_chances_panel(content))
+    ends = [_ends_panel(run, main)]
+    if ended[0] < ended[-1]:
+        ends.append(_chances_panel(run, ended))
     return Chart(
-        title=_title(content),
-        subtitle=content.main.split,
+        title=_title(run, main),
+        subtitle=main.split,
         terms=[run["question"]["edition"]],
         rows=(
             (
@@ -65,13 +61,13 @@ def run_days(content: RunDays) -> Chart:
     )
 
 
-def _title(content: RunDays) -> str:
+def _title(run: Plain, main: Result) -> str:
     """Name the run, and how long it takes."""
-    asked, figures = content.run["question"], content.run["figures"]
+    asked, figures = run["question"], run["figures"]
     machine = f"{asked['execution']['fields']['num_procs']:,} x {stated_name(asked['system'])}"
     unit, factor = _unit(figures["days"])
-    days = f"{content.main.digits.rate(figures['days'] * factor)} {unit.lower()}"
-    tokens = f"{token_count(content.run['tokens'])} tokens of {stated_name(asked['model'])}"
+    days = f"{main.digits.rate(figures['days'] * factor)} {unit.lower()}"
+    tokens = f"{token_count(run['tokens'])} tokens of {stated_name(asked['model'])}"
     return f"{tokens} on {machine}: {days}, goodput {percent(figures['goodput'])}"
 
 
@@ -140,9 +136,9 @@ class _End:
     text: str
 
 
-def _ends(content: RunDays) -> Iterator[_End]:
+def _ends(run: Plain, main: Result) -> Iterator[_End]:
     """Yield when the run ends: without failures, with failures, and within the interval of the cost model."""
-    run, figures = content.run, content.run["figures"]
+    figures = run["figures"]
     ideal, days = figures["useful_days"], figures["days"]
     low, middle, high = (figures[f"days_{part}"] for part in ("p10", "p50", "p90"))
     yield _End("steps alone", "blue", ideal, ideal, ideal, span(ideal, days))
@@ -151,21 +147,19 @@ def _ends(content: RunDays) -> Iterator[_End]:
     if run["days_between"] is not None:
         first, last = run["days_between"]
         unit, factor = _unit(days)
-        digits = content.main.digits
-        words = [digits.rate(end * factor, like=days * factor) for end in (first, last)]
+        words = [main.digits.rate(end * factor, like=days * factor) for end in (first, last)]
         text = f"{' to '.join(words)} {unit[0].lower()}"
-        interval = content.main.interval
-        level = f": {level_text(interval)} interval" if interval else ""
+        level = f": {level_text(main.interval)} interval" if main.interval else ""
         yield _End(f"cost model{level}", "grey", first, days, last, text)
 
 
-def _ends_panel(content: RunDays) -> Panel:
+def _ends_panel(run: Plain, main: Result) -> Panel:
     """Return the ends as lines with a mark, and the deadline across them."""
-    ends = [*_ends(content)]
-    unit, factor = _unit(content.run["figures"]["days"])
+    ends = [*_ends(run, main)]
+    unit, factor = _unit(run["figures"]["days"])
     values = [end * factor for one in ends for end in (one.low, one.high)]
     marks: list[Mark] = []
-    for limit in (one["limit"] for one in content.run["limits"] if one["field"] == "deadline"):
+    for limit in (one["limit"] for one in run["limits"] if one["field"] == "deadline"):
         marks.append(Rule(name=f"deadline, {limit:,.3g} d", at=limit * factor))
         values.append(limit * factor)
     for place, one in enumerate(ends):
@@ -191,14 +185,14 @@ def _dots(x: Sequence[float], y: Sequence[float], color: str) -> Line:
     return Line(x=x, y=y, color=color, dash="none", marker="circle", sizes=(7.0,))
 
 
-def _chances_panel(content: RunDays) -> Panel:
+def _chances_panel(run: Plain, ended: Sequence[float]) -> Panel:
     """Return the chance to have ended by each day, as failures alone leave it, with p10, p50 and p90."""
-    figures = content.run["figures"]
+    figures = run["figures"]
     unit, factor = _unit(figures["days"])
     marked = (10, 50, 90)
     middle = [factor * figures[f"days_p{share}"] for share in marked]
-    days = [factor * one for _, one in content.ended]
-    line = Line(x=days, y=[100 * share for share, _ in content.ended], color="vermilion")
+    days = [factor * one for one in ended]
+    line = Line(x=days, y=[100 * share for share in _CHANCES], color="vermilion")
     return Panel(
         title="Failures alone",
         x=Axis(label=unit),

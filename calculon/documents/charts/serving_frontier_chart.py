@@ -31,7 +31,7 @@ def serving_frontier(document: Plain) -> Chart:
     curves = [curve for curve in document["curves"] if curve["points"]]
     users, rates = _places([point for curve in curves for point in curve["points"]])
     marks: list[Mark] = []
-    if (limit := load.get("tpot_limit")) is not None:
+    if (limit := load.tpot_limit) is not None:
         name = f"TPOT {limit * 1e3:,g} ms"
         marks.append(Rule(name=name, at=1 / limit, dash="dash", width=0.9))
         users.append(1 / limit)
@@ -82,7 +82,7 @@ def _labels(points: Sequence[Plain], color: str, *, typed: bool) -> list[_Label]
 
     def split(one: Plain) -> str:
         deployment = one["deployment"]
-        return ", ".join([pools_words(deployment), *([deployment["weights_dtype"]] * typed)])
+        return ", ".join([pools_words(deployment), *([deployment.weights_dtype] * typed)])
 
     runs = [list(run) for _, run in groupby(points, key=split)]
     inner = [(run[0], -len(run)) for run in runs[1:] if len(run) >= _LEAST]

@@ -1,12 +1,20 @@
-"""A statistic over one quantity, with a curve for each value of another."""
+"""A statistic of a sweep over one quantity, with a curve for each value of another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
+from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
+from calculon.documents.front import axis, terms
 from calculon.render.canvas import wrapped
 from calculon.render.chart import DASHES, SERIES, Axis, Chart, Line, Panel, line_look
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis, widened
+from calculon.search.sweep.sweep_result import Sweep
 
 MOST = 20
 """Curves that a reader can distinguish."""
@@ -27,54 +35,86 @@ class Curve:
     values: Sequence[float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Curves:
-    """Several curves.
+def sweep_curves(found: Sweep, x: str, y: str, by: str | None) -> Chart:
+    """Return a statistic over a column, with a curve for each value of another (:meth:`calculon.Sweep.plot`)."""
+    if not found.feasible.any():
+        raise Infeasible("nothing", f"none of {len(found):,} rows can run")
+    statistic, sign = axis(y, "y")
+    x = x or _widest(found)
+    across, names = _places(_column(found, x, "x"))
+    apart = [by] if by else [name for name in found.axes if name != x] if by is None else []
+    groups = _groups(found, apart)
+    if len(groups) > MOST:
+        told = ", ".join(apart)
+        hint = f"by=COLUMN draws the best row of each of its values, such as by={apart[0]!r}"
+        problem = Problem("by", f"at most {MOST} curves", f"{len(groups):,} of {told}", hint)
+        raise SpecError("plot", problem)
+    values = found[statistic]
+    drawn = []
+    for label, rows in groups.items():
+        ends = _best(across[rows], values[rows], sign)
+        drawn.append(Curve(label, [*ends], [*ends.values()]))
+    title = " on ".join(_only(found[name]) for name in ("model", "system") if _only(found[name]))
+    return curves_chart(
+        title,
+        with_unit(x, found.units),
+        statistic,
+        drawn,
+        names=names,
+        by=", ".join(apart),
+        terms=terms(found.evaluation.plan),
+    )
 
-    Attributes:
+
+def curves_chart(
+    title: str,
+    x: str,
+    statistic: str,
+    curves: Sequence[Curve],
+    *,
+    names: Sequence[str] = (),
+    by: str = "",
+    terms: Sequence[str] = (PUBLISHED,),
+) -> Chart:
+    """Return the curves; a cross at the foot of the axes is a place at which one cannot run.
+
+    Args:
         title: Model and machine.
-        x, y: Text of the horizontal axis; name of the statistic.
+        x: Text of the horizontal axis.
         curves: At least one.
         names: Names of the places, from 0 on, if they are no numbers.
         by: The column whose values the curves have.
         terms: Editions of the model.
     """
-
-    title: str
-    x: str
-    y: str
-    curves: Sequence[Curve]
-    names: Sequence[str] = ()
-    by: str = ""
-    terms: Sequence[str] = (PUBLISHED,)
-
-
-def curves(content: Curves) -> Chart:
-    """Return the curves; a cross at the foot of the axes is a place at which one cannot run."""
-    quantity = Quantity(content.y)
-    values = [v * quantity.factor for one in content.curves for v in one.values if v is not None]
+    quantity = Quantity(statistic)
+    values = [v * quantity.factor for one in curves for v in one.values if v is not None]
     y = value_axis(quantity.title, quantity.unit, values, ratio=_FAR)
     marks = [
         mark
-        for number, one in enumerate(content.curves)
-        for mark in _marks(content, one, number, quantity.factor, y)
+        for number, one in enumerate(curves if len(curves) > 1 else [replace(curves[0], label="")])
+        for mark in _marks(one, number, quantity.factor, y, named=bool(names))
     ]
-    panel = Panel(x=_places_axis(content), y=y, marks=marks, height=3.8)
-    by = f"curves: {content.by}" if content.by and len(content.curves) > 1 else ""
-    title = f"{content.title}: {quantity.words}" if content.title else quantity.title
-    return Chart(title=title, subtitle=by, terms=content.terms, rows=((panel,),), width=6.4)
+    places = sorted({place for one in curves for place in one.places})
+    panel = Panel(x=_places_axis(x, places, names), y=y, marks=marks, height=3.8)
+    return Chart(
+        title=f"{title}: {quantity.words}" if title else quantity.title,
+        subtitle=f"curves: {by}" if by and len(curves) > 1 else "",
+        terms=terms,
+        rows=((panel,),),
+        width=6.4,
+    )
 
 
-def _marks(content: Curves, one: Curve, number: int, factor: float, y: Axis) -> Iterator[Line]:
-    """Yield a curve, and its crosses a little higher than the ones of the curve before."""
+def _marks(one: Curve, number: int, factor: float, y: Axis, *, named: bool) -> Iterator[Line]:
+    """Yield a curve, and its crosses a little higher than the ones of the curve before; no line through names."""
     color, marker, _ = line_look(number)
     found = [(x, v * factor) for x, v in zip(one.places, one.values, strict=True) if v is not None]
     yield Line(
-        name=one.label if len(content.curves) > 1 else "",
+        name=one.label,
         x=[x for x, _ in found],
         y=[v for _, v in found],
         color=color,
-        dash="none" if content.names else DASHES[number // len(SERIES) % len(DASHES)],
+        dash="none" if named else DASHES[number // len(SERIES) % len(DASHES)],
         marker=marker if len(found) <= _MARKED else "",
     )
     missing = [x for x, v in zip(one.places, one.values, strict=True) if v is None]
@@ -93,18 +133,16 @@ def _marks(content: Curves, one: Curve, number: int, factor: float, y: Axis) -> 
         )
 
 
-def _places_axis(content: Curves) -> Axis:
+def _places_axis(label: str, places: Sequence[float], names: Sequence[str]) -> Axis:
     """Return the horizontal axis: names in their order, counts, or numbers that may grow by factors."""
-    places = sorted({x for one in content.curves for x in one.places})
-    if content.names:
-        ticks = [(place, wrapped(name, 18)) for place, name in enumerate(content.names)]
-        ends = (-0.3, len(content.names) - 0.7)
-        return Axis(label=content.x, limits=ends, ticks=ticks)
+    if names:
+        ticks = [(place, wrapped(name, 18)) for place, name in enumerate(names)]
+        return Axis(label=label, limits=(-0.3, len(names) - 0.7), ticks=ticks)
     if all(float(x).is_integer() for x in places):
-        return count_axis(content.x, places)
+        return count_axis(label, places)
     if grows_by_factors(places):
-        return log_axis(content.x, "", places)
-    return Axis(label=content.x, limits=widened(places))
+        return log_axis(label, "", places)
+    return Axis(label=label, limits=widened(places))
 
 
 def grows_by_factors(places: Sequence[float]) -> bool:
@@ -117,3 +155,70 @@ def grows_by_factors(places: Sequence[float]) -> bool:
         return False
     first, last = places[1] - places[0], places[-1] - places[-2]
     return places[-1] >= 10 * places[0] and last > 4 * first
+
+
+def _column(found: Sweep, name: str, argument: str) -> Array:
+    try:
+        return found[name]
+    except KeyError:
+        known = (*found.asked, *found.fields)
+        problem = Problem(argument, "a column", repr(name), nearest(str(name), known))
+        raise SpecError("plot", problem) from None
+
+
+def _widest(found: Sweep) -> str:
+    """Return the column of what was asked that has the most values, numbers before names."""
+    if not found.axes:
+        wanted = "a column, as nothing that was asked has several values"
+        raise SpecError("plot", Problem("x", wanted, "none"))
+    return max(found.axes, key=lambda name: (found[name].dtype.kind in "if", _count(found[name])))
+
+
+def _count(column: Array) -> int:
+    return len(set(map(str, column.tolist())))
+
+
+def _places(column: Array) -> tuple[Array, list[str]]:
+    """Return numbers as they are; of anything else the place of each row among the values, and these."""
+    if column.dtype.kind in "if":
+        return column.astype(float), []
+    texts = [_word(value) for value in column.tolist()]
+    names = list(dict.fromkeys(texts))
+    return np.array([names.index(text) for text in texts], float), names
+
+
+def _word(value: Any) -> str:
+    """Write a value as a label."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def _groups(found: Sweep, names: Sequence[str]) -> dict[str, Array]:
+    """Return the rows of each curve by its label."""
+    columns = [[_word(value) for value in _column(found, name, "by").tolist()] for name in names]
+    groups: dict[str, list[int]] = {}
+    for row in range(len(found)):
+        groups.setdefault(", ".join(column[row] for column in columns), []).append(row)
+    return {label: np.array(rows) for label, rows in groups.items()}
+
+
+def _best(places: Array, values: Array, sign: float) -> dict[float, float | None]:
+    """Return the best value at each place, ascending; None where nothing can run."""
+    best: dict[float, float | None] = {}
+    for place in np.unique(places).tolist():
+        scores = sign * values[places == place]
+        finite = scores[np.isfinite(scores)]
+        best[place] = float(sign * finite.max()) if len(finite) else None
+    return best
+
+
+def _only(column: Array) -> str:
+    """Return the only value of a column; nothing where there are several."""
+    return str(column[0]) if _count(column) == 1 else ""
+
+
+def with_unit(name: str, units: Mapping[str, str]) -> str:
+    """Return the name of a column with its unit."""
+    unit = units.get(name, "")
+    return f"{name} ({unit})" if unit and unit != "fraction" else name

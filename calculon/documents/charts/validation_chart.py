@@ -56,23 +56,14 @@ class Pairs:
         return replace(self, unit=unit, measured=measured, estimated=estimated)
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """Compared quantities, and the edition of the model."""
-
-    pairs: Sequence[Pairs]
-    edition: str = PUBLISHED
-
-
-def validation_chart(found: Validation) -> Chart:
-    """Return the panels, or a single one of few named rows row by row."""
-    pairs = found.pairs
+def validation_chart(pairs: Sequence[Pairs], edition: str = PUBLISHED) -> Chart:
+    """Return the panels of compared quantities, or a single one of few named rows row by row."""
     if len(pairs) == 1 and 1 < len(pairs[0].labels) <= MOST_ROWS:
-        return _rows(pairs[0], found.edition)
+        return _rows(pairs[0], edition)
     across = min(_WIDEST, len(pairs))
     return Chart(
         title="Predicted against measured",
-        terms=[found.edition],
+        terms=[edition],
         rows=tiled([_panel(one.within(0.1)) for one in pairs], across),
         width=max(4.0, 0.4 + 2.3 * across),
     )

@@ -13,6 +13,7 @@ from calculon.advise.sensitivity import sensitivity
 from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.campaign.read import read_campaign
+from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.files import indented, json_text
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.given_results import results_of
@@ -123,7 +124,7 @@ def _stem(state: State, answers: Answers) -> str:
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", "_".join(words))[:_LONGEST]
 
 
-_MARKS = {"tensor_par": "t", "pipeline_par": "p", "data_par": "d", "microbatch_size": "mbs"}
+_MARKS = {axis.degree: axis.name[0] for axis in PUBLISHED_AXES} | {"microbatch_size": "mbs"}
 """Degrees in the name of a file, as executions of the catalog are called."""
 
 _LONGEST = 150  # characters of a name

@@ -10,6 +10,7 @@ from calculon import inputs
 from calculon.advise.answer import own_plan
 from calculon.base.errors import SpecError
 from calculon.base.frozen import dataclass
+from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.files import STDIN
 from calculon.declarations.named_values import CORRECTED
 from calculon.explore.answers import Answers
@@ -154,8 +155,11 @@ def stated_execution(state: State, answers: Answers) -> dict[str, Any]:
 
 
 _STATED = (
-    *("num_procs", "tensor_par", "pipeline_par", "data_par"),
-    *("batch_size", "microbatch_size", "datatype"),
+    "num_procs",
+    *PUBLISHED_DEGREES,
+    "batch_size",
+    "microbatch_size",
+    "datatype",
 )
 """Fields of a plan that are always stated."""
 

@@ -138,7 +138,7 @@ def _block(state: State, answers: Answers) -> Part | None:
             f"A microbatch takes {whole[-1]} in a block. {largest}. A click on an operator tells more of it below.",
             dim(f"{'; '.join(words)}."),
             Section("Table of operators", (operators,)),
-            Section("As calculon block prints it", (block_page(answers.block(state).to_dict()),)),
+            Section("As calculon block prints it", (block_page(answers.block(state)),)),
         ),
         chart=operator_chart(
             seen.result, seen.operators, names, [links[one["name"]] for one in seen.operators]

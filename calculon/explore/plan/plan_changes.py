@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
+from calculon.advise.fixes import Fix
 from calculon.advise.in_words import figures, plan_in_words
-from calculon.advise.proposals import Proposal
-from calculon.advise.remedies import Remedy
-from calculon.advise.unfit import change_in_words
+from calculon.advise.infeasibility import fix_in_words
+from calculon.advise.space_fixes import SpaceFix
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.units import GIB
 from calculon.documents.charts.waterfall_chart import WaterfallData, change_waterfall
@@ -20,14 +20,13 @@ from calculon.documents.waterfall_section import (
     waterfall_table,
 )
 from calculon.documents.why_page import percent_more
-from calculon.explore.answers import Answers, Shown
+from calculon.explore.answers import Answers, Shown, fields_of
 from calculon.explore.choice_words import change_words, label, value_words
 from calculon.explore.page_state import State, value_text
 from calculon.explore.part import Part, html
 from calculon.explore.plan_choices import Choice, Choices, Outcome
 from calculon.explore.search.searches import with_opened
 from calculon.plan.columns import field_of
-from calculon.plan.plan import NAMES
 from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Line, Section, Styled, dim
@@ -45,9 +44,9 @@ def mend(state: State, answers: Answers) -> Part | None:
     if shown.estimate is not None:
         return None
     if not state.plan:
-        return _unfit(state, answers)
+        return _infeasible(state, answers)
     found = answers.why(state)
-    before = {name: getattr(found.execution, name) for name in NAMES}
+    before = fields_of(found.execution)
     rows = [_proposed(state, answers, one, before) for one in found.proposals]
     others = [
         f"{one.field}: {one.message}".removeprefix(": ") + (f" ({one.hint})" if one.hint else "")
@@ -59,9 +58,9 @@ def mend(state: State, answers: Answers) -> Part | None:
     return Part(title="What would make it run", blocks=(dim(said), *rows, *more))
 
 
-def _proposed(state: State, answers: Answers, one: Proposal, before: Mapping[str, Any]) -> Line:
-    """Return a proposal as a button, and its costs."""
-    fields = {name: getattr(one.execution, name) for name in NAMES}
+def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any]) -> Line:
+    """Return a fix as a button, and its costs."""
+    fields = fields_of(one.execution)
     asked = {
         word: value
         for word, name, value in (
@@ -87,18 +86,18 @@ def _offer(change: str, link: str, cost: str) -> Line:
     return Styled(change, "button", link=link), " ", dim(cost)
 
 
-def _unfit(state: State, answers: Answers) -> Part:
+def _infeasible(state: State, answers: Answers) -> Part:
     """Return what would do where no plan fits."""
-    found = answers.unfit(state)
+    found = answers.infeasibility_report(state)
     rows = [
         _offer(
-            change_in_words(one, found.space),
-            _remedied(state, answers, one, found.space),
+            fix_in_words(one, found.space),
+            _fixed(state, answers, one, found.space),
             f"{plan_in_words(one.found.execution)} ({figures(one.found)})",
         )
-        for one in found.remedies
+        for one in found.fixes
     ]
-    lines = [f"No plan fits: {found.why}.", *found.nearest]
+    lines = [f"No plan fits: {found.why}.", *found.nearest_in_words]
     said = (
         "A search found the best plan after each change."
         if rows
@@ -107,8 +106,8 @@ def _unfit(state: State, answers: Answers) -> Part:
     return Part(title="What would make a plan fit", blocks=(*lines, dim(said), *rows))
 
 
-def _remedied(state: State, answers: Answers, one: Remedy, space: Space) -> str:
-    """Return the address of a page on which a remedy is taken over."""
+def _fixed(state: State, answers: Answers, one: SpaceFix, space: Space) -> str:
+    """Return the address of a page on which a fix is taken over."""
     change = one.change
     if one.kind in ("memory", "product"):
         sizes = {f"{name}.GiB": ceil(size / GIB * 10) / 10 for name, size in change.items()}
@@ -120,7 +119,7 @@ def _remedied(state: State, answers: Answers, one: Remedy, space: Space) -> str:
         return state.link(batch=str(value))
     if one.kind == "sequence":
         return state.link(seq=str(value))
-    fields = {name: getattr(one.found.execution, name) for name in NAMES}
+    fields = fields_of(one.found.execution)
     return state.with_plan(answers.own(state, fields))
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from calculon.advise.answer import space_of
 from calculon.advise.ask import Question, most_processors
-from calculon.advise.moves import SWITCHES
-from calculon.advise.remedies import BEST
+from calculon.advise.neighbors import SWITCHES
+from calculon.advise.space_fixes import BEST
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import CORRECTED

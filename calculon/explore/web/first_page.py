@@ -9,16 +9,20 @@ from calculon.advise.ask import Question, ask
 from calculon.advise.shorthand import read_mine
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.execution import Execution
+from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS, precision
-from calculon.explore.answers import Answers
+from calculon.explore.answers import Answers, fields_of
 from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State, read_state
-from calculon.plan.plan import NAMES
 
-_SAID = {"batch_size": "batch", "seq_length": "seq"}
-"""Fields of a plan that are words of the question."""
+_SAID = {name: word for name, word in QUESTION_WORDS.items() if word in ("batch", "seq")}
+"""Fields that a plan may say, and that are words of the question."""
 
-_ELSEWHERE = {"num_procs": "PROCS", "datatype": "--dtype", "preset": "--preset", "edition": ""}
+_ELSEWHERE = {
+    name: "PROCS" if word == "procs" else f"--{word}"
+    for name, word in QUESTION_WORDS.items()
+    if name not in _SAID
+} | {"edition": ""}
 """Fields that only the question says, and what says them there."""
 
 
@@ -80,9 +84,7 @@ def _of_file(answers: Answers, state: State, file: str) -> State:
         wanted = f"a plan of {state.procs:,} processors"
         raise SpecError(file, Problem("num_procs", wanted, f"one of {execution.num_procs:,}"))
     state = replace(state, **_words(state, question, execution, launched=found.launch is not None))
-    return replace(
-        state, plan=answers.own(state, {name: getattr(execution, name) for name in NAMES})
-    )
+    return replace(state, plan=answers.own(state, fields_of(execution)))
 
 
 def _words(

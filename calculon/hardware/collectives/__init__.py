@@ -1,1 +1,1 @@
-"""Collectives as libraries run them: placement of a process group, traffic of each algorithm, and times."""
+"""Collectives as libraries run them: process group placement, traffic of each algorithm, and times."""

@@ -1,4 +1,4 @@
-"""Times of collectives by algorithm, protocol and size, of one group and of columns of groups."""
+"""Collective times by message size, the fastest algorithm, and bandwidths as nccl-tests defines them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -51,11 +51,10 @@ HOPS = {
         "net": {SIMPLE: 14e-6, LL: 5.0e-6, LL128: 8.5e-6},
     },
 }
-"""Seconds of a step, by form, kind of link and protocol. Source: NCCL, src/graph/tuning.cc; a tree over PCIe as a ring.
-"""
+"""Seconds per step, by form, link kind and protocol. Source: NCCL, src/graph/tuning.cc; a tree over PCIe as a ring."""
 
 IN_SWITCH = {"nvlink": 25e-6, "pcie": 25e-6, "net": 18e-6}
-"""Seconds to start a reduction in the switches, and of a step of the tree across. Source: as :data:`HOPS`."""
+"""Seconds to start a reduction in the switches, and per step of the tree across. Source: as :data:`HOPS`."""
 
 RATES = {
     "ring": {SIMPLE: 1.0, LL: 0.5, LL128: 0.92},
@@ -67,14 +66,14 @@ RATES = {
 """Share of a network's rate by form and protocol. Source: as :data:`HOPS`."""
 
 LL_LIMITS = (141 / 450, 45 / 450, 35 / 450)
-"""Most bus bandwidth of LL among one node, two and more, as shares of the port of each processor in its node.
+"""Largest bus bandwidth of LL in one node, two nodes and more, as shares of each processor's port in its node.
 
-Source: NCCL, src/graph/tuning.cc, ``llMaxBws``: on Hopper 141, 45 and 35 GB/s beside NVLink of 450; as much on Ampere
+Source: NCCL, src/graph/tuning.cc, ``llMaxBws``: on Hopper 141, 45 and 35 GB/s for NVLink of 450; as much on Ampere
 (87.7 GB/s of 300) and Blackwell.
 """
 
 LL_LEAST_LIMITS = (39e9, 39e9, 20.4e9)
-"""The same in bytes/s on the slowest links. Source: as :data:`LL_LIMITS`, the row of Volta."""
+"""The same limits in bytes/s on the slowest links. Source: as :data:`LL_LIMITS`, the row of Volta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +81,8 @@ class Pace:
     """One protocol on the networks of a system, in their order.
 
     Attributes:
-        protocol: Its name; empty where no network is of a known kind.
-        base, step: Seconds to start, the largest of the networks used, and of each step; infinite bases where it cannot
-            run.
+        protocol: Its name; empty if no network is of a known kind.
+        base, step: Seconds to start (largest of the networks used) and per step; infinite bases if it cannot run.
         rate: Share of the achieved bandwidth that it can use.
     """
 
@@ -95,7 +93,7 @@ class Pace:
 
 
 def paces(system: System, form: str) -> list[Pace]:
-    """Return the protocols of a form of collective on a system: one of :data:`RATES`."""
+    """Return the protocols for a form of collective on a system: one of :data:`RATES`."""
     kinds = [link_kind(system, i) for i in range(len(system.networks))]
     known = form != "own" and any(kinds)
     found = []
@@ -111,9 +109,9 @@ def paces(system: System, form: str) -> list[Pace]:
 
 
 def flagged_limit(system: System, group: Group, pace: Pace) -> Array | None:
-    """Return the most bus bandwidth of groups by a protocol, in bytes/s; None where only the links limit it.
+    """Return the largest bus bandwidth of groups under a protocol, in bytes/s; None if only the links limit it.
 
-    LL is limited by the processors, which handle its flags, as NCCL knows it for nodes with links of a known kind.
+    LL is limited by the processors, which handle its flags; NCCL states the limit for nodes with links of a known kind.
 
     Source: as :data:`LL_LIMITS`.
     """
@@ -127,7 +125,7 @@ def flagged_limit(system: System, group: Group, pace: Pace) -> Array | None:
 
 
 def link_kind(system: System, network: int) -> str | None:
-    """Return the kind of a network whose latencies are those of its kind; None where it has its own."""
+    """Return the kind of a network whose latencies follow its kind; None if it states its own."""
     link = system.link(network)
     return None if link.step_latency is not None or occurs(link.ramp) else link.kind
 
@@ -135,7 +133,7 @@ def link_kind(system: System, network: int) -> str | None:
 def _latencies(
     system: System, network: int, form: str, kind: str | None, protocol: str
 ) -> tuple[float | Array, float | Array]:
-    """Return the latencies of the start and of a step on one network."""
+    """Return the start and step latencies on one network."""
     if kind is None or form == "own":
         fabric = system.fabric
         base = fabric.latency[network] if protocol == SIMPLE else float("inf")
@@ -156,7 +154,7 @@ _BUS_PASSES = {
 
 
 def bus_factor(operation: str, ranks: int) -> float:
-    """Bytes on the busiest link per byte of the full array.
+    """Return the bytes on the busiest link per byte of the full array.
 
     Source: nccl-tests, doc/PERFORMANCE.md, section "Bus bandwidth"; scatter and gather: src/scatter.cu, src/gather.cu.
     """
@@ -164,14 +162,14 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 
 def algorithm_bandwidth(size: Bytes, seconds: Seconds) -> BytesPerSecond:
-    """Size over time; infinite for a group of one, which takes no time. Source: as :func:`bus_factor`."""
+    """Return size over time; infinite for a group of one, which takes no time. Source: as :func:`bus_factor`."""
     with np.errstate(divide="ignore"):
         rate: Array = np.divide(size, seconds)
     return rate
 
 
 def bus_bandwidth(operation: str, size: Bytes, seconds: Seconds, ranks: int) -> BytesPerSecond:
-    """Rate at the busiest link, which can be compared with that of the hardware; 0 for a group of one.
+    """Return the rate of the busiest link, which is comparable with the hardware's bandwidth; 0 for a group of one.
 
     Source: as :func:`bus_factor`.
     """
@@ -181,7 +179,7 @@ def bus_bandwidth(operation: str, size: Bytes, seconds: Seconds, ranks: int) -> 
 
 
 def candidates(system: System, operation: str, group: Group) -> list[str]:
-    """Return every algorithm that can do the operation in one group."""
+    """Return all algorithms that can run the operation in a group."""
     return [name for name in CAN[operation] if not obstacle(system, group, name, operation)]
 
 
@@ -193,18 +191,18 @@ def schedule_of(system: System, operation: str, group: Group, name: str) -> Sche
 def paced(
     system: System, operation: str, group: Group, name: str, size: Bytes
 ) -> list[tuple[Pace, Seconds]]:
-    r"""Return the time of a collective by one algorithm with each protocol that it has.
+    r"""Return the time of a collective by one algorithm with each of its protocols.
 
     .. math:: t = \alpha_b + \sum_i k_i \alpha_i + \max_i \, m_i(s \, c_i / r)
 
-    with the largest base latency of the networks used :math:`\alpha_b`, steps :math:`k_i` of step latency
-    :math:`\alpha_i`, the time :math:`m_i` to move its bytes on network `i` (:meth:`Fabric.moving`), the schedule's
-    shares :math:`c_i` and the part `r` of the rate that it can use. Phases that do not overlap are added up instead.
-    No collective takes less than its launch; a group of one takes no time. Where the system states what the operation
-    reaches on a network (:class:`~calculon.hardware.stated_networks.CollectiveLaw`), bytes move there at that rate.
+    where :math:`\alpha_b` is the largest base latency of the networks used, :math:`k_i` the number of steps with step
+    latency :math:`\alpha_i`, :math:`m_i` the time to move the bytes on network `i` (:meth:`Fabric.moving`), :math:`c_i`
+    the schedule's shares and `r` the usable part of the rate. Phases that do not overlap add up instead. No collective
+    takes less than its launch, and a group of one takes no time. If the system states a measured rate of the operation
+    on a network (:class:`~calculon.hardware.stated_networks.CollectiveLaw`), bytes move there at that rate.
 
     Args:
-        size: Bytes of the full array, as nccl-tests counts them.
+        size: Bytes of the full array, as in nccl-tests.
 
     Source: Hockney's model, as in Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 3; NCCL,
     src/graph/tuning.cc, for latencies and shares by protocol.
@@ -240,7 +238,7 @@ def paced(
 def _moved(
     system: System, schedule: Schedule, networks: Sequence[tuple[int, Array]], size: Bytes
 ) -> Seconds:
-    """Return the time that the bytes of messages take, all networks together or one after the other."""
+    """Return the time to move the messages' bytes, with all networks in parallel or one after the other."""
     moved: Seconds = np.zeros_like(size)
     for i, _ in networks:
         here = system.fabric.moving(np.array(i), size * schedule.shares[i])
@@ -258,7 +256,7 @@ def _bus_factors(operation: str, group: Group) -> Array:
 
 
 def _as_measured(system: System, operation: str, group: Group, size: Bytes) -> tuple[Pace, Seconds]:
-    """Return the time of an operation in groups on one network each, as the system states it there."""
+    """Return the measured time of an operation in groups that use a single network each."""
     ranks = np.asarray(group.ranks)
     latencies, factor = [(0.0, 0.0)] * len(system.networks), _bus_factors(operation, group)
     time: Seconds = np.zeros(np.broadcast_shapes(size.shape, ranks.shape))
@@ -276,7 +274,7 @@ def _as_measured(system: System, operation: str, group: Group, size: Bytes) -> t
 def _at_stated_rates(
     system: System, operation: str, group: Group, name: str, schedule: Schedule
 ) -> Schedule:
-    """Return a schedule whose bytes are what takes as long at the efficiency of each network."""
+    """Return the schedule with its bytes scaled so that they take the measured time at each network's efficiency."""
     if not any(link.operations or link.torus for link in system.ext.networks):
         return schedule
     shares = list(schedule.shares)
@@ -288,7 +286,7 @@ def _at_stated_rates(
 
 
 _LIKE = {"reduce": "reduce_scatter", "broadcast": "all_gather", "scatter": "p2p", "gather": "p2p"}
-"""The measurable operation at whose rate another one moves its bytes."""
+"""The measurable operation whose rate another operation shares."""
 
 
 def port_share(
@@ -296,10 +294,11 @@ def port_share(
 ) -> Fraction | None:
     r"""Return the share of a port's bandwidth that an algorithm reaches with large messages, as the system states it.
 
-    A ring of an all-reduce goes at the rate of a reduce-scatter and an all-gather, unless the network cannot reduce and
-    its all-reduce is a ring. Switches that reduce see :math:`1 + 1 / n` where the bus bandwidth counts
-    :math:`2 (n - 1) / n`; their rate is that in the largest group that was measured. On a torus it is the efficiency
-    of the links that the group has. None where nothing is stated, and the efficiency of the network holds.
+    The ring of an all-reduce runs at the rate of a reduce-scatter and an all-gather, unless the network cannot reduce
+    and its all-reduce is a ring. For switches that reduce, ports carry :math:`1 + 1 / n` of the bytes while the bus
+    bandwidth counts :math:`2 (n - 1) / n`; their rate is the rate of the largest measured group. On a torus the share
+    is the efficiency of the links that the group has. Return None if nothing is stated, so that the network's
+    efficiency holds.
 
     Source: nccl-tests, doc/PERFORMANCE.md, and :func:`~calculon.hardware.collectives.algorithms.nvls`.
     """
@@ -326,10 +325,10 @@ def port_share(
 
 
 def time_of(system: System, operation: str, group: Group, name: str, size: Bytes) -> Seconds:
-    """Return the time of a collective by one algorithm; arguments as in :func:`paced`.
+    """Return the time of a collective by one algorithm and its fastest protocol; arguments as in :func:`paced`.
 
-    It is that of the fastest protocol. Where the operation was measured, libraries chose the fastest of their
-    algorithms: the one that they chose takes the measured time, and no other one takes less.
+    For a measured operation the library chose the fastest of its algorithms: the chosen algorithm takes the measured
+    time, and no other algorithm takes less.
 
     Source: NCCL, src/graph/tuning.cc and src/enqueue.cc: the tuner takes the least of its estimates.
     """
@@ -344,15 +343,15 @@ def time_of(system: System, operation: str, group: Group, name: str, size: Bytes
 
 
 def times(system: System, operation: str, group: Group, size: Bytes) -> dict[str, Seconds]:
-    """Return the time of each algorithm that can do the operation in one group; arguments as in :func:`paced`."""
+    """Return the time of each algorithm that can run the operation in a group; arguments as in :func:`paced`."""
     names = candidates(system, operation, group)
     return {name: time_of(system, operation, group, name, size) for name in names}
 
 
 def fastest(operation: str, found: Mapping[str, Seconds]) -> tuple[Array, Seconds]:
-    """Return name and time of the fastest algorithm that NCCL can choose, size by size; the first of equals.
+    """Return name and time of the fastest algorithm that NCCL can choose, by size; the first of equals.
 
-    What was measured is what NCCL has chosen.
+    For a measured operation, return the measured choice.
 
     Source: NCCL's tuner, which takes the least of its estimates.
     """
@@ -367,7 +366,7 @@ def fastest(operation: str, found: Mapping[str, Seconds]) -> tuple[Array, Second
 # Times and bytes of operations in columns of groups: as networks are published, by an algorithm, or by the fastest.
 
 PUBLISHED, AUTO = "published", "auto"
-"""Choices next to the names of algorithms: the traffic under ``ops`` of the network; the fastest of NCCL."""
+"""Choices in addition to algorithm names: traffic by the network's ``ops``, and the fastest algorithm of NCCL."""
 
 
 def group_time(
@@ -382,15 +381,13 @@ def group_time(
     """Return the time of an operation in columns of groups.
 
     Args:
-        system: Its networks.
-        operation: One of ``OPERATIONS``; ``p2p`` is a transfer between neighbours of the group.
-        size: Bytes of the full array, as nccl-tests counts them.
-        group: The process groups.
-        algorithm: ``published``, as :meth:`Fabric.time` on the outermost network (a broadcast or reduce is a transfer
-            of the whole message; there is no all-to-all, scatter or gather); ``auto``, as measured where the system
-            says so and else the fastest that NCCL can choose; or one of ``ALGORITHMS``. Where that cannot do the
-            operation, or not in a group, it is as for ``auto``.
-        per_step: Only for ``published``.
+        operation: One of ``OPERATIONS``; ``p2p`` is a transfer between neighbours in the group.
+        size: Bytes of the full array, as in nccl-tests.
+        algorithm: ``published``: :meth:`Fabric.time` on the outermost network (a broadcast or reduce transfers the
+            whole message; there is no all-to-all, scatter or gather). ``auto``: the measured time if the system states
+            it, else the fastest algorithm that NCCL can choose. Or one of ``ALGORITHMS``, which falls back to ``auto``
+            for operations or groups that it cannot run.
+        per_step: Whether collectives pay a latency per step; only for ``published``.
     """
     if algorithm == PUBLISHED:
         name = _published(operation)
@@ -402,9 +399,9 @@ def group_time(
 def group_volume(
     system: System, operation: str, size: Bytes, group: Group, algorithm: str
 ) -> Bytes:
-    """Return the bytes that pass each port of each network: shape (networks, ...); arguments as in :func:`group_time`.
+    """Return the bytes through each port of each network: shape (networks, ...); arguments as in :func:`group_time`.
 
-    For ``auto`` those of the fastest algorithm. Bytes that protocols add are not counted.
+    ``auto`` gives the bytes of the fastest algorithm. Protocol overhead is not counted.
     """
     networks = range(len(system.networks))
     if algorithm == PUBLISHED:
@@ -422,7 +419,7 @@ def group_volume(
 
 
 def _published(operation: str) -> str:
-    """Return the operation of a network that stands for another."""
+    """Return the operation of a network that represents another operation."""
     if operation in ("all_to_all", "scatter", "gather"):
         raise ValueError(f"networks do not say under ops what {operation} moves")
     return "p2p" if operation in ("broadcast", "reduce") else operation
@@ -431,7 +428,7 @@ def _published(operation: str) -> str:
 def _choices(
     system: System, operation: str, size: Bytes, group: Group, algorithm: str
 ) -> tuple[Sequence[str], list[Seconds]]:
-    """Return names and times of the algorithms from which each group has the fastest; infinite where it has not."""
+    """Return names and times of the algorithms that each group chooses from; infinite if a group cannot use one."""
     names: tuple[str, ...] = ()
     rows: list[Array] = []
     rest: Array = np.array(True)

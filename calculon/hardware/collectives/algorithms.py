@@ -1,9 +1,9 @@
-"""Algorithms of collectives: steps in sequence and bytes per port, on each network.
+"""Collective algorithms: sequential steps and bytes per port on each network.
 
-Sizes are those of nccl-tests, of the full array: the input of an all-reduce or reduce-scatter, the output of an
-all-gather, all that a rank sends in an all-to-all, what the root of a scatter sends or that of a gather gets, its own
-part included. Where several ranks of a node reach a network, each has a port and a share of the traffic, as in
-libraries with one channel per port. All is counted for columns of groups at once.
+Sizes follow nccl-tests and count the full array: the input of an all-reduce or reduce-scatter, the output of an
+all-gather, everything a rank sends in an all-to-all, and everything the root of a scatter sends or the root of a gather
+receives, its own part included. If several ranks of a node reach a network, each has a port and a share of the traffic,
+as in libraries with one channel per port. All functions take columns of groups.
 """
 
 from collections.abc import Callable
@@ -28,17 +28,17 @@ OPERATIONS = (
 )
 
 IN_FLIGHT = 8
-"""Messages of a rank to all others that pay their latency one after the other; further ones hide behind transfers."""
+"""Messages from a rank to all others that pay their latency in sequence; further ones hide behind transfers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """A collective by one algorithm, on the networks of the system in their order; zeros where one is not used.
+    """A collective by one algorithm, on the networks of the system in their order; zeros for unused networks.
 
     Attributes:
-        steps: Steps on the critical path that pay the step latency of the network.
+        steps: Steps on the critical path that pay the network's step latency.
         shares: Bytes through each port of the network per byte of the message.
-        together: The networks are busy at the same time, and the slowest decides; else one after the other.
+        together: Whether the networks work at the same time, so that the slowest decides; else one after the other.
     """
 
     steps: tuple[Count, ...]
@@ -47,16 +47,16 @@ class Schedule:
 
 
 def _passes(operation: str) -> int:
-    """Return how often data goes around: an all-reduce is a reduce and a broadcast, or scattered forms of them."""
+    """Return the number of passes over the data; an all-reduce is a reduce and a broadcast, or scattered forms."""
     return 2 if operation == "all_reduce" else 1
 
 
 def ring(system: System, group: Group, operation: str) -> Schedule:
-    r"""One ring through all ranks, node after node.
+    r"""Return the schedule of one ring through all ranks, node after node.
 
-    Each of the `n` edges carries :math:`(n - 1) / n` of the array in a pass, all of it in a broadcast or reduce. A
-    chunk takes all edges but one; those between nodes pay the step latency there. A port sees :math:`1 / g` of the
-    traffic where `g` ranks leave a node.
+    Each of the `n` edges carries :math:`(n - 1) / n` of the array per pass, or all of it in a broadcast or reduce. A
+    chunk travels over all edges but one, and edges between nodes pay the step latency. A port sees :math:`1 / g` of the
+    traffic if `g` ranks leave a node.
 
     Source: Patarasuk and Yuan, JPDC 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002, section 3; broadcast and reduce as
     pipelined chains.
@@ -74,9 +74,10 @@ def ring(system: System, group: Group, operation: str) -> Schedule:
 
 
 def tree(system: System, group: Group, operation: str) -> Schedule:
-    r"""Two complementary binary trees over the nodes, a chain inside each, half of the data on each tree.
+    r"""Return the schedule of two complementary binary trees over the nodes, each with half the data.
 
-    A pass takes :math:`(g - 1) \alpha_{intra} + \log_2 N \alpha_{inter}`; an all-reduce makes two.
+    Inside each node the ranks form a chain. A pass takes :math:`(g - 1) \alpha_{intra} + \log_2 N \alpha_{inter}`; an
+    all-reduce makes two.
 
     Source: Sanders, Speck and Traff, *Two-tree algorithms for full bandwidth broadcast, reduction and scan*, Parallel
     Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001; NCCL's tuning of its double trees.
@@ -92,10 +93,10 @@ def tree(system: System, group: Group, operation: str) -> Schedule:
 
 
 def nvls(system: System, group: Group, operation: str) -> Schedule:
-    r"""Reduction in the switches of the one network that the group uses: :math:`S (1 + 1 / n)` through each port.
+    r"""Return the schedule of a reduction in the switches of a group's only network: :math:`S (1 + 1 / n)` per port.
 
-    A rank gives the switch all of its array and gets its share of the sum; then it gives that share, and gets the
-    array. In each direction that is the array and one share. A reduce-scatter or all-gather is one half of that, and
+    A rank sends its whole array to the switch and receives its share of the sum; then it sends that share and receives
+    the array. Each direction carries the array and one share. A reduce-scatter or all-gather is one half of this, and
     moves the array in one direction.
 
     Source: Klenk et al., *An in-network architecture for accelerating shared-memory multiprocessor collectives*, ISCA
@@ -107,7 +108,7 @@ def nvls(system: System, group: Group, operation: str) -> Schedule:
 
 
 def nvls_tree(system: System, group: Group, operation: str) -> Schedule:
-    r"""Run :func:`nvls` in the switches of each node, and a double :func:`tree` across: :math:`2 \log_2 N` steps.
+    r"""Return the schedule of :func:`nvls` in each node and a double :func:`tree` across: :math:`2 \log_2 N` steps.
 
     Source: NCCL's algorithm NVLSTree, and its tuning.
     """
@@ -122,12 +123,12 @@ def nvls_tree(system: System, group: Group, operation: str) -> Schedule:
 
 
 def hierarchical(system: System, group: Group, operation: str) -> Schedule:
-    r"""Network after network: reduce-scatter inside, all-reduce of what is left across, all-gather inside.
+    r"""Return the schedule by network: reduce-scatter inside, all-reduce of the shards across, all-gather inside.
 
-    Of `g` ranks in each of `N` nodes, each does :math:`RS_g(S) + AR_N(S / g) + AG_g(S)` with rings, a reduce-scatter or
-    all-gather half of it. An all-to-all first exchanges inside the node what goes to the same place in other nodes,
-    then across. The networks fill once, not once a phase. NCCL does not do it by itself; frameworks call one phase
-    after the other.
+    With `g` ranks in each of `N` nodes, each rank does :math:`RS_g(S) + AR_N(S / g) + AG_g(S)` with rings; a
+    reduce-scatter or all-gather is half of that. An all-to-all first exchanges, inside the node, everything bound for
+    the same place in other nodes, then exchanges across nodes. The networks fill once, not once per phase. NCCL does
+    not do this by itself; frameworks call one phase after the other.
 
     Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, doi:10.1177/1094342005051521, sections 4.1 to 4.5, for
     the phases; an all-reduce of parts: Rabenseifner, ICCS 2004, doi:10.1007/978-3-540-24685-5_1.
@@ -145,16 +146,16 @@ def hierarchical(system: System, group: Group, operation: str) -> Schedule:
 
 
 def pipelined(system: System, group: Group, operation: str) -> Schedule:
-    """Run :func:`hierarchical` in chunks, so that all networks are busy at the same time: the slowest decides.
+    """Return the schedule of :func:`hierarchical` in chunks that keep all networks busy: the slowest network decides.
 
-    That is the best a framework can do that cuts a message into chunks and overlaps their phases perfectly.
+    This is the best a framework can do if it cuts a message into chunks and overlaps their phases perfectly.
     """
     phases = hierarchical(system, group, operation)
     return Schedule(phases.steps, phases.shares)
 
 
 def collnet(system: System, group: Group, operation: str) -> Schedule:
-    r"""Run :func:`pipelined` with the part across in the switches of the outermost network.
+    r"""Return the schedule of :func:`pipelined` with the outer part in the switches of the outermost network.
 
     Its ports see :math:`S / g (1 + 1 / N)` instead of :math:`2 S / g (N - 1) / N`.
 
@@ -172,9 +173,9 @@ def collnet(system: System, group: Group, operation: str) -> Schedule:
 
 
 def torus(system: System, group: Group, operation: str) -> Schedule:
-    r"""Rings along all axes of a torus at once, each with its part of the data; other networks one after the other.
+    r"""Return the schedule of simultaneous rings along all axes of a torus; other networks follow one after the other.
 
-    The bytes of a processor are those of one ring, by the links that its group has
+    Each ring carries its part of the data. A processor moves the bytes of one ring over the links that its group has
     (:class:`~calculon.hardware.stated_networks.Torus`), and the steps are the hops across. Between tori an all-reduce
     is :func:`hierarchical`.
 
@@ -192,11 +193,11 @@ def torus(system: System, group: Group, operation: str) -> Schedule:
 
 
 def pairwise(system: System, group: Group, operation: str) -> Schedule:
-    r"""Every rank sends each other rank its part; what stays in a node does not meet what leaves it.
+    r"""Return the schedule in which every rank sends each other rank its part, inside and across nodes in parallel.
 
-    Of `n` ranks with `g` in each node, :math:`(g - 1) / n` of the array stays, :math:`(n - g) / n` leaves; the slower
-    decides. What goes further than a network between nodes connects leaves through the same port. The root of a scatter
-    or gather does that alone.
+    With `n` ranks, `g` of them in each node, :math:`(g - 1) / n` of the array stays in the node and :math:`(n - g) / n`
+    leaves it; the slower part decides. Traffic that a network between nodes does not connect leaves through the same
+    port. The root of a scatter or gather does this alone.
 
     Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 4.3, pairwise exchange; NCCL's scatter and
     gather, which are sends and receives of the root.
@@ -216,9 +217,9 @@ def pairwise(system: System, group: Group, operation: str) -> Schedule:
 
 
 def measured(system: System, group: Group, operation: str) -> Schedule:
-    """Run an operation as it was measured on the one network of the group: its law says the time.
+    """Return the schedule of an operation that was measured on the group's only network: its law gives the time.
 
-    Bytes are those of the switches where they reduce and more than two ranks take part, else of rings and pairs.
+    Bytes follow the switches if they reduce and more than two ranks take part, else rings and pairs.
     """
     if operation == "p2p":
         return direct(system, group, operation)
@@ -234,9 +235,9 @@ def measured(system: System, group: Group, operation: str) -> Schedule:
 
 
 def is_measured(system: System, group: Group, name: str, operation: str) -> Array:
-    """Return where a measured operation is that of an algorithm, whatever the size of its messages.
+    """Return whether a measured operation used an algorithm, whatever the message size.
 
-    A measured all-reduce where switches reduce is a ring for small messages and :func:`nvls` for large ones.
+    A measured all-reduce on switches that reduce is a ring for small messages and :func:`nvls` for large ones.
     """
     switches = able(system, group, "nvls") & (np.asarray(group.ranks) > 2)
     flat = name in ("ring", "pairwise", "direct")
@@ -244,9 +245,9 @@ def is_measured(system: System, group: Group, name: str, operation: str) -> Arra
 
 
 def direct(system: System, group: Group, operation: str) -> Schedule:
-    """Every rank sends its neighbour the message; those on the outermost network decide.
+    """Return the schedule in which every rank sends its neighbour the message; the outermost network decides.
 
-    The network says under ``ops`` how often that crosses its links.
+    The network's ``ops`` state how often the message crosses its links.
     """
     scalars = system.fabric.scalars["p2p"]
     shares = tuple(
@@ -256,13 +257,13 @@ def direct(system: System, group: Group, operation: str) -> Schedule:
 
 
 def _tiers(group: Group) -> "zip[tuple[Count, Count, Array]]":
-    """Return members, ranks below and use of each network."""
+    """Return the members, ranks below and use of each network."""
     return zip(group.members, group.below, group.used, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """An algorithm: its schedule, a description, and the form whose latencies and rate it has."""
+    """A collective algorithm: its schedule, a description, and the form that determines its latencies and rate."""
 
     schedule: Callable[[System, Group, str], Schedule]
     words: str
@@ -289,7 +290,7 @@ ALGORITHMS = {
     "direct": Algorithm(direct, "one transfer", "own"),
     "measured": Algorithm(measured, "as measured on machines of this kind", "own"),
 }
-"""Each algorithm. Of two that are equally fast the first is taken."""
+"""All algorithms. The first of equally fast ones is taken."""
 
 BY_LIBRARY = {
     "all_reduce": ("ring", "tree", "nvls", "nvls_tree", "collnet", "torus"),
@@ -302,15 +303,15 @@ BY_LIBRARY = {
     "gather": ("rooted",),
     "p2p": ("direct",),
 }
-"""Algorithms that NCCL chooses from for each operation. Source: its documentation of NCCL_ALGO, and its release notes.
-On a torus there is only its own.
+"""Algorithms that NCCL chooses from, by operation. Source: its documentation of NCCL_ALGO, and its release notes.
+A torus only has its own.
 """
 
 MEASURED = "measured"
-"""What a library does on a network whose system file states the operation by measurement, in groups of those sizes."""
+"""The library's choice on a network whose system file states measurements of the operation for these group sizes."""
 
 SPANNING = ("hierarchical", "pipelined")
-"""Algorithms that frameworks build for a group that spans several networks; in one network they call the library."""
+"""Algorithms that frameworks build for groups that span several networks; within one network they call the library."""
 
 CAN = {
     "all_reduce": (*BY_LIBRARY["all_reduce"], *SPANNING, MEASURED),
@@ -323,7 +324,7 @@ CAN = {
     "gather": ("rooted",),
     "p2p": ("direct", MEASURED),
 }
-"""Algorithms that can do each operation."""
+"""Algorithms by operation."""
 
 _IN_SWITCHES = {"nvls", "nvls_tree", "collnet"}
 _SEVERAL = {"nvls_tree", "collnet", *SPANNING}
@@ -331,9 +332,9 @@ _ANYWHERE = {"direct", "rooted"}
 
 
 def able(system: System, group: Group, name: str, operation: str = "") -> Array:
-    """Return where groups can use an algorithm that can do the operation: on their networks, with their switches.
+    """Return whether groups can use an algorithm for the operation, given their networks and switches.
 
-    The operation counts only for what was measured.
+    The operation only matters for measured ones.
     """
     alone = np.asarray(group.ranks) == 1
     if name == MEASURED:
@@ -363,7 +364,7 @@ def _on_torus(system: System, group: Group) -> Array:
 
 
 def _was_measured(system: System, group: Group, operation: str) -> Array:
-    """Return which groups are on one network that states the operation, and no larger than those measured."""
+    """Return which groups use one network that states the operation, and are no larger than the measured ones."""
     ranks = np.asarray(group.ranks)
     found: Array = np.zeros(np.broadcast_shapes(ranks.shape, np.shape(group.network)), dtype=bool)
     for i in range(len(system.networks)):
@@ -374,12 +375,12 @@ def _was_measured(system: System, group: Group, operation: str) -> Array:
 
 
 def _switches(group: Group, name: str) -> Count:
-    """Return the number of the network whose switches have to reduce."""
+    """Return the number of the network whose switches must reduce."""
     return group.network if name == "collnet" else group.innermost
 
 
 def obstacle(system: System, group: Group, name: str, operation: str = "") -> str:
-    """Return the reason why one group cannot use an algorithm; empty where it can."""
+    """Return the reason why a group cannot use an algorithm; empty if it can."""
     if able(system, group, name, operation):
         return ""
     if name == MEASURED:

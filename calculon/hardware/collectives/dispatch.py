@@ -1,9 +1,9 @@
-"""Dispatch of tokens to the ranks of their experts, and the way back: bytes through each port, and times.
+"""Dispatch of tokens to the ranks of their experts, and combine: bytes through each port, and times.
 
-An all-to-all sends a row for each expert of a token. Libraries of experts (DeepEP, HybridEP) send one copy to each
-*node* that has an expert of the token, to the rank there with the number of the sender in its own node, which forwards
-one to each *rank* with an expert; rows for the experts of a rank are copied there. The way back adds up in the same
-places. Tokens go to all experts alike often.
+An all-to-all sends a row for each expert of a token. Expert libraries (DeepEP, HybridEP) send one copy to each *node*
+that has an expert of the token, to the rank with the sender's number within its node. That rank forwards one copy to
+each *rank* with an expert, which copies rows for its experts. The combine adds up in the same places. All experts are
+equally likely.
 
 Source: DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437, sections 2.1.2 and 3.2.2; DeepEP, README.
 """
@@ -21,22 +21,22 @@ from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 
 LIBRARIES = ("deepep", "hybridep")
-"""Dispatchers that send copies to nodes and forward them to ranks; the others are collectives."""
+"""Dispatchers that send copies to nodes and forward them to ranks; other dispatchers are collectives."""
 
 ENTRY_BYTES = 12
-"""Bytes that a copy carries for each expert of its token: number and score. Source: DeepEP, ``csrc/kernels``."""
+"""Bytes per expert in a copy of a token: number and score. Source: DeepEP, ``csrc/kernels``."""
 
 
 SCALED_BYTES = 1 + 4 / 128
-"""Bytes of an element in 8 bits, with its share of a scale. Source: DeepSeek-V3, section 3.3.2: tiles of 1 x 128."""
+"""Bytes of an 8-bit element with its share of a scale. Source: DeepSeek-V3, section 3.3.2: tiles of 1 x 128."""
 
 
 class Routing(NamedTuple):
-    """How tokens choose their experts.
+    """The choice of experts by tokens.
 
     Attributes:
-        experts, each: Experts of a block, and those of a token.
-        groups, limit: Groups of experts, of which a token goes to so many at most; 0 without a limit.
+        experts, each: Experts of a block, and experts per token.
+        groups, limit: Groups of experts, and the largest number of groups per token; 0 for no limit.
     """
 
     experts: int
@@ -46,15 +46,15 @@ class Routing(NamedTuple):
 
     @classmethod
     def of(cls, model: Model) -> "Routing":
-        """Return the routing of the experts of a model."""
+        """Return the routing of a model."""
         groups, limit = model.router_groups, model.router_group_topk
         return cls(model.num_experts, model.experts_per_token, groups, limit)
 
 
 def _missed(routing: Routing, inside: Array, of: Array | int) -> Array:
-    r"""Return the chance that no expert of a token is among `inside` of some, :math:`C(of - in, k) / C(of, k)`.
+    r"""Return the probability that none of a token's experts is among `inside` experts, :math:`C(of-in, k) / C(of, k)`.
 
-    As a product of k ratios, none above 1: exact to rounding where the binomials are beyond all numbers.
+    It is a product of k ratios, none above 1, so that it is exact to rounding even if the binomials overflow.
     """
     chance = np.ones(np.shape(inside))
     for chosen in range(routing.each):
@@ -63,18 +63,17 @@ def _missed(routing: Routing, inside: Array, of: Array | int) -> Array:
 
 
 def distinct_parts(routing: Routing, parts: Count) -> Array:
-    r"""Return how many of `n` equal parts of the experts have one of a token's, on average.
+    r"""Return the expected number of parts, of `n` equal parts of the experts, that hold an expert of a token.
 
     .. math:: n \left[1 - \binom{E - E/n}{k} / \binom{E}{k}\right]
 
-    Where a token goes to :math:`M` of `g` groups at most, any of them alike often, its experts are among :math:`M E/g`.
-    Of a part of a group it misses all in those cases, and where its group is not chosen; of a part of `q` groups,
-    `j` are chosen by the hypergeometric distribution. Parts that cut across groups count as without a limit, which is
-    an upper bound.
+    If a token goes to at most :math:`M` of `g` groups, all equally likely, its experts are among :math:`M E/g`. A token
+    misses a part of a group in these cases and if the group is not chosen; for a part of `q` groups, the number of
+    chosen groups follows the hypergeometric distribution. Parts that cut across groups are counted without the limit,
+    which is an upper bound.
 
     Args:
-        routing: The experts of a token.
-        parts: Equal parts, which divide the experts.
+        parts: Number of equal parts; a divisor of the number of experts.
     """
     parts = np.asarray(parts)
     size = routing.experts / parts
@@ -89,7 +88,7 @@ def distinct_parts(routing: Routing, parts: Count) -> Array:
 
 
 def _of_part(routing: Routing, size: Array) -> Array:
-    """Return the chance that a token misses some experts of one group."""
+    """Return the probability that a token misses some experts of one group."""
     chosen = routing.limit / routing.groups
     among = routing.limit * (routing.experts // routing.groups)
     inside = np.minimum(size, routing.experts // routing.groups)
@@ -97,7 +96,7 @@ def _of_part(routing: Routing, size: Array) -> Array:
 
 
 def _of_groups(routing: Routing, groups: int) -> float:
-    """Return the chance that a token misses all experts of some groups."""
+    """Return the probability that a token misses all experts of some groups."""
     others, limit = routing.groups - groups, routing.limit
     size = routing.experts // routing.groups
     found = 0.0
@@ -109,16 +108,14 @@ def _of_groups(routing: Routing, groups: int) -> float:
 
 
 def copies(system: System, routing: Routing, group: Group) -> Array:
-    """Return how many copies of a token leave by the port of a rank to each network: shape (networks, ...).
+    """Return the copies of a token that leave through a rank's port to each network: shape (networks, ...).
 
-    In its node those for other ranks than the one that the copy lands on, its own tokens and forwarded ones together.
-    Between nodes one for each other node with an expert; what goes further than a network between nodes connects leaves
-    through its port, too, as in an all-to-all.
+    Inside the node these are copies for ranks other than the receiving one, of own and forwarded tokens together.
+    Between nodes there is one for each other node with an expert. Traffic that a network between nodes does not connect
+    leaves through its port too, as in an all-to-all.
 
     Args:
-        system: Its networks.
-        routing: The experts of a token.
-        group: The ranks among which the experts are split.
+        group: The ranks that the experts are split over.
     """
     inside = np.asarray(group.members[group.node])
     nodes = np.asarray(group.ranks) // inside
@@ -149,17 +146,15 @@ def exchange_volume(
     imbalance: Array | float = 1.0,
     algorithm: str = AUTO,
 ) -> Bytes:
-    """Return the bytes through the busiest port to each network, in each direction: shape (networks, ...).
+    """Return the bytes through the busiest port to each network, per direction: shape (networks, ...).
 
     Args:
-        system: Its networks.
         dispatcher: ``alltoall``, or one of :data:`LIBRARIES`; ``allgather`` is an all-gather and a reduce-scatter.
-        tokens: Those of a rank, which has not the tokens of another.
-        row: Bytes of a token, with the scales of its elements.
-        routing: The experts of a token.
-        group: The ranks among which the experts are split.
-        imbalance: Rows of the busiest rank beside the mean.
-        algorithm: Of the all-to-all: see :func:`~calculon.hardware.collectives.algorithm_times.group_time`.
+        tokens: Tokens of a rank; no two ranks hold the same token.
+        row: Bytes of a token, including the scales of its elements.
+        group: The ranks that the experts are split over.
+        imbalance: Rows of the busiest rank over the mean.
+        algorithm: All-to-all algorithm: see :func:`~calculon.hardware.collectives.algorithm_times.group_time`.
     """
     if dispatcher not in LIBRARIES:
         message = imbalance * tokens * routing.each * row
@@ -168,12 +163,12 @@ def exchange_volume(
 
 
 def copy_bytes(routing: Routing, row: Bytes | float) -> Bytes:
-    """Return the bytes of a copy of a token for a library of experts: its row, and an entry for each of its experts."""
+    """Return the bytes of a copy of a token in an expert library: its row, and an entry for each of its experts."""
     return np.asarray(row, dtype=float) + ENTRY_BYTES * routing.each
 
 
 def library_volume(system: System, routing: Routing, message: Bytes, group: Group) -> Bytes:
-    """Return :func:`exchange_volume` of a library of experts; one copy of each token of a rank is the `message`."""
+    """Return :func:`exchange_volume` of an expert library; `message` is one copy of each token of a rank."""
     return copies(system, routing, group) * message
 
 
@@ -188,13 +183,15 @@ def exchange_time(
     imbalance: Array | float = 1.0,
     algorithm: str = AUTO,
 ) -> Seconds:
-    r"""Return the time of a dispatch, or of a combine; arguments as in :func:`exchange_volume`.
+    r"""Return the time of a dispatch or a combine; arguments as in :func:`exchange_volume`.
+
+    For expert libraries, which keep all ports busy together,
 
     .. math:: t = \alpha_b + \min(n - 1, 8) \alpha + \max_i v_i / (B_i \eta_i)
 
-    for libraries of experts, all of whose ports are busy together: with the largest base latency :math:`\alpha_b` and
-    the latency :math:`\alpha` of a step on the outermost network, where a rank sends to :math:`n - 1` others, as in an
-    all-to-all; the shares :math:`\eta_i` are those of ``ext.ep_library``, or of the networks.
+    where :math:`\alpha_b` is the largest base latency, :math:`\alpha` the step latency of the outermost network, on
+    which a rank sends to :math:`n - 1` others as in an all-to-all, and :math:`\eta_i` the shares of ``ext.ep_library``
+    or of the networks.
     """
     if dispatcher not in LIBRARIES:
         message = imbalance * tokens * routing.each * row
@@ -203,7 +200,7 @@ def exchange_time(
 
 
 def library_time(system: System, routing: Routing, message: Bytes, group: Group) -> Seconds:
-    """Return :func:`exchange_time` of a library of experts; one copy of each token of a rank is the `message`."""
+    """Return :func:`exchange_time` of an expert library; `message` is one copy of each token of a rank."""
     volume = library_volume(system, routing, message, group)
     fabric, library = system.fabric, system.ext.ep_library
     start: Seconds = np.array(0.0)
@@ -222,14 +219,14 @@ def library_time(system: System, routing: Routing, message: Bytes, group: Group)
 
 
 def _peers(group: Group) -> Count:
-    """Return how many others a rank sends to: one in each other node, or all others of its node."""
+    """Return the number of ranks that a rank sends to: one in each other node, or all others in its node."""
     inside = np.asarray(group.members[group.node])
     nodes = np.asarray(group.ranks) // inside
     return np.where(nodes > 1, nodes, inside) - 1
 
 
 def has_ports(system: System, dispatcher: str, group: Group) -> Array:
-    """Return where groups can use a dispatcher: libraries of experts need a port to each network, not a torus."""
+    """Return whether groups can use a dispatcher: expert libraries need a port to each network, not a torus."""
     found: Array = np.ones(np.shape(group.ranks), dtype=bool)
     if dispatcher in LIBRARIES:
         for i, used in enumerate(group.used):
@@ -238,10 +235,10 @@ def has_ports(system: System, dispatcher: str, group: Group) -> Array:
 
 
 def engine_share(system: System, dispatcher: str, group: Group) -> Fraction:
-    """Return the share of the compute engines that an exchange takes while it runs.
+    """Return the share of the compute engines that an exchange occupies.
 
-    That of the multiprocessors of a library of experts (``ext.ep_library``); of a collective, and where nothing is
-    stated, the largest of the networks that the group uses.
+    For an expert library this is the share of its multiprocessors (``ext.ep_library``); for a collective, or if nothing
+    is stated, the largest share of the networks that the group uses.
     """
     if dispatcher in LIBRARIES and (library := system.ext.ep_library) is not None:
         return np.where(np.asarray(group.ranks) > 1, library.engine_share, 0.0)

@@ -1,4 +1,4 @@
-"""Placement of process groups: ranks in each node, nodes, and groups of nodes, network by network."""
+"""Placement of process groups on nested networks: ranks per node, nodes, and groups of nodes."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -13,21 +13,21 @@ from calculon.base.units import Array, Count
 from calculon.hardware.system import System
 
 Rooms = tuple[Count, ...]
-"""How many instances of the networks inside an instance of each nested network joins: whole numbers or arrays."""
+"""Inner instances that an instance of each nested network joins: whole numbers or arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """One process group, or a column of them: whole numbers, or arrays of them that broadcast.
+    """A process group, or a column of them: whole numbers, or arrays that broadcast.
 
     Attributes:
         ranks: Members of the group.
-        members: Members that one instance of each network joins: ranks in a node, nodes, or groups of nodes; 1 where
-            the group does not use the network.
+        members: Members that one instance of each network joins (ranks in a node, nodes, or groups of nodes); 1 if the
+            group does not use the network.
         below: Ranks of the group inside each of these members; each has its own port to the network.
-        network: Number of the outermost network that is used; 0 for a group of one that was placed.
+        network: Number of the outermost network in use; 0 for a placed group of one.
         node: Number of the innermost network of the system.
-        apart: Distance of these members on each network, in instances of the networks inside; neighbours without it.
+        apart: Distance between members on each network, in instances of the inner networks; None for neighbours.
     """
 
     ranks: Count
@@ -45,7 +45,7 @@ class Group:
         members: Sequence[Count],
         apart: tuple[Count, ...] | None = None,
     ) -> "Group":
-        """Return the group of some members on each network, which are so far apart."""
+        """Return the group with the given members, and their distance, on each network."""
         below: list[Count] = [np.array(1)]
         network: Count = np.array(0)
         for number, joined in enumerate(members):
@@ -55,7 +55,7 @@ class Group:
 
     @classmethod
     def on_network(cls, system: System, network: Count, ranks: Count) -> "Group":
-        """Return groups whose ranks are single endpoints of the network of this number."""
+        """Return groups whose ranks are single endpoints of the network with this number."""
         network, ranks = np.asarray(network), np.asarray(ranks)
         members = tuple(np.where(network == i, ranks, 1) for i in range(len(system.networks)))
         alone = (np.array(1),) * len(members)
@@ -65,15 +65,14 @@ class Group:
     def in_mesh(
         cls, system: System, ranks: Count, stride: Count, rooms: Rooms | None = None
     ) -> "Group":
-        """Return the groups of processors 0, `stride`, 2 `stride`, ...; what :func:`fits_mesh` denies is wrong.
+        """Return the groups of processors 0, `stride`, 2 `stride`, ...; valid only if :func:`fits_mesh`.
 
-        Processors are numbered so that they fill an instance of the innermost network first, then of the next.
+        Processors are numbered so that they fill an instance of the innermost network first, then the next.
 
         Args:
-            system: Its networks nest in their order; one that is no larger than those before it is not used.
-            ranks: Members of the group.
-            stride: Distance of their numbers; 1 or more.
-            rooms: What an instance of each network joins (:func:`rooms_used`); as much as it can by default.
+            system: The system, whose networks nest in order; a network no larger than the ones before it is unused.
+            stride: Distance between member numbers; at least 1.
+            rooms: Inner instances that an instance of each network joins (:func:`rooms_used`); by default all that fit.
         """
         ranks = np.asarray(ranks)
         members: list[Count] = [np.array(1)] * len(system.networks)
@@ -83,7 +82,7 @@ class Group:
         return cls.of(system, ranks, members, tuple(distances))
 
     def of_clusters(self, system: System, near: "Group") -> "Group":
-        """Return the groups whose members are those of another group at each of these places."""
+        """Return the groups that have the members of another group at each of these places."""
         members = [one * two for one, two in zip(near.members, self.members, strict=True)]
         if near.apart is None or self.apart is None:
             return Group.of(system, near.ranks * self.ranks, members)
@@ -92,22 +91,22 @@ class Group:
         return Group.of(system, near.ranks * self.ranks, members, apart)
 
     def neighbours(self, number: int) -> Array:
-        """Return whether the members on a network lie next to each other."""
+        """Return whether members are adjacent on a network."""
         return np.array(True) if self.apart is None else np.asarray(self.apart[number]) == 1
 
     @property
     def used(self) -> tuple[Array, ...]:
-        """Whether the group uses each network: a bool array for each."""
+        """Whether the group uses each network: one bool array per network."""
         return tuple(np.asarray(joined) > 1 for joined in self.members)
 
     @property
     def several(self) -> Array:
-        """Whether it uses more than one network."""
+        """Whether the group uses more than one network."""
         return np.sum(np.broadcast_arrays(*self.used), axis=0) > 1
 
     @property
     def innermost(self) -> Count:
-        """Number of the innermost network that it uses; 0 for a group of one."""
+        """Number of the innermost network in use; 0 for a group of one."""
         first: Count = np.array(0)
         for number, used in reversed(list(enumerate(self.used))):
             first = np.where(used, number, first)
@@ -115,10 +114,11 @@ class Group:
 
 
 def fits_mesh(system: System, ranks: Count, stride: Count, rooms: Rooms | None = None) -> Array:
-    """Return where the group of :meth:`Group.in_mesh` that starts at processor 0 fits, in equal parts on each network.
+    """Return whether the group of :meth:`Group.in_mesh` that starts at processor 0 fits in equal parts on each network.
 
-    On each network but the outermost its stride divides the room or the room divides the stride, and what one instance
-    joins divides the ranks; of networks between nodes that others join, such as pods, the last one may hold fewer.
+    On each network but the outermost, the stride divides the capacity or the capacity divides the stride, and the
+    members of one instance divide the ranks. Of networks between nodes that another network joins, such as pods, the
+    last instance may hold fewer.
     """
     ranks, stride = np.asarray(ranks), np.asarray(stride)
     fits: Array = np.ones(np.broadcast_shapes(ranks.shape, stride.shape), dtype=bool)
@@ -130,24 +130,23 @@ def fits_mesh(system: System, ranks: Count, stride: Count, rooms: Rooms | None =
 
 
 def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) -> Rooms:
-    """Return what one instance of each nested network joins of those before it, when all groups of a mesh sit evenly.
+    """Return the inner instances that one instance of each nested network joins, if all groups of a mesh sit evenly.
 
-    An instance takes the most that it has room for of which every group has either all of its ranks inside, or as many
-    as each other instance: a multiple of the degrees that fit inside, and of the next one a divisor. So 64 of the 72
-    processors of a domain are used by tensor groups of 16 and by replicas in powers of 2, and 8 are idle. Everything is
-    inside one instance where it has the room.
+    An instance takes as many processors as fit such that every group has either all of its ranks inside or as many as
+    each other instance: a multiple of the degrees that fit inside, times a divisor of the next degree. For example,
+    tensor groups of 16 with power-of-two replicas use 64 of the 72 processors of a domain and leave 8 idle. Everything
+    is inside one instance if it fits.
+
+    Groups that span instances of a network between nodes, such as pods, may share the last instance with other groups.
+
+    Args:
+        system: The system, whose networks nest in order; a network no larger than the ones before it is unused.
+        degrees: Group sizes of each axis of the mesh, fastest-varying first.
+        between_layers: Number of leading axes with collectives between layers; their groups share no pod with others.
 
     Source: Slurm gives a job segments of equally many nodes of each domain (``--segment``, plugin topology/block); for
     large jobs on GB200 NVL72 NVIDIA recommends 16 of the 18 trays of four processors (developer blog on topology-aware
     scheduling of GB200 NVL72).
-
-    Groups that span instances of a network between nodes, such as pods, may share the last one with others.
-
-    Args:
-        system: Its networks nest in their order; one that is no larger than those before it is not used.
-        degrees: Ranks of the groups of each axis of the mesh, fastest first.
-        between_layers: How many of the first axes have collectives between layers: their groups share no pod with
-            others.
     """
     if len(degrees) == 1 and np.ndim(degrees[0]):
         return _of_one_axis(system, degrees[0], between_layers)
@@ -155,7 +154,7 @@ def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) ->
 
 
 def _of_one_axis(system: System, degrees: Count, between_layers: int) -> Rooms:
-    """Return the rooms of a single axis: once for each degree, since a search has few of them in large tables."""
+    """Return the capacities in use for a single axis; computes each degree once, as searches have few degrees."""
     different = np.flatnonzero(np.bincount(degrees.ravel()))
     places = np.zeros(1 + different.max(initial=0), np.int64)
     places[different] = np.arange(len(different))
@@ -182,14 +181,13 @@ def _rooms_used(system: System, degrees: Sequence[Count], between_layers: int) -
 
 
 def _used(spans: Sequence[Count], inside: Count, room: int, alone: Count | None) -> Count:
-    """Return how many instances of the networks inside one of the next joins.
+    """Return the number of inner instances that one instance of the next network joins.
 
     Args:
-        spans: Processors that the groups of the axes span, each with all faster ones; the last is that of all
-            processors.
-        inside: Processors of an instance of the networks inside.
-        room: How many of these there are.
-        alone: The span up to which groups share the last instance with no others; by default none do.
+        spans: Processors that the groups of each axis span, together with all faster axes; the last is all processors.
+        inside: Processors of an instance of the inner networks.
+        room: Number of inner instances that fit.
+        alone: Span up to which groups share the last instance with no others; none by default.
     """
     limit = inside * room
     held, further = inside, spans[-1]
@@ -205,7 +203,7 @@ def _used(spans: Sequence[Count], inside: Count, room: int, alone: Count | None)
 
 
 def largest_divisor(number: Count, most: Count) -> Count:
-    """Return the largest divisor that is at most a bound; whole numbers of 1 or more.
+    """Return the largest divisor of whole numbers that does not exceed a bound; both at least 1.
 
     >>> largest_divisor(np.array([24, 64]), np.array([9, 9])).tolist()
     [8, 8]
@@ -232,7 +230,7 @@ def _divisor(number: int, most: int) -> int:
 def _levels(
     system: System, ranks: Count, stride: Count, rooms: Rooms | None
 ) -> Iterator[tuple[int, Count, Count, Array, Count]]:
-    """Yield for each nested network: number, members, their distance, if strides and rooms divide, ranks to place."""
+    """Yield for each nested network: number, members, their distance, divisibility of strides, ranks left to place."""
     left, inside, nested = ranks, np.array(1), nested_rooms(system)
     used = tuple(np.array(room) for _, room in nested) if rooms is None else rooms
     for (number, _), room in zip(nested, used, strict=True):
@@ -246,7 +244,7 @@ def _levels(
 
 
 def _inside_others(system: System, number: int) -> bool:
-    """Return whether a network joins nodes, and is joined by another one."""
+    """Return whether a network joins nodes and is itself joined by another network."""
     numbers = [one for one, _ in nested_rooms(system)]
     return number in numbers[1:-1]
 
@@ -255,13 +253,12 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
     """Place a group: consecutive ranks fill the first network up to its size, then the next.
 
     Args:
-        system: Its networks nest in their order; one that is no larger than those before it is not used.
-        ranks: Members of the group.
-        per_node: How many of them sit in each instance of the first network; as many as fit by default.
+        system: The system, whose networks nest in order; a network no larger than the ones before it is unused.
+        per_node: Ranks in each instance of the first network; as many as fit by default.
 
     Raises:
-        SpecError: When the ranks do not divide into equal nodes.
-        Infeasible: For more ranks than the networks connect, or more of them in a node than it has.
+        SpecError: If the ranks do not divide into equal nodes.
+        Infeasible: If there are more ranks than the networks connect, or more per node than fit.
     """
     rooms = nested_rooms(system)
     if ranks > 1:
@@ -277,7 +274,7 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
 
 
 def nested_rooms(system: System) -> list[tuple[int, int]]:
-    """Return each network that is larger than those before it, and how many of those before fit in it."""
+    """Return each network that is larger than the ones before it, and how many inner instances fit in it."""
     return _nested(tuple(network.size for network in system.networks))
 
 
@@ -299,7 +296,7 @@ def _node(system: System) -> int:
 def _check_room(
     system: System, rooms: list[tuple[int, int]], ranks: int, per_node: int | None
 ) -> None:
-    """Raise Infeasible where a node, or all networks together, have too few places."""
+    """Raise Infeasible if a node, or all networks together, have too few places."""
     if not rooms:
         raise Infeasible("network_size", f"{system.name} has no network that connects two ranks")
     number, node = rooms[0]
@@ -317,7 +314,7 @@ def _check_room(
 
 
 def _uneven(ranks: int, number: int, unit: int, *, stated: bool) -> SpecError:
-    """Return the error for members of a network that would hold different numbers of ranks."""
+    """Return the error for network members that would hold different numbers of ranks."""
     fit = max(n for n in range(1, unit + 1) if ranks % n == 0)
     hint = "" if number else f"say how many are in each node, such as --per-node {fit}"
     filled = (

@@ -1,4 +1,4 @@
-"""Kinds of kernels, the shapes that a rate may depend on, a kernel at its rate, and launches."""
+"""Kinds of kernels, the shapes that a rate may depend on, and a kernel at its rate."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, cast, get_args
@@ -12,17 +12,18 @@ from calculon.declarations.fields import declare
 from calculon.hardware.processor import Engine, Memory
 
 LONGEST_START = 1.0
-"""Seconds above which the start of a kernel is no start: measured are some microseconds."""
+"""Seconds above which a kernel start is implausible; measured starts take a few microseconds."""
 
 ProductKind = Literal["product", "grouped_product", "router", "batched_product"]
 """Products with weights: of all tokens, of each expert with its tokens in one kernel, and of the router; and batches
-of products of two activations."""
+of products of two activations.
+"""
 
 AttentionKind = Literal["attention"]
 """Fused attention."""
 
 LinearKind = Literal["linear_attention"]
-"""The state of linear attention, on the matrix engine."""
+"""The linear-attention state, on the matrix engine."""
 
 VectorKind = Literal[
     "norm",
@@ -48,12 +49,12 @@ VectorKind = Literal[
 ]
 """Memory-bound operators of the vector engine.
 
-``gate`` is that of attention, ``sum`` that of the residual stream, ``fork`` adds the gradients of several readers,
-``bias`` can be joined to the elementwise kernel after it, any other elementwise sum is ``add``, ``reduction`` the
-gradient of a bias, ``collective`` the arithmetic of processors in a collective, ``routing`` the choice of experts and
-the copies of rows for them, ``mul_sum`` multiplication or sum of a product that is not on the matrix engine, with the
+``gate`` is attention's gate, ``sum`` the residual sum, ``fork`` the sum of the gradients of several readers, ``bias`` a
+sum that can be fused into the elementwise kernel after it, ``add`` any other elementwise sum, ``reduction`` the
+gradient of a bias, ``collective`` the processors' arithmetic in a collective, ``routing`` the choice of experts and the
+row copies for them, ``mul_sum`` the multiplication or sum of a product that is not on the matrix engine, with its
 single products in memory, and ``mul_sum_fused`` such a product in one kernel; ``convolution`` and ``gated_norm`` are
-the short convolution before the state of linear attention, and the norm with a gate after it.
+the short convolution before the linear-attention state, and the gated norm after it.
 """
 
 KernelKind = ProductKind | AttentionKind | LinearKind | VectorKind
@@ -68,11 +69,11 @@ ENGINES: dict[str, str] = {
     )
     for kind in get_args(kinds)
 }
-"""Engine of each kind of kernel; fused attention is a kernel of the matrix engine with a rate of its own."""
+"""Engine of each kind of kernel; fused attention is a matrix-engine kernel with its own rate."""
 
 
 class ShapedLayer(Protocol):
-    """Sizes of a layer for rates: batch, m, n, k of a product; of attention keys per query, mask, and head width."""
+    """Layer sizes that rates depend on: batch, m, n, k of a product; keys per query, mask, head width of attention."""
 
     @property
     def product(self) -> tuple[Count | float, Count | float, Count | float, Count | float] | None:
@@ -84,15 +85,15 @@ class ShapedLayer(Protocol):
 
     @property
     def slowest(self) -> Count | float:
-        """Keys, and FLOP, of the slowest rank over the mean, whose time is asked for."""
+        """Keys and FLOP of the slowest rank over the mean."""
 
     @property
     def head_width(self) -> int:
-        """Elements of a head of fused attention."""
+        """Head width of fused attention, in elements."""
 
     @property
     def value_width(self) -> int:
-        """Elements of a head of its values; 0: as many."""
+        """Width of its values, in elements; 0 if equal to the head width."""
 
     @property
     def causal(self) -> bool:
@@ -100,15 +101,15 @@ class ShapedLayer(Protocol):
 
     @property
     def launches(self) -> tuple[int, int, int] | None:
-        """Kernels that each pass launches; None for one where it moves anything."""
+        """Kernels that each pass launches; None for one kernel if the pass moves anything."""
 
     @property
     def rounds(self) -> Count | float:
-        """How often each pass launches them."""
+        """Number of times that each pass launches them."""
 
 
 def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
-    """Return how many kernels each pass of layers launches, by the bytes that it moves: of the shape of those.
+    """Return the number of kernels that each pass of layers launches, from the bytes that it moves; same shape.
 
     A layer that moves nothing in any pass launches nothing.
     """
@@ -122,13 +123,13 @@ def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
 
 
 class Shapes(NamedTuple):
-    """The layers of a table that run at one rate; each size is picked when a rate asks for it.
+    """The layers of a table that share a rate; each size is gathered when a rate asks for it.
 
     Attributes:
         all_flops, all_accessed (shape (phases, all layers, blocks)): FLOP, and bytes moved in tier-1 memory.
-        all_layers: The layers, for the sizes that FLOP and bytes do not tell.
-        rows (shape (layers,)): Which of them these are.
-        together: Most products of a batch that run together; 0: all.
+        all_layers: The layers, for sizes that do not follow from FLOP and bytes.
+        rows (shape (layers,)): Selected layers.
+        together: Most products of a batch that run together; 0 for all.
     """
 
     all_flops: Flops
@@ -150,7 +151,7 @@ class Shapes(NamedTuple):
         return self.all_accessed.take(self.rows, axis=1)
 
     def launches(self) -> Array:
-        """Return how many kernels each pass of a layer launches: shape (phases, layers, blocks)."""
+        """Return the number of kernels that each pass of a layer launches: shape (phases, layers, blocks)."""
         return launches(self.accessed(), self._layers())
 
     def products(self) -> Array:
@@ -172,11 +173,11 @@ class Shapes(NamedTuple):
         return found
 
     def head_widths(self) -> Array:
-        """Return elements of a head: shape (layers, 1)."""
+        """Return the head widths in elements: shape (layers, 1)."""
         return np.array([[float(layer.head_width)] for layer in self._layers()])
 
     def value_widths(self) -> Array:
-        """Return elements of a head of values: shape (layers, 1)."""
+        """Return the value widths in elements: shape (layers, 1)."""
         widths = [layer.value_width or layer.head_width for layer in self._layers()]
         return np.array([[float(width)] for width in widths])
 
@@ -189,32 +190,31 @@ class Shapes(NamedTuple):
 
 
 Times = tuple[Seconds, Seconds | None]
-"""Arithmetic time of the passes of layers, and their memory time where it is not that of all tier-1 traffic."""
+"""Arithmetic time of the passes of layers, and their memory time if it differs from the time of all tier-1 traffic."""
 
 
 class Rate(Protocol):
-    """How fast a kind of kernel runs in one type."""
+    """The rate of a kind of kernel in one type."""
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the times of layers.
 
         Args:
-            shapes: The layers.
-            engine: The engine that runs them: its peak is what shares are of.
-            memory: Tier-1 memory, likewise.
+            engine: The engine that runs them; shares refer to its peak.
+            memory: Tier-1 memory; shares of bandwidth refer to it.
             element_bytes: Bytes per element of the operands.
         """
 
     def slowed(self, factor: float, start: float, end: float) -> "Rate":
-        """Return the rate of operations that take `factor` times as long, for sizes from `start` to below `end`."""
+        """Return the rate of operations that take `factor` times as long, for sizes in [`start`, `end`)."""
 
     @property
     def follows_engine(self) -> bool:
-        """Whether arithmetic times are in shares of the engine's peak."""
+        """Whether arithmetic times are shares of the engine's peak."""
 
 
 class EngineRate:
-    """The efficiency curve of the engine, by the FLOP of the operation."""
+    """The efficiency curve of the engine by FLOP of the operation."""
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the arithmetic time of layers."""
@@ -226,16 +226,16 @@ class EngineRate:
 
     @property
     def follows_engine(self) -> bool:
-        """It is the engine's own."""
+        """Always true: the rate is the engine's own."""
         return True
 
 
 ENGINE_RATE = EngineRate()
-"""The rate where a system states none."""
+"""The rate if a system states none."""
 
 
 class Kernel(NamedTuple):
-    """Kernels at one rate on one engine: layers of several kinds whose kernel is equal are timed together."""
+    """A kernel at one rate on one engine: layers of several kinds with equal kernels are timed together."""
 
     rate: Rate
     engine: Engine
@@ -247,9 +247,9 @@ class Kernel(NamedTuple):
 
 
 class Types(NamedTuple):
-    """Types of arithmetic: of products with weights, of attention, and of everything else; and the attention kernel.
+    """Arithmetic types: of products with weights, of attention, and of everything else; and the attention kernel.
 
-    ``promoted`` says whether forward products add parts of their sums up in 32 bits.
+    ``promoted`` says whether forward products accumulate partial sums in 32 bits.
     """
 
     product: str
@@ -290,29 +290,30 @@ class Launch:
     )
 
     def host(self, mode: str | None) -> float:
-        """Return the time of the host for a kernel in one of :data:`LAUNCH_MODES`; None: it is not waited for."""
+        """Return the host time per kernel in one of :data:`LAUNCH_MODES`; None if the device never waits for it."""
         if mode is None:
             return 0.0
         return self.eager if mode == "blocking" else cast("float", getattr(self, mode))
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
-        """Return times of work that launches n kernels: at least that of the launches."""
+        """Return times of work that launches n kernels: at least the launch time."""
         return np.maximum(time, self.kernel * kernels)
 
 
 # The three products of a matrix product's passes.
 
 Share = Callable[[Count, Count, Count, Count], Fraction]
-"""From batch, m, n and depth of products with an ``m x n`` result to their rate or share of the peak."""
+"""Function from batch, m, n and depth of products with an ``m x n`` result to their rate or share of the peak."""
 
 
 def of_passes(share: Share, shapes: Array, activations: Array) -> Fraction:
     """Return the shares of the three passes of products ``(m, n) x (n, k)``; the first axis is the pass.
 
     Args:
-        share: The share of one product.
-        shapes (shape (4, ...)): How many products, and their m, n and k.
-        activations: Products of two activations: the gradients of both count in the second pass, like their FLOP.
+        share: Function that gives the share of one product.
+        shapes (shape (4, ...)): Number of products, and their m, n and k.
+        activations: Whether both operands are activations: both gradients then count in the second pass, like their
+            FLOP.
     """
     batch, m, n, k = shapes
     # one call for all passes, which have the shapes (m, k), (m, n) and (n, k) and the depths n, k and m

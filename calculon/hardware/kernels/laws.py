@@ -17,10 +17,10 @@ from calculon.hardware.curve import Curve, decode_rows, rows_schema
 from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times, of_passes
 from calculon.hardware.processor import Engine, Memory
 
-# The law ``tiles``: the time of matrix products by their shape, from tiles, waves, alignment, depth and traffic.
+# The law ``tiles``: time of matrix products by shape, from tiles, waves, alignment, depth and traffic.
 
 _FASTEST = 1.25
-"""Rate of gradients beside that of other products above which a file is wrong: measured are 0.91 to 0.96."""
+"""Rate of gradient products over other products above which a file is wrong; measured values are 0.91 to 0.96."""
 
 _SIDE = Declaration(help="side of a tile of the result", unit="elements", above=0)
 _TILE_RATE = Declaration(
@@ -32,15 +32,15 @@ LEAST_RESULT = 2
 """Least bytes of an element of the result: 8-bit products have 16-bit results (arXiv 2209.05433, section 3)."""
 
 SPLITS = (1, 2, 4, 8, 16)
-"""Into how many parts a product may be split along its depth (*split-K*)."""
+"""Numbers of parts that a product may be split into along its depth (*split-K*)."""
 
 _SUM_BYTES = 8
-"""Bytes of an element of a part's result: a 32-bit sum, written and read again."""
+"""Bytes per element of a partial result: a 32-bit sum, written and read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of the result that one multiprocessor computes, and how fast its kernel can be."""
+    """A tile of the result that one multiprocessor computes, and its kernel's peak efficiency."""
 
     m: float
     n: float
@@ -81,7 +81,7 @@ DEFAULT_TILES = Tiles(
 
 
 class Processor(NamedTuple):
-    """What products run on: peak of the engine in FLOP/s, bandwidth of tier-1 memory in B/s, bytes of an operand."""
+    """Properties that products depend on: peak in FLOP/s, tier-1 bandwidth in B/s, bytes per operand element."""
 
     peak: float
     bandwidth: float
@@ -172,11 +172,9 @@ class Gemm:
 
         Args:
             batch, m, n, depth: Products of one call, and their sizes.
-            aligned: Bytes of :func:`alignment`.
-            on: What they run on.
-            slowed: Factor of the time of the arithmetic.
-            moved: Bytes of operands and results of all products, where operands differ in width; without it those of
-                `on`.
+            aligned: Bytes from :func:`alignment`.
+            slowed: Factor on the arithmetic time.
+            moved: Bytes of operands and results of all products, if operands differ in width; default: bytes by `on`.
         """
         arithmetic, memory = self.parts(batch, m, n, depth, aligned, on, slowed, moved)
         if memory is None:
@@ -194,7 +192,7 @@ class Gemm:
         slowed: Array | float = 1.0,
         moved: Bytes | None = None,
     ) -> tuple[Seconds, Seconds | None]:
-        """Return the times of arithmetic and of traffic, None without a rate of it; arguments as in :meth:`seconds`."""
+        """Return arithmetic and traffic times, None without a traffic rate; arguments as in :meth:`seconds`."""
         rate = on.peak * self.max_efficiency * self.sustained / slowed
         if self.alignment is not None:
             rate = rate * self.alignment.at(aligned)
@@ -216,7 +214,7 @@ class Gemm:
         on: Processor,
         slowed: Array | float = 1.0,
     ) -> Fraction:
-        """Return the share of the peak at which products run as a whole; arguments as in :meth:`seconds`."""
+        """Return the share of the peak that whole products reach; arguments as in :meth:`seconds`."""
         at_peak = 2 * batch * m * n * depth / on.peak
         return at_peak / self.seconds(batch, m, n, depth, aligned, on, slowed)
 
@@ -232,8 +230,8 @@ class Gemm:
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the times of products: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`.
 
-        That of the arithmetic is that of the whole kernel where the law says how fast operands are read. The time of
-        the memory is then at that rate too.
+        If the law states how fast operands are read, the arithmetic time covers the whole kernel, and the memory time
+        uses that rate too.
         """
         flops: Flops = shapes.flops()
         on = Processor(engine.peak, memory.bandwidth, element_bytes)
@@ -243,7 +241,7 @@ class Gemm:
         return times, shapes.accessed() / self._bandwidth(on)
 
     def slowed(self, factor: float, start: float, end: float) -> "Gemm":
-        """Return the rate of products that take `factor` times as long: all of them, but for a spread of small ones."""
+        """Return the rate of products that take `factor` times as long; a spread of small ones changes nothing."""
         if end < np.inf:
             return self  # memory and launches bind those
         return replace(
@@ -251,14 +249,14 @@ class Gemm:
         )
 
     def slowed_beside_engine(self, factor: float) -> "Gemm":
-        """Return the rate of products that take `factor` times as long on an engine that does."""
+        """Return the rate of products that take `factor` times as long on an engine slowed by the same factor."""
         share = self.memory_efficiency
         slower = None if share is None else share / factor
         return replace(self, start=self.start * factor, memory_efficiency=slower)
 
     @property
     def promoted(self) -> "Gemm":
-        """The rate of products that add parts of sums up in 32 bits in every pass, not in those of gradients alone."""
+        """The rate of products that accumulate partial sums in 32 bits in every pass, not only for gradients."""
         share = self.max_efficiency * self.gradients
         return replace(self, max_efficiency=share, gradients=1.0)
 
@@ -268,18 +266,18 @@ class Gemm:
         return True
 
     def _bandwidth(self, on: Processor) -> float:
-        """Return the bandwidth that operands and parts of sums see, in B/s."""
+        """Return the bandwidth for operands and partial sums, in B/s."""
         share = self.memory_efficiency
         return on.bandwidth if share is None else on.bandwidth * share
 
     def _arithmetic(
         self, batch: Count, m: Count, n: Count, depth: Count, rate: Array | float, on: Processor
     ) -> Seconds:
-        """Return the time of the arithmetic, for a rate of the fastest tiles in FLOP/s.
+        """Return the arithmetic time, for a rate of the fastest tiles in FLOP/s.
 
-        The best tile is taken: tiles that reach beyond the result and multiprocessors without a tile in the last wave
-        are lost, and so is begin and end of every tile. A product may be split along its depth, into parts whose
-        results another kernel sums up. Every choice takes longer for more work, and so does the fastest.
+        The best tile is taken. Work is lost where tiles reach beyond the result, in multiprocessors without a tile in
+        the last wave, and at the start and end of every tile. A product may be split along its depth into parts whose
+        results another kernel sums. Every choice takes longer for more work, and so does the fastest.
         """
         best = np.full(np.broadcast_shapes(*map(np.shape, (batch, m, n, depth))), np.inf)
         joins = batch * m * n * (_SUM_BYTES / self._bandwidth(on))
@@ -297,7 +295,7 @@ class Gemm:
         return best
 
     def _waves(self, waves: Array) -> Array:
-        """Return how many waves of tiles count, at least one: the last one as if it were full, or less of it."""
+        """Return the number of waves of tiles, at least one; the last wave counts fully or partly."""
         full: Array = np.ceil(waves)
         if not occurs(self.wave_overlap):
             return full
@@ -314,16 +312,16 @@ def alignment(widths: Sequence[Count], element_bytes: float) -> Bytes:
     return (lowest & -lowest) * float(element_bytes)
 
 
-# The law ``fused``: the time of fused attention by kernel, pass, head width, keys and work per multiprocessor.
+# The law ``fused``: time of fused attention by kernel, pass, head width, keys and work per multiprocessor.
 
 QUERY_TILE = 128
-"""Queries of a head that one multiprocessor has at a time."""
+"""Queries of a head that a multiprocessor processes at a time."""
 
 EXACT = ("cudnn",)
-"""Kernels that know values narrower than queries and keys; others fill them up. Source: cuDNN frontend, *Attention*."""
+"""Kernels that support values narrower than queries and keys; others pad them. Source: cuDNN frontend, *Attention*."""
 
 _WIDE, _BESIDE = (128, 192), 128
-"""With queries of these widths the kernel of Hopper has values of so many elements.
+"""Query widths for which the Hopper kernel uses this value width.
 
 Source: Dao-AILab/flash-attention, ``hopper/flash_api.cpp``: (192, 128), the heads of DeepSeek.
 """
@@ -334,7 +332,7 @@ _ROW = (_WIDTH, _SHARE)
 
 
 class HeadWidths(NamedTuple):
-    """Widths of a head as a kernel computes it, of queries and keys and of values, and the `mean` that is asked for."""
+    """Head widths that a kernel computes, for queries and keys and for values, and the requested `mean`."""
 
     keys: Count
     values: Count
@@ -342,7 +340,7 @@ class HeadWidths(NamedTuple):
 
     @classmethod
     def of(cls, name: str, keys: Count, values: Count) -> "HeadWidths":
-        """Return those of a kernel: most have one width, and fill the narrower side up with zeros."""
+        """Return the head widths of a kernel: most have one width, and pad the narrower side with zeros."""
         mean = (keys + values) / 2
         if name in EXACT:
             return cls(keys, values, mean)
@@ -388,7 +386,7 @@ class Widths:
         return rows_schema(*_ROW)
 
     def cost(self, width: Count) -> Count:
-        """Return the multiplications and additions at the peak that a query and a key of one head are worth."""
+        """Return the multiply-adds at peak rate that cost as much as one query and key of a head."""
         beyond = np.maximum(width / self.widths[-1], 1.0)
         cost: Count = np.interp(width, self.widths, self.costs) * beyond
         return cost
@@ -420,9 +418,9 @@ class AttentionPass:
     def time(
         self, flops: Flops, widths: HeadWidths, keys: Count, causal: Array, peak: float
     ) -> Seconds:
-        """Return the time of the arithmetic where every multiprocessor has many tiles.
+        """Return the arithmetic time if every multiprocessor has many tiles.
 
-        Half of it is products of queries and keys, half those of values, each at the rate of its width.
+        Half of it is query-key products and half value products, each at the rate of its width.
         """
         lead = self.lead + self.causal_lead * causal
         values = np.maximum(widths.keys, widths.values) if self.fills_values else widths.values
@@ -483,14 +481,14 @@ class FusedAttention:
     slowness: float = 1.0
 
     def wrong(self, path: str) -> list[Problem]:
-        """Return what is wrong with the kernels together."""
+        """Return inconsistencies between the kernels."""
         if self.default in self.kernels:
             return []
         names = ", ".join(self.kernels)
         return [Problem(f"{path}.default", f"one of its kernels: {names}", repr(self.default))]
 
     def running(self, name: str) -> "FusedAttention":
-        """Return the rate with another kernel; the default where there is no kernel of that name."""
+        """Return the rate with another kernel; the default if there is no kernel of that name."""
         return replace(self, default=name) if name in self.kernels else self
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
@@ -512,7 +510,7 @@ class FusedAttention:
         return times * (self.slowness / kernel.sustained), None
 
     def slowed(self, factor: float, start: float, end: float) -> "FusedAttention":
-        """Return the rate of kernels that take `factor` times as long: all of them, but for a spread of small ones."""
+        """Return the rate of kernels that take `factor` times as long; a spread of small operations changes nothing."""
         if end < np.inf:
             return self
         return replace(self, slowness=self.slowness * factor)

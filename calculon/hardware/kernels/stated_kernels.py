@@ -1,4 +1,4 @@
-"""Rates of kernels in a system file, under ``ext.kernels``: a law, a curve or a table by kind and type."""
+"""Kernel rates in a system file, under ``ext.kernels``: a law, a curve or a table by kind and type."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, get_args
@@ -29,10 +29,10 @@ from calculon.hardware.kernels.stated_rates import (
 
 
 class Family(NamedTuple):
-    """Kinds of kernels whose rates are stated alike.
+    """Kinds of kernels whose rates have the same form in files.
 
     Attributes:
-        kinds, types: The kinds, and the types of arithmetic that they have.
+        kinds, types: The kinds, and their arithmetic types.
         laws: Records of constants by name of the law.
         over: Sizes that a curve may be over.
         columns: Sizes in a row of a table.
@@ -45,7 +45,7 @@ class Family(NamedTuple):
     columns: Sequence[str]
 
     def inside(self, name: str, raw: object) -> type[Any] | None:
-        """Return the record of a rate as a file states it."""
+        """Return the record type of a rate as a file states it."""
         stated = raw if isinstance(raw, Mapping) else {}
         if "law" in stated:
             return self.laws.get(str(stated["law"]))
@@ -55,7 +55,7 @@ class Family(NamedTuple):
 
 
 ANY = "any"
-"""Stands for all types that a memory-bound kind does not state: it is bytes that count."""
+"""Stands for all types that a memory-bound kind does not state, since only bytes count."""
 
 _PRODUCTS = Family(
     tuple(kind for kind in get_args(ProductKind) if kind != "grouped_product"),
@@ -121,7 +121,7 @@ class StatedKernels:
 
     @classmethod
     def inside(cls, kind: str, raw: object) -> Family | None:
-        """Return the family of a kind of kernel, which knows the records of its rates."""
+        """Return the family of a kind of kernel, which knows its record types."""
         return FAMILY.get(kind)
 
     @classmethod
@@ -146,7 +146,7 @@ class StatedKernels:
 def _members(
     raw: object, path: str, known: Sequence[str], problems: list[Problem]
 ) -> dict[str, object]:
-    """Return the members of an object that have a known name."""
+    """Return the members of an object with known names."""
     wanted = "an object with at least one of " + ", ".join(known)
     if not isinstance(raw, Mapping) or not raw:
         problems.append(Problem(path, wanted, shown(raw)))

@@ -36,12 +36,12 @@ class ShareOfPeak:
         return shapes.flops() / (engine.peak * self.share), None
 
     def slowed(self, factor: float, start: float, end: float) -> "ShareOfPeak":
-        """Return the rate of operations that take `factor` times as long; those of some sizes only stay as they are."""
+        """Return the rate of operations that take `factor` times as long; spreads of some sizes only change nothing."""
         return self if end < np.inf else replace(self, share=self.share / factor)
 
     @property
     def follows_engine(self) -> bool:
-        """Its times are shares of the engine's peak."""
+        """Always true: times are shares of the engine's peak."""
         return True
 
 
@@ -77,7 +77,7 @@ class StatedCurve:
         return flops / (engine.peak * share), None
 
     def slowed(self, factor: float, start: float, end: float) -> "StatedCurve":
-        """Return the rate of operations that take `factor` times as long; over keys all of it but for small ones."""
+        """Return the rate of operations that take `factor` times as long; over keys, small ones stay unchanged."""
         if self.over != "keys":
             return replace(self, curve=self.curve.scaled(1 / factor, start, end))
         return self if end < np.inf else replace(self, curve=self.curve.scaled(1 / factor))
@@ -136,7 +136,7 @@ class Stream:
         return engine.long_time(shapes.flops()), moved
 
     def slowed(self, factor: float, start: float, end: float) -> "Stream":
-        """Return the rate of operations that take `factor` times as long: the start of small ones, or the share."""
+        """Return the rate of operations that take `factor` times as long: the start of small ones, else the share."""
         if end < np.inf:
             return replace(self, start=self.start * factor)
         slower = replace(self, efficiency=self.efficiency / factor)
@@ -146,7 +146,7 @@ class Stream:
 
     @property
     def follows_engine(self) -> bool:
-        """Whether arithmetic times are in shares of the engine's peak: they hide behind those of memory."""
+        """Whether arithmetic times are shares of the engine's peak: here they hide behind memory times."""
         return False
 
 
@@ -186,12 +186,12 @@ class ExpertCalls:
         return busy, None if own is None else own * turns
 
     def slowed(self, factor: float, start: float, end: float) -> "ExpertCalls":
-        """Return the law where the host takes `factor` times as long; products are slowed with others."""
+        """Return the law with a host that takes `factor` times as long; products are slowed together with others."""
         return replace(self, call=self.call * factor)
 
     @property
     def follows_engine(self) -> bool:
-        """Whether times are in shares of the engine's peak: those of products are, and a host is not of the engine."""
+        """Whether times are shares of the engine's peak: product times are, host times are not."""
         return True
 
 
@@ -201,14 +201,14 @@ VALUES = ("share", "seconds")
 """Meaning of the last number of a row: a share of the peak, or the time of the whole kernel."""
 
 PRODUCT, ATTENTION, MEMORY = ("m", "n", "k"), ("keys", "width"), ("bytes",)
-"""Columns of tables: of products with an ``m x n`` result and a sum over k, of attention, of memory-bound operators."""
+"""Table columns of products (an ``m x n`` result and a sum over k), of attention, and of memory-bound operators."""
 
 _SIZE = Declaration(help="size", above=0)
 _SHARE = Declaration(help="share of the peak", above=0, at_most=1)
 _SECONDS = Declaration(help="time of the kernel", unit="s", above=0)
 _SMALLEST = 1e-30  # size of a pass that does nothing
 CORNERS = 8
-"""How many rows are interpolated in shapes of several sizes: as many as a cell of a grid has corners."""
+"""Rows to interpolate between in shapes of several sizes: as many as a grid cell has corners."""
 
 _SAME = 1e-12  # difference of logarithms of sizes that are one
 _AT_ONCE = 2**20  # distances of one lookup, so that they stay in the cache
@@ -222,7 +222,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
-        """Decode ``[[size, ..., value], ...]``, all of one length."""
+        """Decode ``[[size, ..., value], ...]``, all of equal length."""
         first = raw[0] if isinstance(raw, (list, tuple)) and raw else ()
         width = len(first) if isinstance(first, (list, tuple)) else 0
         row = f"row of {width} numbers" if width > 1 else "row [size, ..., value]"
@@ -243,19 +243,19 @@ class Rows(NamedTuple):
 class MeasuredTable:
     """Measured kernels by size.
 
-    Shares of products and attention are of the engine's peak, those of memory-bound kernels of the bandwidth of tier-1
-    memory; either counts beside the other. Seconds are those of the whole kernel: it takes no more than that.
+    For products and attention, shares are shares of the engine's peak; for memory-bound kernels, shares of tier-1
+    bandwidth. The other resource counts as usual. Seconds are for the whole kernel.
 
-    Every row gives what was measured, and nothing is faster than the best row, within the rows or beyond them. Between
-    them the logarithm of the rate is interpolated in logarithms of sizes, as both span orders of magnitude.
+    The table reproduces every row, and is nowhere faster than its best row, within the rows or beyond them. Between
+    rows, the logarithm of the rate is interpolated in logarithms of sizes, as both span orders of magnitude.
 
-    In one size that is linear, and beyond the ends the last rate goes on: the time between two rows is a power of the
-    size, so it grows where that of the rows does. Shapes of several sizes are no grid. There it is the mean of the
-    nearest rows, each weighted by the inverse of its distance less that of the first row that is left out, by which it
-    is continuous. It is bounded by the rows: a kernel takes at least as long as any that is nowhere larger, and at
-    most as long as any that is nowhere smaller, unless two such rows contradict each other. Of measured products with
-    half of the weight shapes left out (aiconfigurator, six GPUs) the mean error of the logarithm of the rate is 0.31,
-    without bounds 0.33, and 0.43 at the rate of the nearest row alone.
+    In one size, interpolation is linear and the last rate continues beyond the ends: between two rows the time is a
+    power of the size, so it grows whenever the rows' times do. Shapes of several sizes form no grid. There the result
+    is the mean of the nearest rows, each weighted by the inverse of its distance minus the inverse distance of the
+    first row left out, which makes it continuous. Rows also bound it: a kernel takes at least as long as any row that
+    is nowhere larger, and at most as long as any row that is nowhere smaller, unless two such rows contradict each
+    other. For measured products with half of the weight shapes left out (aiconfigurator, six GPUs), the mean error of
+    the logarithm of the rate is 0.31, compared with 0.33 without bounds and 0.43 with the nearest row alone.
 
     Source: Franke and Nielson, *Smooth interpolation of large sets of scattered data*, Int. J. Numer. Meth. Eng. 15,
     1980, doi:10.1002/nme.1620151110 (inverse distances to nearby points, with weights that vanish at the next).
@@ -294,9 +294,9 @@ class MeasuredTable:
         return found_problems
 
     def at(self, *sizes: Array) -> Array:
-        """Return the rates of kernels of some sizes, one array for each column: shares, or work per second.
+        """Return the rates of kernels of given sizes, one array per column: shares, or work per second.
 
-        Work is the product of the columns, of matrix products twice that.
+        Work is the product of the columns; twice that for matrix products.
         """
         shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
         columns = [np.broadcast_to(size, shape).ravel() for size in sizes]
@@ -335,7 +335,7 @@ class MeasuredTable:
         return self.at(batch * m, n, depth)
 
     def slowed(self, factor: float, start: float, end: float) -> "MeasuredTable":
-        """Return the table with rows of work from `start` to below `end` that take `factor` times as long."""
+        """Return the table with rows of work in [`start`, `end`) that take `factor` times as long."""
         sizes, values = self.table
         work = _work(sizes)
         times = factor if self.values == "seconds" else 1 / factor
@@ -349,7 +349,7 @@ class MeasuredTable:
 
 
 def _work(sizes: Array) -> Array:
-    """Return FLOP or bytes of rows; of attention a measure in proportion to them."""
+    """Return FLOP or bytes of rows; for attention a proportional measure."""
     work: Array = sizes.prod(axis=1)
     return 2 * work if sizes.shape[1] == len(PRODUCT) else work
 
@@ -359,8 +359,8 @@ def _interpolated(rows: Array, rates: Array, points: Array) -> Array:
 
     Args:
         rows (shape (rows, columns)): Logarithms of the sizes of the rows.
-        rates (shape (rows,)): Their rates.
-        points (shape (points, columns)): Logarithms of the sizes to find.
+        rates (shape (rows,)): Rates of the rows.
+        points (shape (points, columns)): Logarithms of the requested sizes.
     """
     apart = points[:, None] - rows
     distance = np.sqrt((apart * apart).sum(axis=-1))
@@ -377,7 +377,7 @@ def _interpolated(rows: Array, rates: Array, points: Array) -> Array:
 
 
 def _of_nearest(logs: Array, distance: Array) -> Array:
-    """Return the means of the nearest rows, by inverse distances less that of the first row left out."""
+    """Return means of the nearest rows, weighted by inverse distance minus that of the first row left out."""
     corners = min(CORNERS, len(logs) - 1)
     near = np.argpartition(distance, corners, axis=1)[:, : corners + 1]
     there = np.take_along_axis(distance, near, axis=1)
@@ -390,9 +390,9 @@ def _of_nearest(logs: Array, distance: Array) -> Array:
 
 
 def _bounded(logs: Array, work: Array, times: Array, apart: Array) -> Array:
-    """Return rates with times between those of rows that are nowhere larger and of rows that are nowhere smaller.
+    """Return rates whose times lie between rows that are nowhere larger and rows that are nowhere smaller.
 
-    All in logarithms: rates and work of the points, times of the rows, and sizes of points less those of rows.
+    All arguments are logarithms: rates and work of the points, times of the rows, and point sizes minus row sizes.
     """
     time = work - logs
     least = np.where((apart >= 0).all(axis=-1), times, -np.inf).max(axis=1)

@@ -31,7 +31,7 @@ Drafted = tuple[str, int | None]
 
 
 def _drafts(
-    settings: tuple[str, ...],
+    settings: str,
     read: Callable[[Reading], Drafted],
     write: Callable[[str, int | None], Fields],
 ) -> Row:
@@ -51,7 +51,8 @@ def _drafts(
         said = {BESIDE + name: one[name] for name in beside if one[name] is not None}
         return found | said
 
-    return row(_FIELDS, (*settings, *(BESIDE + name for name in beside)), read_all, write_all)
+    own = " ".join((settings, *(BESIDE + name for name in beside)))
+    return row(_FIELDS, own, read_all, write_all)
 
 
 def _read_vllm(one: Reading) -> Drafted:
@@ -87,7 +88,7 @@ def _write_vllm(draft: str, tokens: int | None) -> Fields:
     return {_CONFIG: json.dumps(config)}
 
 
-VLLM_DRAFTS = _drafts((_CONFIG,), _read_vllm, _write_vllm)
+VLLM_DRAFTS = _drafts(_CONFIG, _read_vllm, _write_vllm)
 
 
 def _read_sglang(one: Reading) -> Drafted:
@@ -117,7 +118,7 @@ def _write_sglang(draft: str, tokens: int | None) -> Fields:
 
 
 SGLANG_DRAFTS = _drafts(
-    (_ALGORITHM, _DRAFT_MODEL, _STEPS, _BRANCHES, _DRAFTED), _read_sglang, _write_sglang
+    f"{_ALGORITHM} {_DRAFT_MODEL} {_STEPS} {_BRANCHES} {_DRAFTED}", _read_sglang, _write_sglang
 )
 
 
@@ -139,4 +140,6 @@ def _write_tensorrt_llm(draft: str, tokens: int | None) -> Fields:
     return {_KIND: kind} | ({} if tokens is None else {count: tokens})
 
 
-TENSORRT_LLM_DRAFTS = _drafts((_KIND, _LAYERS, _LENGTH), _read_tensorrt_llm, _write_tensorrt_llm)
+TENSORRT_LLM_DRAFTS = _drafts(
+    f"{_KIND} {_LAYERS} {_LENGTH}", _read_tensorrt_llm, _write_tensorrt_llm
+)

@@ -12,7 +12,7 @@ from typing import Any
 from calculon.base.errors import SpecError
 from calculon.launch.dialect import Parsed, Setting, plain
 from calculon.launch.texts.reading_budget import ExhaustedError
-from calculon.launch.texts.shell_flags import parse_script
+from calculon.launch.texts.shell_flags import flag_name, parse_script, switched
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in
 
@@ -25,7 +25,6 @@ CHECKPOINT = "checkpoint"
 _COMMENT = re.compile(r"#\s*deployment:(?P<fields>.*)")
 _DOCUMENT = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-_SWITCHES = {"true": True, "false": False, "True": True, "False": False}
 _YAML = (".yaml", ".yml")
 
 
@@ -76,8 +75,7 @@ def _switched(one: Setting) -> Setting:
     value = one.value
     if one.name == CHECKPOINT:
         return Setting(one.name, str(value), one.place)
-    is_switch = isinstance(value, str) and value in _SWITCHES
-    return Setting(one.name, _SWITCHES[value], one.place) if is_switch else one
+    return Setting(one.name, switched(value), one.place)
 
 
 def _comments(text: str, file: str) -> Mapping[str, Setting]:
@@ -153,8 +151,27 @@ def _keys(
     return found
 
 
+def written_out(word: str, spellings: Mapping[str, str]) -> str:
+    """Return the name of a flag as the documentation has it, given other spellings.
+
+    >>> written_out("-tp=4", {"-tp": "--tp-size"}), written_out("--max_num_seqs", {})
+    ('--tp-size', '--max-num-seqs')
+    """
+    name = flag_name(word)
+    return spellings.get(name, name)
+
+
+def render_flags(
+    settings: Mapping[str, Any], processors: int, head: Sequence[str], *, command: str
+) -> str:
+    """Return a script that starts a replica of an engine all of whose settings are flags."""
+    del processors
+    flags = {name: value for name, value in settings.items() if name.startswith("-")}
+    return render_server(command, flags, head, beside_in(settings))
+
+
 def render_server(
-    command: Sequence[str],
+    command: str,
     flags: Mapping[str, Any],
     head: Sequence[str],
     beside: Mapping[str, Any],
@@ -163,7 +180,7 @@ def render_server(
     """Return a script that starts an engine with some flags; its argument is the checkpoint.
 
     Args:
-        command: Words before the flags.
+        command: Words before the flags, in one text.
         flags: Flags by name; of a switch the value is True.
         head: Lines of comment.
         beside: Fields that the flags do not say.
@@ -173,7 +190,7 @@ def render_server(
     if beside:
         lines.append(f"# deployment: {', '.join(f'{n}={plain(v)}' for n, v in beside.items())}")
     lines += ["CHECKPOINT=${1:?name or folder of the checkpoint}", "", *before]
-    words = [" ".join(command)]
+    words = [command]
     words += [name if value is True else f"{name} {_word(value)}" for name, value in flags.items()]
     return "\n".join([*lines, " \\\n    ".join(words), ""])
 

@@ -1,16 +1,18 @@
 """Rows that engines have in common: degrees, types of numbers, what the engine always does, and shares of memory."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
+from calculon.launch import rows
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
 from calculon.launch.engines.engine_files import BESIDE, CHECKPOINT
+from calculon.launch.rows import first_names
 from calculon.launch.server import RankBytes
-
-N = TypeVar("N", str, tuple[str, str])
 
 WIDE = ("bfloat16", "float16")
 """Types of 16 bits, of which an engine computes in one."""
@@ -29,14 +31,13 @@ _NARROW = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w4a16", "w8a8", "mxfp4"
 """Words in names of checkpoints whose weights are narrow."""
 
 
-def row(
-    fields: str,
-    settings: Sequence[str],
-    read: Callable[[Reading], Fields],
-    write: Callable[[Writing], Fields],
-) -> Row:
-    """Return the row of fields of a deployment that are named in one text."""
-    return Row(tuple(fields.split()), tuple(settings), read, write, "deployment")
+row = partial(rows.row, subject="deployment")
+"""Make a row of fields of a deployment, as :func:`calculon.launch.rows.row`."""
+
+
+def number(setting: str, name: str, default: int) -> Row:
+    """Return the row of a whole number, as :func:`calculon.launch.rows.number`."""
+    return replace(rows.number(setting, name, default), subject="deployment")
 
 
 def always(field: str, value: Any) -> Row:
@@ -47,7 +48,7 @@ def always(field: str, value: Any) -> Row:
             raise one.refuse(field, str(value), f"--set {field}={value}")
         return {}
 
-    return row(field, (), lambda one: {field: value}, write)
+    return row(field, "", lambda one: {field: value}, write)
 
 
 def option(setting: str, field: str, on: Any, off: Any) -> Row:
@@ -58,7 +59,7 @@ def option(setting: str, field: str, on: Any, off: Any) -> Row:
             raise one.refuse(field, f"{off}, {on}", f"--set {field}={off}")
         return {setting: True} if one[field] == on else {}
 
-    return row(field, (setting,), lambda one: {field: on if one.switch(setting) else off}, write)
+    return row(field, setting, lambda one: {field: on if one.switch(setting) else off}, write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Degrees:
         """Return the row of all of them."""
         named = (self.tensor, self.pipeline, self.copies, f"{BESIDE}replicas", *self.further)
         fields = "num_procs tensor_par pipeline_par attn_data_par expert_par"
-        return row(fields, [name for name in named if name], self._read, self._write)
+        return row(fields, " ".join(named), self._read, self._write)
 
     def _read(self, one: Reading) -> Fields:
         ranks, stages = (_least_one(one, name) for name in (self.tensor, self.pipeline))
@@ -118,9 +119,8 @@ class Degrees:
 
 def _least_one(one: Reading, name: str) -> int:
     value = one.count(name, default=1)
-    if value is None or value < 1:
-        found = one.setting(name) or Setting(name, value)
-        raise one.error(found, "at least 1")
+    if value < 1:
+        raise one.error(one.stated(name, default=value), "at least 1")
     return value
 
 
@@ -145,9 +145,9 @@ class TypeNames:
     def row(self) -> Row:
         """Return the row of all types."""
         beside = [BESIDE + name for name in ("weights_dtype", "experts_dtype", "head_dtype")]
-        settings = [self.dtype, self.cache, *([self.weights] if self.weights else []), *beside]
+        settings = (self.dtype, self.cache, self.weights, *beside, CHECKPOINT)
         fields = "weights_dtype experts_dtype head_dtype kv_dtype"
-        return row(fields, [*settings, CHECKPOINT], self._read, self._write)
+        return row(fields, " ".join(settings), self._read, self._write)
 
     def _read(self, one: Reading) -> Fields:
         stated = one.setting(self.dtype)
@@ -185,7 +185,7 @@ class TypeNames:
         weights, experts, head = (one[f"{n}_dtype"] for n in ("weights", "experts", "head"))
         wide = next((name for name in (head, weights, one["kv_dtype"]) if name in WIDE), WIDE[0])
         found: Fields = {} if wide == WIDE[0] else {self.dtype: wide}
-        names = _first_names(self.quantised)
+        names = first_names(self.quantised)
         pair = ("wide" if weights == wide else weights), experts
         if pair in names and self.weights:
             found[self.weights] = names[pair]
@@ -195,19 +195,11 @@ class TypeNames:
         found |= {f"{BESIDE}head_dtype": head} if head != wide else {}
         if one["kv_dtype"] == wide:
             return found
-        theirs = _first_names(self.caches)
+        theirs = first_names(self.caches)
         if one["kv_dtype"] not in theirs:
             wanted = ", ".join(dict.fromkeys((wide, *theirs)))
             raise one.refuse("kv_dtype", wanted, f"--set kv_dtype={wide}")
         return found | {self.cache: theirs[one["kv_dtype"]]}
-
-
-def _first_names(ours: Mapping[str, N]) -> dict[N, str]:
-    """Return the engine's names by what they stand for; of several the first."""
-    names: dict[N, str] = {}
-    for theirs, value in ours.items():
-        names.setdefault(value, theirs)
-    return names
 
 
 def _narrow(one: Reading) -> list[str]:
@@ -243,7 +235,7 @@ def memory_share(
     def read(one: Reading) -> Fields:
         stated = one.setting(setting)
         kept = {} if (said := one.get(reserve)) is None else {"reserve_gib": said}
-        share = default if stated is None else _share(one, stated)
+        share = default if stated is None else share_in(one, stated)
         if share is None:
             one.notes.append(
                 f"{setting} is not stated: the engine works it out; memory_fraction is as usual"
@@ -273,7 +265,7 @@ def memory_share(
             )
         return {setting: _written(rank, one["memory_fraction"], cache_in, share_of)}
 
-    return row("memory_fraction", (setting, reserve), read, write)
+    return row("memory_fraction", f"{setting} {reserve}", read, write)
 
 
 def _written(
@@ -292,7 +284,8 @@ def _written(
     return share
 
 
-def _share(one: Reading, stated: Setting) -> float:
+def share_in(one: Reading, stated: Setting) -> float:
+    """Return a share of memory; SpecError for what is none."""
     value = stated.value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
         raise one.error(stated, "a number above 0, of at most 1")
@@ -301,10 +294,9 @@ def _share(one: Reading, stated: Setting) -> float:
 
 def passed_on(*fields: str) -> Row:
     """Return the row of settings that a comment says and no flag does, which are fields as they are."""
-    names = [BESIDE + name for name in fields]
-    return row("", names, lambda one: _said(one, fields), lambda one: {})
 
+    def read(one: Reading) -> Fields:
+        found = {name: one.get(BESIDE + name) for name in fields}
+        return {name: value for name, value in found.items() if value is not None}
 
-def _said(one: Reading, fields: Sequence[str]) -> Fields:
-    found = {name: one.get(BESIDE + name) for name in fields}
-    return {name: value for name, value in found.items() if value is not None}
+    return row("", " ".join(BESIDE + name for name in fields), read)

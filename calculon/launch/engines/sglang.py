@@ -8,30 +8,32 @@ tokens and ``--max-running-requests`` (recalled). Graphs are of passes that deco
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from calculon.launch.dialect import Dialect, Fields, Reading, Writing
 from calculon.launch.engines.engine_drafts import SGLANG_DRAFTS
-from calculon.launch.engines.engine_files import CHECKPOINT, beside_in, parse_server, render_server
+from calculon.launch.engines.engine_files import (
+    CHECKPOINT,
+    parse_server,
+    render_flags,
+    written_out,
+)
 from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
     always,
     memory_share,
+    number,
     option,
     passed_on,
     row,
 )
 from calculon.launch.engines.engine_words import SGLANG_NO_EFFECT, SGLANG_NOT_MODELLED
-from calculon.launch.texts.shell_flags import flag_name
 
 _TP, _PP, _DP, _EP = "--tp-size", "--pp-size", "--dp-size", "--ep-size"
-_COPIES = "--ep-num-redundant-experts"
 _DP_ATTENTION = "--enable-dp-attention"
 _CHUNK, _MIXED = "--chunked-prefill-size", "--enable-mixed-chunk"
-_SEQUENCES, _BLOCK = "--max-running-requests", "--page-size"
+_SEQUENCES = "--max-running-requests"
 _SHARE = "--mem-fraction-static"
 
 _SPELLINGS = {
@@ -90,7 +92,7 @@ def _write_split(one: Writing) -> Fields:
 
 
 def _read_batch(one: Reading) -> Fields:
-    most = one.count(_SEQUENCES, default=0) or 0
+    most = one.count(_SEQUENCES, default=0)
     chunk = one.count(_CHUNK, default=_CHUNK_TOKENS) or 0
     if one.switch(_MIXED):
         ranks = one.deployment["attn_data_par"]
@@ -111,22 +113,12 @@ def _write_batch(one: Writing) -> Fields:
 
 ROWS = (
     Degrees(_TP, _PP, _DP, (_EP, _DP_ATTENTION), _read_split, _write_split).row(),
-    row(
-        "redundant_experts",
-        (_COPIES,),
-        lambda one: {"redundant_experts": one.count(_COPIES, default=0)},
-        lambda one: {_COPIES: one["redundant_experts"]} if one["redundant_experts"] else {},
-    ),
+    number("--ep-num-redundant-experts", "redundant_experts", 0),
     _TYPES.row(),
-    row("max_batch token_budget", (_SEQUENCES, _CHUNK, _MIXED), _read_batch, _write_batch),
+    row("max_batch token_budget", f"{_SEQUENCES} {_CHUNK} {_MIXED}", _read_batch, _write_batch),
     always("admission", "mean"),
     always("prefill_graphs", value=False),
-    row(
-        "kv_block",
-        (_BLOCK,),
-        lambda one: {"kv_block": one.count(_BLOCK, default=1)},
-        lambda one: {} if one["kv_block"] == 1 else {_BLOCK: one["kv_block"]},
-    ),
+    number("--page-size", "kv_block", 1),
     option("--disable-cuda-graph", "graphs", on=False, off=True),
     memory_share(
         _SHARE,
@@ -143,24 +135,6 @@ ROWS = (
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)
 
 
-def name_of(word: str) -> str:
-    """Return the name of a flag, or of the checkpoint.
-
-    >>> name_of("--tp=4"), name_of("--model-path"), name_of("--mem_fraction_static")
-    ('--tp-size', 'checkpoint', '--mem-fraction-static')
-    """
-    name = flag_name(word)
-    return _SPELLINGS.get(name, name)
-
-
-def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
-    """Return a script that starts a replica."""
-    del processors
-    flags = {name: value for name, value in settings.items() if name.startswith("-")}
-    command = ('python3 -m sglang.launch_server --model-path "$CHECKPOINT"',)
-    return render_server(command, flags, head, beside_in(settings))
-
-
 SGLANG = Dialect(
     name="sglang",
     title="SGLang",
@@ -169,8 +143,15 @@ SGLANG = Dialect(
     rows=ROWS,
     no_effect=SGLANG_NO_EFFECT,
     not_modelled=SGLANG_NOT_MODELLED,
-    parse=partial(parse_server, program=_PROGRAM, name_of=name_of, known=_KNOWN.__contains__),
-    render=render,
+    parse=partial(
+        parse_server,
+        program=_PROGRAM,
+        name_of=partial(written_out, spellings=_SPELLINGS),
+        known=_KNOWN.__contains__,
+    ),
+    render=partial(
+        render_flags, command='python3 -m sglang.launch_server --model-path "$CHECKPOINT"'
+    ),
     recognises=lambda text, _: _SIGN.search(text) is not None,
     subject="deployment",
 )

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from calculon.launch.deepspeed import nested
 from calculon.launch.dialect import Dialect, Fields, Reading, Writing, plain
 from calculon.launch.engines.engine_batches import (
     sequences_of_ranks,
@@ -21,14 +20,23 @@ from calculon.launch.engines.engine_batches import (
 )
 from calculon.launch.engines.engine_drafts import TENSORRT_LLM_DRAFTS
 from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
-from calculon.launch.engines.engine_rows import Degrees, TypeNames, always, passed_on, row
+from calculon.launch.engines.engine_rows import (
+    Degrees,
+    TypeNames,
+    always,
+    number,
+    passed_on,
+    row,
+    share_in,
+)
 from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
+from calculon.launch.texts.tree import nested
 from calculon.launch.texts.yaml_config import yaml_lines
 
 _TP, _PP, _EP = "tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size"
 _SEQUENCES, _TOKENS, _CHUNKED = "max_batch_size", "max_num_tokens", "enable_chunked_prefill"
 _ATTENTION_DP = "enable_attention_dp"
-_SHARE, _BLOCK = "kv_cache_config.free_gpu_memory_fraction", "kv_cache_config.tokens_per_block"
+_SHARE = "kv_cache_config.free_gpu_memory_fraction"
 _POLICY = "scheduler_config.capacity_scheduler_policy"
 _GRAPHS = "cuda_graph_config"
 
@@ -48,7 +56,7 @@ _ON_THE_LINE = {_TP: "--tp_size", _PP: "--pp_size", _EP: "--ep_size"} | {
 """Settings that are written as flags; all others stand in the configuration."""
 
 _POLICIES = {"GUARANTEED_NO_EVICT": "reserve", "MAX_UTILIZATION": "mean"}
-_SEQUENCES_DEFAULT, _TOKENS_DEFAULT, _BLOCK_DEFAULT, _SHARE_DEFAULT = 2048, 8192, 32, 0.9
+_SEQUENCES_DEFAULT, _TOKENS_DEFAULT, _SHARE_DEFAULT = 2048, 8192, 0.9
 
 _PROGRAM = re.compile(r"trtllm-serve|serve|trtllm-llmapi-launch")
 _SIGN = re.compile(r"\btrtllm-serve\b")
@@ -96,24 +104,18 @@ def _read_sequences(one: Reading) -> Fields:
 
 
 def _read_admission(one: Reading) -> Fields:
-    found = one.setting(_POLICY)
-    if found is None:
-        return {"admission": "reserve"}
+    found = one.stated(_POLICY, default="GUARANTEED_NO_EVICT")
     return {"admission": _POLICIES[one.choice(found, _POLICIES)]}
 
 
 def _read_graphs(one: Reading) -> Fields:
-    stated = one.setting(_GRAPHS)
-    return {"graphs": stated is None or stated.value is not None}
+    return {"graphs": one.get(_GRAPHS, default=True) is not None}
 
 
 def _read_share(one: Reading) -> Fields:
-    stated, kept = one.setting(_SHARE), one.get(f"{BESIDE}reserve_gib")
-    share = _SHARE_DEFAULT if stated is None else stated.value
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        assert stated is not None
-        raise one.error(stated, "a number above 0, of at most 1")
-    return {"memory_fraction": float(share), **({} if kept is None else {"reserve_gib": kept})}
+    share = share_in(one, one.stated(_SHARE, default=_SHARE_DEFAULT))
+    kept = one.get(f"{BESIDE}reserve_gib")
+    return {"memory_fraction": share, **({} if kept is None else {"reserve_gib": kept})}
 
 
 ROWS = (
@@ -122,35 +124,23 @@ ROWS = (
     TENSORRT_LLM_DRAFTS,
     row(
         "token_budget",
-        (_TOKENS, _CHUNKED),
+        f"{_TOKENS} {_CHUNKED}",
         _read_budget,
         lambda one: written_budget(one, _TOKENS) | {_CHUNKED: True},
     ),
-    row(
-        "max_batch", (_SEQUENCES,), _read_sequences, lambda one: written_sequences(one, _SEQUENCES)
-    ),
+    row("max_batch", _SEQUENCES, _read_sequences, lambda one: written_sequences(one, _SEQUENCES)),
     row(
         "admission",
-        (_POLICY,),
+        _POLICY,
         _read_admission,
         lambda one: {} if one["admission"] == "reserve" else {_POLICY: "MAX_UTILIZATION"},
     ),
-    row(
-        "kv_block",
-        (_BLOCK,),
-        lambda one: {"kv_block": one.count(_BLOCK, default=_BLOCK_DEFAULT)},
-        lambda one: {} if one["kv_block"] == _BLOCK_DEFAULT else {_BLOCK: one["kv_block"]},
-    ),
-    row(
-        "graphs",
-        (_GRAPHS,),
-        _read_graphs,
-        lambda one: {} if one["graphs"] else {_GRAPHS: None},
-    ),
+    number("kv_cache_config.tokens_per_block", "kv_block", 32),
+    row("graphs", _GRAPHS, _read_graphs, lambda one: {} if one["graphs"] else {_GRAPHS: None}),
     always("prefill_graphs", value=False),
     row(
         "memory_fraction",
-        (_SHARE, f"{BESIDE}reserve_gib"),
+        f"{_SHARE} {BESIDE}reserve_gib",
         _read_share,
         lambda one: {_SHARE: one["memory_fraction"]},
     ),
@@ -191,9 +181,8 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
         if name not in _ON_THE_LINE and not name.startswith(BESIDE)
     }
     document = ["cat > config.yaml << 'EOF'", *yaml_lines(nested(inside), _value), "EOF", ""]
-    command = ('trtllm-serve "$CHECKPOINT"',)
     flags["--extra_llm_api_options"] = "config.yaml"
-    return render_server(command, flags, head, beside_in(settings), document)
+    return render_server('trtllm-serve "$CHECKPOINT"', flags, head, beside_in(settings), document)
 
 
 TENSORRT_LLM = Dialect(

@@ -8,8 +8,8 @@ Graphs are of passes of up to 512 tokens (``--max-cudagraph-capture-size``; reca
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
 
 from calculon.base.units import GIB
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
@@ -19,18 +19,18 @@ from calculon.launch.engines.engine_batches import (
     written_sequences,
 )
 from calculon.launch.engines.engine_drafts import VLLM_DRAFTS
-from calculon.launch.engines.engine_files import beside_in, parse_server, render_server
+from calculon.launch.engines.engine_files import parse_server, render_flags, written_out
 from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
     always,
     memory_share,
+    number,
     option,
     passed_on,
     row,
 )
 from calculon.launch.engines.engine_words import VLLM_NO_EFFECT, VLLM_NOT_MODELLED
-from calculon.launch.texts.shell_flags import flag_name
 
 _TP, _PP, _DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
 _EP = "--enable-expert-parallel"
@@ -133,21 +133,14 @@ ROWS = (
     VLLM_DRAFTS,
     row(
         "token_budget",
-        (_TOKENS, "--enable-chunked-prefill", _UNCUT),
+        f"{_TOKENS} --enable-chunked-prefill {_UNCUT}",
         _read_budget,
         lambda one: written_budget(one, _TOKENS),
     ),
-    row(
-        "max_batch", (_SEQUENCES,), _read_sequences, lambda one: written_sequences(one, _SEQUENCES)
-    ),
+    row("max_batch", _SEQUENCES, _read_sequences, lambda one: written_sequences(one, _SEQUENCES)),
     always("admission", "mean"),
     always("prefill_graphs", value=False),
-    row(
-        "kv_block",
-        ("--block-size",),
-        lambda one: {"kv_block": one.count("--block-size", default=16)},
-        lambda one: {} if one["kv_block"] == 16 else {"--block-size": one["kv_block"]},
-    ),
+    number("--block-size", "kv_block", 16),
     option("--enforce-eager", "graphs", on=False, off=True),
     option("--enable-dbo", "overlap", "two_batches", "none"),
     memory_share(
@@ -162,16 +155,6 @@ ROWS = (
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)
 
 
-def name_of(word: str) -> str:
-    """Return the name of a flag as the documentation has it.
-
-    >>> name_of("-tp=4"), name_of("--max_num_seqs")
-    ('--tensor-parallel-size', '--max-num-seqs')
-    """
-    name = flag_name(word)
-    return _SHORT.get(name, name)
-
-
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     """Return the flags of a command, and of its configuration."""
     parsed = parse_server(
@@ -179,7 +162,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
         file,
         variables,
         program=_PROGRAM,
-        name_of=name_of,
+        name_of=partial(written_out, spellings=_SHORT),
         known=_KNOWN.__contains__,
     )
     named = parsed.settings.get("--model")
@@ -188,13 +171,6 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     )
     settings = {name: one for name, one in parsed.settings.items() if name != "--model"}
     return Parsed(file, settings | beside, None, parsed.notes)
-
-
-def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
-    """Return a script that starts a replica."""
-    del processors
-    flags = {name: value for name, value in settings.items() if name.startswith("-")}
-    return render_server(('vllm serve "$CHECKPOINT"',), flags, head, beside_in(settings))
 
 
 VLLM = Dialect(
@@ -206,7 +182,7 @@ VLLM = Dialect(
     no_effect=VLLM_NO_EFFECT,
     not_modelled=VLLM_NOT_MODELLED,
     parse=parse,
-    render=render,
+    render=partial(render_flags, command='vllm serve "$CHECKPOINT"'),
     recognises=lambda text, _: _SIGN.search(text) is not None,
     subject="deployment",
 )

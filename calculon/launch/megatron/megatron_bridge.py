@@ -33,8 +33,9 @@ from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
 from calculon.launch.megatron.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spelled
 from calculon.launch.renaming import Spelling, renamed
+from calculon.launch.rows import row
 from calculon.launch.texts import yaml_config
-from calculon.launch.texts.name_patterns import any_of
+from calculon.launch.texts.name_patterns import any_of, names_in
 from calculon.launch.texts.python_config import read_configuration
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_flags import parse_script
@@ -125,7 +126,7 @@ def _name_recipe(settings: dict[str, Setting]) -> None:
 
 def _without_usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """Return settings by name, those that only say what is so without them under names of their own."""
-    found, on = {}, any_of(ON_BY_DEFAULT)
+    found, on = {}, any_of(names_in(ON_BY_DEFAULT))
     for name, setting in settings.items():
         usual = setting.value is True if on.match(name) else setting.value in _OFF
         known = not usual or name in _KNOWN
@@ -227,9 +228,8 @@ _BESIDE: Mapping[str, Fields] = {
 
 
 def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
-    """Yield the rows of Megatron-LM under other names."""
-    for row in ROWS:
-        yield renamed(row, partial(spelled, names))
+    """Return the rows of Megatron-LM under other names."""
+    return (renamed(one, partial(spelled, names)) for one in ROWS)
 
 
 _NAMED_BY = (
@@ -279,10 +279,10 @@ def _named_model(one: Reading) -> Fields:
     return {name: known[name] for name in ("vocab", "tied") if name in known}
 
 
-_NAMED = Row(("name",), _NAMED_BY, _named_model, lambda one: {}, "model")
+_NAMED = row("name", " ".join(_NAMED_BY), _named_model, subject="model")
 
 _KNOWN = frozenset(
-    chain.from_iterable(row.settings for names in (BRIDGE, NEMO) for row in _rows(names))
+    chain.from_iterable(one.settings for names in (BRIDGE, NEMO) for one in _rows(names))
 )
 
 _STATED = re.compile(

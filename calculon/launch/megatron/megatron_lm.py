@@ -11,22 +11,14 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.recipes import GATHERED, NO_RECIPE
-from calculon.launch.dialect import (
-    Dialect,
-    Fields,
-    Parsed,
-    Reading,
-    Row,
-    Setting,
-    Writing,
-)
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
 from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL, batch_schedule
 from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, GROUPED, LAYOUT
 from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
 from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
-from calculon.launch.rows import number
-from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script
+from calculon.launch.rows import number, row
+from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script, switched
 
 _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
 _PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"
@@ -37,7 +29,7 @@ def _degrees(one: Reading) -> Fields:
     degrees, product = {}, 1
     for field, flags in names.items():
         value = one.count(*flags, default=1)
-        if value is None or value < 1:
+        if value < 1:
             raise SpecError(one.parsed.file, Problem(flags[0], "at least 1", str(value)))
         degrees[field] = value
         product *= value
@@ -71,17 +63,11 @@ def _batch(one: Reading) -> Fields:
     return {"microbatch_size": micro, "batch_size": batch}
 
 
-BATCH = Row(
-    ("microbatch_size", "batch_size"),
-    ("--micro-batch-size", "--global-batch-size", "--batch-size", "--step-batch-size-schedule"),
-    _batch,
-    lambda one: {
-        "--micro-batch-size": one["microbatch_size"],
-        **(
-            {} if one.campaign.get("batch_schedule") else {"--global-batch-size": one["batch_size"]}
-        ),
-    },
-)
+def _write_batch(one: Writing) -> Fields:
+    found: Fields = {"--micro-batch-size": one["microbatch_size"]}
+    if not one.campaign.get("batch_schedule"):
+        found["--global-batch-size"] = one["batch_size"]
+    return found
 
 
 def _tensor(one: Reading) -> Fields:
@@ -119,12 +105,7 @@ def _redo(one: Reading) -> Fields:
     return {"seq_par_ag_redo": split and one.execution["activation_recompute"] != "full"}
 
 
-_RECIPES = {
-    "delayed": "delayed",
-    "tensorwise": "tensorwise",
-    "blockwise": "blockwise",
-    "mxfp8": "mxfp8",
-}
+_RECIPES = ("delayed", "tensorwise", "blockwise", "mxfp8")
 
 
 def _types(one: Reading) -> Fields:
@@ -136,7 +117,7 @@ def _types(one: Reading) -> Fields:
     recipe = NO_RECIPE
     if one.get("--fp4-format", "--fp4"):
         recipe = "nvfp4"
-        _known(one, "--fp4-recipe", {"nvfp4": "nvfp4"})
+        _known(one, "--fp4-recipe", ("nvfp4",))
     elif narrow:
         recipe = _known(one, "--fp8-recipe", _RECIPES) or "delayed"
     gathered = one.switch("--fp8-param-gather", "--fp8-param") and recipe in GATHERED
@@ -147,12 +128,12 @@ def _types(one: Reading) -> Fields:
     }
 
 
-def _known(one: Reading, name: str, values: Mapping[str, str]) -> str | None:
-    """Return the value of a setting by our name; one that is not modelled is told."""
+def _known(one: Reading, name: str, recipes: Sequence[str]) -> str | None:
+    """Return the recipe that a setting names, if it is one of those modelled; another one is told."""
     found = one.get(name)
-    if found is not None and str(found) not in values:
-        one.not_modelled(name, f"of recipes {', '.join(values)} are modelled alone")
-    return values.get(str(found))
+    if found is not None and str(found) not in recipes:
+        one.not_modelled(name, f"of recipes {', '.join(recipes)} are modelled alone")
+    return str(found) if str(found) in recipes else None
 
 
 def _write_types(one: Writing) -> Fields:
@@ -174,14 +155,6 @@ def _attention(one: Reading) -> Fields:
         return {"attn_impl": "flash"}
     stored = backend in ("unfused", "local") or (backend == "auto" and local)
     return {"attn_impl": "eager" if stored else "flash"}
-
-
-ATTENTION = Row(
-    ("attn_impl",),
-    ("--attention-backend", "--use-flash-attn", "--use-flash-attn-v2", "--transformer-impl"),
-    _attention,
-    lambda one: {} if one["attn_impl"] == "flash" else {"--attention-backend": "unfused"},
-)
 
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
@@ -206,58 +179,53 @@ def _write_graphs(one: Writing) -> Fields:
     return {"--cuda-graph-impl": "local"} if one["launch_mode"] == "graph" else {}
 
 
-GRAPHS = Row(
-    ("launch_mode",),
-    (
-        _BLOCKING,
-        "--cuda-graph-impl",
-        "--cuda-graph-scope",
-        "--enable-cuda-graph",
-        "--external-cuda-graph",
-    ),
-    _graphs,
-    _write_graphs,
-)
-
 ROWS = (
-    Row(
-        ("num_procs", "tensor_par", "context_par", "pipeline_par", "data_par"),
-        (*_TP, _PP, _CP),
+    row(
+        "num_procs tensor_par context_par pipeline_par data_par",
+        f"{' '.join(_TP)} {_PP} {_CP}",
         _degrees,
         _write_degrees,
     ),
-    BATCH,
+    row(
+        "microbatch_size batch_size",
+        "--micro-batch-size --global-batch-size --batch-size --step-batch-size-schedule",
+        _batch,
+        _write_batch,
+    ),
     *LAYOUT,
     *EXPERTS,
     CONTEXT,
-    Row(
-        ("tensor_par_comm_type", "tensor_par_overlap", "tp_user_buffers", "tp_async"),
-        (
-            "--sequence-parallel",
-            "--tp-comm-overlap",
-            "--no-async-tensor-model-parallel-allreduce",
-        ),
+    row(
+        "tensor_par_comm_type tensor_par_overlap tp_user_buffers tp_async",
+        "--sequence-parallel --tp-comm-overlap --no-async-tensor-model-parallel-allreduce",
         _tensor,
         _write_tensor,
     ),
-    *RECOMPUTE,
-    Row(("seq_par_ag_redo",), (), _redo, lambda one: {}),
-    Row(
-        ("datatype", "fp8_recipe", "fp8_param_gather"),
-        (
-            *("--bf16", "--fp16", "--fp8-format", "--fp8-recipe", "--fp4-format", "--fp4-recipe"),
-            "--fp8-param-gather",
-        ),
+    RECOMPUTE,
+    row("seq_par_ag_redo", "", _redo),
+    row(
+        "datatype fp8_recipe fp8_param_gather",
+        "--bf16 --fp16 --fp8-format --fp8-recipe --fp4-format --fp4-recipe --fp8-param-gather",
         _types,
         _write_types,
     ),
     *REPLICAS,
-    ATTENTION,
-    GRAPHS,
+    row(
+        "attn_impl",
+        "--attention-backend --use-flash-attn --use-flash-attn-v2 --transformer-impl",
+        _attention,
+        lambda one: {} if one["attn_impl"] == "flash" else {"--attention-backend": "unfused"},
+    ),
+    row(
+        "launch_mode",
+        f"{_BLOCKING} --cuda-graph-impl --cuda-graph-scope --enable-cuda-graph --external-cuda-graph",
+        _graphs,
+        _write_graphs,
+    ),
     number("--make-vocab-size-divisible-by", "vocab_pad_multiple", 128),
     number("--seq-length", "seq_length", 0, "--encoder-seq-length"),
-    *MODEL,
-    *CAMPAIGN,
+    MODEL,
+    CAMPAIGN,
 )
 """The rows in the order in which they are read: degrees first, on which others depend."""
 
@@ -282,18 +250,11 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
         whole = _written_out(name)
-        value = setting.value
-        if isinstance(value, str):
-            value = _SWITCHES.get(value, value)
-        settings[whole] = Setting(whole, value, setting.place)
+        settings[whole] = Setting(whole, switched(setting.value), setting.place)
     experts = settings.get("--num-experts")
     if experts is not None and experts.value not in (None, 0, 1):
         settings.setdefault(GROUPED, Setting(GROUPED, False, experts.place))
     return Parsed(parsed.file, settings, parsed.num_procs, parsed.notes)
-
-
-_SWITCHES: dict[str, bool] = {"true": True, "false": False, "True": True, "False": False}
-"""Values of switches, as launchers of Megatron-LM beside its own scripts have them."""
 
 
 def _written_out(name: str) -> str:

@@ -11,6 +11,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.declarations.fields import shown, spec_fields
 from calculon.declarations.model import Model
 from calculon.launch.dialect import Fields, Parsed, Reading, Row, Setting, Writing
+from calculon.launch.rows import row
 from calculon.launch.texts.shell_flags import PROGRAM
 
 VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
@@ -131,7 +132,7 @@ def _positions(one: Reading) -> Fields:
 
 
 def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
-    experts = one.count("--num-experts", default=0) or 0
+    experts = one.count("--num-experts", default=0)
     width, chosen = one.count(_MOE_WIDTH, default=0), one.count("--moe-router-topk", default=2)
     shared, groups = one.count(_SHARED, default=0), one.count("--moe-router-num-groups", default=0)
     gate, biased = (
@@ -378,34 +379,26 @@ def _write_vocabulary(model: Model) -> Fields:
     return found | ({"--mtp-num-layers": model.mtp_layers} if model.mtp_layers else {})
 
 
-_READ_BY_SHAPE = (
-    *_NEEDED,
-    *("--ffn-hidden-size", "--kv-channels", "--group-query-attention", "--num-query-groups"),
-    *("--swiglu", "--squared-relu", "--quick-geglu", "--normalization", "--disable-bias-linear"),
-    *("--add-qkv-bias", "--qk-layernorm", "--attention-dropout", "--hidden-dropout"),
-    *("--position-embedding-type", "--use-rotary-position-embeddings", "--rotary-percent"),
-    *("--max-position-embeddings", "--window-size", "--window-attn-skip-freq", "--softmax-type"),
-    *("--num-experts", "--moe-router-topk", _MOE_WIDTH, _SHARED, "--moe-shared-expert-gate"),
-    *("--moe-router-num-groups", "--moe-router-group-topk", "--moe-layer-freq"),
-    *("--moe-router-enable-expert-bias", "--moe-latent-size", "--multi-latent-attention"),
-    *("--q-lora-rank", *(flag for flag, _ in _LATENTS.values())),
-    *("--hybrid-override-pattern", "--is-hybrid-model", "--mamba-num-heads"),
-    *(flag for flag, _ in _STATES.values()),
-    *("--vocab-size", "--untie-embeddings-and-output-weights", "--mtp-num-layers"),
-    *("--tokenizer-type", "--padded-vocab-size", "--pad-vocab-size-to"),
-    *("--attention-output-gate", "--glu-activation", "--embed-layernorm"),
-    *("--no-position-embedding", "--encoder-seq-length", "--hybrid-layer-pattern"),
-    *(*_SHARES, PROGRAM),
-)
+_READ_BY_SHAPE = f"""
+    {" ".join(_NEEDED)} --ffn-hidden-size --kv-channels --group-query-attention --num-query-groups
+    --swiglu --squared-relu --quick-geglu --normalization --disable-bias-linear --add-qkv-bias --qk-layernorm
+    --attention-dropout --hidden-dropout --position-embedding-type --use-rotary-position-embeddings --rotary-percent
+    --max-position-embeddings --window-size --window-attn-skip-freq --softmax-type
+    --num-experts --moe-router-topk {_MOE_WIDTH} {_SHARED} --moe-shared-expert-gate --moe-router-num-groups
+    --moe-router-group-topk --moe-layer-freq --moe-router-enable-expert-bias --moe-latent-size
+    --multi-latent-attention --q-lora-rank {" ".join(flag for flag, _ in _LATENTS.values())}
+    --hybrid-override-pattern --is-hybrid-model --mamba-num-heads {" ".join(flag for flag, _ in _STATES.values())}
+    --vocab-size --untie-embeddings-and-output-weights --mtp-num-layers --tokenizer-type --padded-vocab-size
+    --pad-vocab-size-to --attention-output-gate --glu-activation --embed-layernorm --no-position-embedding
+    --encoder-seq-length --hybrid-layer-pattern {" ".join(_SHARES)} {PROGRAM}
+"""
 
-MODEL = (
-    Row(
-        tuple(field.name for field in spec_fields(Model)),
-        _READ_BY_SHAPE,
-        _shape,
-        _write_shape,
-        subject="model",
-    ),
+MODEL = Row(
+    tuple(field.name for field in spec_fields(Model)),
+    tuple(_READ_BY_SHAPE.split()),
+    _shape,
+    _write_shape,
+    subject="model",
 )
 
 
@@ -480,15 +473,11 @@ def _write_run(one: Writing) -> Fields:
     return found | ({"--async-save": True} if one.campaign.get("async_save") else {})
 
 
-CAMPAIGN = (
-    Row(
-        ("tokens", "save_interval", "batch_ramp", "batch_schedule", "async_save"),
-        (
-            *("--train-samples", "--train-iters", "--train-tokens", "--rampup-batch-size"),
-            *("--step-batch-size-schedule", "--save-interval", "--async-save"),
-        ),
-        _run,
-        _write_run,
-        subject="campaign",
-    ),
+CAMPAIGN = row(
+    "tokens save_interval batch_ramp batch_schedule async_save",
+    "--train-samples --train-iters --train-tokens --rampup-batch-size --step-batch-size-schedule "
+    "--save-interval --async-save",
+    _run,
+    _write_run,
+    subject="campaign",
 )

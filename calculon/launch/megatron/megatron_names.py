@@ -12,6 +12,7 @@ from typing import Any
 
 from calculon.launch.dialect import Reading
 from calculon.launch.renaming import Name, Spelling, choice, opposite, when
+from calculon.launch.texts.name_patterns import names_in
 
 _FLAG_TYPES = {
     "float32": "fp32",
@@ -27,16 +28,29 @@ def _fields(*names: str, default: Any = None, absent: Any = None) -> Spelling:
     return Spelling(tuple(map(Name, names)), default, absent)
 
 
+def _said(*names: Name) -> Spelling:
+    """Return the spelling of a setting that is nothing without any of its names."""
+    return Spelling(names)
+
+
+def _table(text: str) -> dict[str, Spelling]:
+    """Return the spellings of a table: in each line a flag, and the settings that have the same values."""
+    rows = (line.split() for line in text.strip().splitlines())
+    return {flag: _fields(*names) for flag, *names in rows}
+
+
+def _unsayable(flags: str) -> dict[str, Spelling]:
+    """Return the spellings of flags that cannot be said."""
+    return dict.fromkeys(names_in(flags), Spelling(()))
+
+
 def _on(*names: str) -> Spelling:
     """Return the spelling of a switch that is on where nothing is said."""
     return _fields(*names, default=True, absent=False)
 
 
 def _typed(name: str) -> Spelling:
-    return Spelling((choice(name, _FLAG_TYPES),))
-
-
-_STORED = {"bf16": "bfloat16", "fp16": "float16"}
+    return _said(choice(name, _FLAG_TYPES))
 
 
 def _recipe(name: str) -> dict[str, Any]:
@@ -107,27 +121,57 @@ def _is_squared(value: Any, _: Reading) -> Any:
 GROUPED = Name("model.num_query_groups", _grouped, lambda _: None)
 
 BRIDGE: Mapping[str, Spelling] = {
-    "--num-virtual-stages-per-pipeline-rank": _fields("model.virtual_pipeline_model_parallel_size"),
-    "--num-layers-per-virtual-pipeline-stage": Spelling(()),
-    "--model-parallel-size": Spelling(()),
-    "--decoder-first-pipeline-num-layers": _fields("model.num_layers_in_first_pipeline_stage"),
-    "--decoder-last-pipeline-num-layers": _fields("model.num_layers_in_last_pipeline_stage"),
-    "--pipeline-model-parallel-layout": Spelling(
-        (Name("model.pipeline_model_parallel_layout", _listed_layout),)
+    **_unsayable("""
+    --num-layers-per-virtual-pipeline-stage --model-parallel-size --step-batch-size-schedule --batch-size
+    --encoder-seq-length --no-async-tensor-model-parallel-allreduce --torch-fsdp2-no-reshard-after-forward
+    --use-flash-attn --use-flash-attn-v2 --fp8 --fp8-hybrid --fp8-e4m3 --fp8-param --fp4
+    --accumulate-allreduce-grads-in-fp32 --use-rotary-position-embeddings --encoder-num-layers
+    --activations-checkpoint-method --activations-checkpoint-num-layers --checkpoint-num-layers
+    --checkpoint-activations --deepspeed-activation-checkpointing --zero-stage
+"""),
+    **_table("""
+    --num-virtual-stages-per-pipeline-rank model.virtual_pipeline_model_parallel_size
+    --decoder-first-pipeline-num-layers model.num_layers_in_first_pipeline_stage
+    --decoder-last-pipeline-num-layers model.num_layers_in_last_pipeline_stage
+    --micro-batch-size train.micro_batch_size
+    --global-batch-size train.global_batch_size
+    --rampup-batch-size train.rampup_batch_size
+    --seq-length model.seq_length dataset.seq_length dataset.sequence_length data.seq_length
+    --tp-comm-overlap comm_overlap.tp_comm_overlap
+    --tp-comm-overlap-cfg comm_overlap.tp_comm_overlap_cfg
+    --num-distributed-optimizer-instances ddp.num_distributed_optimizer_instances
+    --use-megatron-fsdp ddp.use_megatron_fsdp dist.use_megatron_fsdp
+    --use-custom-fsdp ddp.use_custom_fsdp
+    --use-torch-fsdp2 dist.use_torch_fsdp2
+    --data-parallel-sharding-strategy ddp.data_parallel_sharding_strategy
+    --ddp-bucket-size ddp.bucket_size comm_overlap.bucket_size
+    --ddp-average-in-collective ddp.average_in_collective
+    --use-precision-aware-optimizer optimizer.use_precision_aware_optimizer
+    --optimizer optimizer.optimizer
+    --clip-grad optimizer.clip_grad trainer.gradient_clip_val
+    --optimizer-cpu-offload optimizer.optimizer_cpu_offload
+    --optimizer-offload-fraction optimizer.optimizer_offload_fraction
+    --use-tp-pp-dp-mapping dist.use_tp_pp_dp_mapping
+    --num-experts model.num_moe_experts
+    --delay-wgrad-compute comm_overlap.delay_wgrad_compute model.delay_wgrad_compute ddp.delay_wgrad_compute
+    --swiglu model.gated_linear_unit
+    --apply-layernorm-1p model.layernorm_zero_centered_gamma
+    --qk-layernorm model.qk_layernorm
+    --tokenizer-type tokenizer.tokenizer_type
+    --merge-file tokenizer.merge_file
+    --sgd-momentum optimizer.sgd_momentum
+    --cuda-graph-scope model.cuda_graph_scope
+    --hybrid-override-pattern model.hybrid_layer_pattern model.hybrid_override_pattern
+    --train-iters train.train_iters
+    --train-samples train.train_samples
+    --save-interval checkpoint.save_interval
+    --async-save checkpoint.async_save
+    --non-persistent-save-interval checkpoint.non_persistent_save_interval
+"""),
+    "--pipeline-model-parallel-layout": _said(
+        Name("model.pipeline_model_parallel_layout", _listed_layout)
     ),
-    "--micro-batch-size": _fields("train.micro_batch_size"),
-    "--global-batch-size": _fields("train.global_batch_size"),
-    "--rampup-batch-size": _fields("train.rampup_batch_size"),
-    "--step-batch-size-schedule": Spelling(()),
-    "--batch-size": Spelling(()),
-    "--seq-length": _fields(
-        *("model.seq_length", "dataset.seq_length", "dataset.sequence_length", "data.seq_length")
-    ),
-    "--encoder-seq-length": Spelling(()),
-    "--tp-comm-overlap": _fields("comm_overlap.tp_comm_overlap"),
-    "--tp-comm-overlap-cfg": _fields("comm_overlap.tp_comm_overlap_cfg"),
-    "--no-async-tensor-model-parallel-allreduce": Spelling(()),
-    "--no-overlap-p2p-communication": Spelling((opposite("comm_overlap.overlap_p2p_comm"),)),
+    "--no-overlap-p2p-communication": _said(opposite("comm_overlap.overlap_p2p_comm")),
     "--overlap-grad-reduce": _on("ddp.overlap_grad_reduce", "comm_overlap.overlap_grad_reduce"),
     "--overlap-param-gather": _on("ddp.overlap_param_gather", "comm_overlap.overlap_param_gather"),
     "--overlap-param-gather-with-optimizer-step": _fields(
@@ -137,95 +181,39 @@ BRIDGE: Mapping[str, Spelling] = {
     "--use-distributed-optimizer": _on(
         "ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"
     ),
-    "--num-distributed-optimizer-instances": _fields("ddp.num_distributed_optimizer_instances"),
-    "--use-megatron-fsdp": _fields("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp"),
-    "--use-custom-fsdp": _fields("ddp.use_custom_fsdp"),
-    "--use-torch-fsdp2": _fields("dist.use_torch_fsdp2"),
-    "--torch-fsdp2-no-reshard-after-forward": Spelling(()),
-    "--data-parallel-sharding-strategy": _fields("ddp.data_parallel_sharding_strategy"),
-    "--ddp-bucket-size": _fields("ddp.bucket_size", "comm_overlap.bucket_size"),
-    "--ddp-average-in-collective": _fields("ddp.average_in_collective"),
-    "--recompute-activations": Spelling(
-        (Name("model.recompute_granularity", lambda _, __: None, lambda _: "selective"),)
+    "--recompute-activations": _said(
+        Name("model.recompute_granularity", lambda _, __: None, lambda _: "selective")
     ),
-    "--attention-backend": Spelling((Name("model.attention_backend", _last),)),
-    "--use-flash-attn": Spelling(()),
-    "--use-flash-attn-v2": Spelling(()),
+    "--attention-backend": _said(Name("model.attention_backend", _last)),
     "--cross-entropy-loss-fusion": _on("model.cross_entropy_loss_fusion"),
     "--bf16": _precision("--bf16", f"{PRECISION}.bf16", default=True, absent=False),
     "--fp16": _precision("--fp16", f"{PRECISION}.fp16"),
     "--fp8-format": _precision("--fp8-format", f"{PRECISION}.fp8"),
-    "--fp8": Spelling(()),
-    "--fp8-hybrid": Spelling(()),
-    "--fp8-e4m3": Spelling(()),
     "--fp8-recipe": _precision("--fp8-recipe", f"{PRECISION}.fp8_recipe", default="tensorwise"),
     "--fp8-param-gather": _precision(
         "--fp8-param-gather", f"{PRECISION}.fp8_param_gather", f"{PRECISION}.fp8_param"
     ),
-    "--fp8-param": Spelling(()),
     "--fp4-format": _precision("--fp4-format", f"{PRECISION}.fp4"),
-    "--fp4": Spelling(()),
     "--fp4-recipe": _precision("--fp4-recipe", f"{PRECISION}.fp4_recipe"),
-    "--accumulate-allreduce-grads-in-fp32": Spelling(()),
-    "--grad-reduce-in-bf16": Spelling(
-        (
-            opposite(f"{PRECISION}.grad_reduce_in_fp32"),
-            _by_recipe("--grad-reduce-in-bf16"),
-            opposite("ddp.grad_reduce_in_fp32"),
-        )
+    "--grad-reduce-in-bf16": _said(
+        opposite(f"{PRECISION}.grad_reduce_in_fp32"),
+        _by_recipe("--grad-reduce-in-bf16"),
+        opposite("ddp.grad_reduce_in_fp32"),
     ),
-    "--use-precision-aware-optimizer": _fields("optimizer.use_precision_aware_optimizer"),
     "--main-grads-dtype": _typed("optimizer.main_grads_dtype"),
     "--main-params-dtype": _typed("optimizer.main_params_dtype"),
     "--exp-avg-dtype": _typed("optimizer.exp_avg_dtype"),
     "--exp-avg-sq-dtype": _typed("optimizer.exp_avg_sq_dtype"),
-    "--optimizer": _fields("optimizer.optimizer"),
-    "--clip-grad": _fields("optimizer.clip_grad", "trainer.gradient_clip_val"),
-    "--optimizer-cpu-offload": _fields("optimizer.optimizer_cpu_offload"),
-    "--optimizer-offload-fraction": _fields("optimizer.optimizer_offload_fraction"),
-    "--use-tp-pp-dp-mapping": _fields("dist.use_tp_pp_dp_mapping"),
-    "--no-gradient-accumulation-fusion": Spelling(
-        (opposite("model.gradient_accumulation_fusion"),)
-    ),
-    "--num-experts": _fields("model.num_moe_experts"),
+    "--no-gradient-accumulation-fusion": _said(opposite("model.gradient_accumulation_fusion")),
     "--overlap-moe-expert-parallel-comm": _fields(
         "comm_overlap.overlap_moe_expert_parallel_comm", "model.overlap_moe_expert_parallel_comm"
     ),
-    "--delay-wgrad-compute": _fields(
-        *("comm_overlap.delay_wgrad_compute", "model.delay_wgrad_compute"),
-        "ddp.delay_wgrad_compute",
+    "--group-query-attention": _said(GROUPED),
+    "--squared-relu": _said(Name("model.activation_func", _is_squared, lambda _: "squared_relu")),
+    "--disable-bias-linear": _said(opposite("model.add_bias_linear")),
+    "--untie-embeddings-and-output-weights": _said(
+        opposite("model.share_embeddings_and_output_weights")
     ),
-    "--group-query-attention": Spelling((GROUPED,)),
-    "--swiglu": _fields("model.gated_linear_unit"),
-    "--squared-relu": Spelling(
-        (Name("model.activation_func", _is_squared, lambda _: "squared_relu"),)
-    ),
-    "--disable-bias-linear": Spelling((opposite("model.add_bias_linear"),)),
-    "--untie-embeddings-and-output-weights": Spelling(
-        (opposite("model.share_embeddings_and_output_weights"),)
-    ),
-    "--apply-layernorm-1p": _fields("model.layernorm_zero_centered_gamma"),
-    "--qk-layernorm": _fields("model.qk_layernorm"),
-    "--use-rotary-position-embeddings": Spelling(()),
-    "--encoder-num-layers": Spelling(()),
-    "--activations-checkpoint-method": Spelling(()),
-    "--activations-checkpoint-num-layers": Spelling(()),
-    "--checkpoint-num-layers": Spelling(()),
-    "--checkpoint-activations": Spelling(()),
-    "--deepspeed-activation-checkpointing": Spelling(()),
-    "--zero-stage": Spelling(()),
-    "--tokenizer-type": _fields("tokenizer.tokenizer_type"),
-    "--merge-file": _fields("tokenizer.merge_file"),
-    "--sgd-momentum": _fields("optimizer.sgd_momentum"),
-    "--cuda-graph-scope": _fields("model.cuda_graph_scope"),
-    "--hybrid-override-pattern": _fields(
-        "model.hybrid_layer_pattern", "model.hybrid_override_pattern"
-    ),
-    "--train-iters": _fields("train.train_iters"),
-    "--train-samples": _fields("train.train_samples"),
-    "--save-interval": _fields("checkpoint.save_interval"),
-    "--async-save": _fields("checkpoint.async_save"),
-    "--non-persistent-save-interval": _fields("checkpoint.non_persistent_save_interval"),
 }
 """The names of Megatron-Bridge, whose recipes also shard the optimizer, overlap its traffic and store 16 bits."""
 
@@ -268,94 +256,69 @@ def _sharded(value: Any, _: Reading) -> Any:
 
 
 _OWN: Mapping[str, Spelling] = {
-    "--micro-batch-size": _fields("model.micro_batch_size"),
-    "--global-batch-size": _fields("model.global_batch_size"),
-    "--rampup-batch-size": _fields("model.rampup_batch_size"),
-    "--seq-length": _fields("model.encoder_seq_length", "model.data.seq_length"),
-    "--tp-comm-overlap": _fields("model.ub_tp_comm_overlap"),
-    "--tp-comm-overlap-cfg": _fields("model.ub_tp_comm_overlap_cfg"),
+    **_unsayable("""
+    --overlap-param-gather-with-optimizer-step --num-distributed-optimizer-instances --use-megatron-fsdp
+    --use-custom-fsdp --data-parallel-sharding-strategy --ddp-bucket-size --ddp-average-in-collective
+    --recompute-modules --attention-backend --fp4-format --fp4-recipe --use-precision-aware-optimizer
+    --main-grads-dtype --main-params-dtype --exp-avg-dtype --exp-avg-sq-dtype --optimizer --sgd-momentum
+    --optimizer-cpu-offload --optimizer-offload-fraction --overlap-moe-expert-parallel-comm
+    --delay-wgrad-compute --non-persistent-save-interval
+"""),
+    **_table("""
+    --micro-batch-size model.micro_batch_size
+    --global-batch-size model.global_batch_size
+    --rampup-batch-size model.rampup_batch_size
+    --seq-length model.encoder_seq_length model.data.seq_length
+    --tp-comm-overlap model.ub_tp_comm_overlap
+    --tp-comm-overlap-cfg model.ub_tp_comm_overlap_cfg
+    --overlap-param-gather model.optim.overlap_param_sync
+    --use-torch-fsdp2 model.fsdp
+    --recompute-granularity model.activations_checkpoint_granularity
+    --use-flash-attn model.use_flash_attention
+    --cross-entropy-loss-fusion model.cross_entropy_loss_fusion
+    --fp8-recipe model.fp8_recipe
+    --fp8-param-gather model.fp8_params
+    --tokenizer-type model.tokenizer.type
+    --merge-file model.tokenizer.merge_file
+    --use-tp-pp-dp-mapping model.use_tp_pp_dp_mapping
+    --rotary-percent model.rotary_percentage
+    --train-iters trainer.max_steps
+    --train-samples trainer.max_samples
+    --save-interval exp_manager.checkpoint_callback_params.every_n_train_steps
+    --async-save exp_manager.checkpoint_callback_params.async_save
+"""),
     "--no-overlap-p2p-communication": Spelling(
         (opposite("model.overlap_p2p_comm"),), default=True, absent=True
     ),
     "--overlap-grad-reduce": _on("model.optim.overlap_grad_sync"),
-    "--overlap-param-gather": _fields("model.optim.overlap_param_sync"),
-    "--overlap-param-gather-with-optimizer-step": Spelling(()),
-    "--use-distributed-optimizer": Spelling(
-        (Name("model.optim.name", _sharded, lambda _: _SHARDED[0]),)
-    ),
-    "--num-distributed-optimizer-instances": Spelling(()),
-    "--use-megatron-fsdp": Spelling(()),
-    "--use-custom-fsdp": Spelling(()),
-    "--use-torch-fsdp2": _fields("model.fsdp"),
-    "--data-parallel-sharding-strategy": Spelling(()),
-    "--ddp-bucket-size": Spelling(()),
-    "--ddp-average-in-collective": Spelling(()),
-    "--recompute-granularity": _fields("model.activations_checkpoint_granularity"),
-    "--recompute-activations": Spelling(
-        (
-            Name(
-                "model.activations_checkpoint_granularity",
-                lambda _, __: None,
-                lambda _: "selective",
-            ),
+    "--use-distributed-optimizer": _said(Name("model.optim.name", _sharded, lambda _: _SHARDED[0])),
+    "--recompute-activations": _said(
+        Name(
+            "model.activations_checkpoint_granularity",
+            lambda _, __: None,
+            lambda _: "selective",
         )
     ),
-    "--recompute-method": Spelling((Name("model.activations_checkpoint_method", _only_full),)),
-    "--recompute-num-layers": Spelling(
-        (Name("model.activations_checkpoint_num_layers", _only_full),)
+    "--recompute-method": _said(Name("model.activations_checkpoint_method", _only_full)),
+    "--recompute-num-layers": _said(Name("model.activations_checkpoint_num_layers", _only_full)),
+    "--bf16": _said(
+        Name("trainer.precision", partial(_stored, "--bf16"), lambda _: "bf16"),
+        Name("model.precision", partial(_stored, "--bf16")),
     ),
-    "--recompute-modules": Spelling(()),
-    "--attention-backend": Spelling(()),
-    "--use-flash-attn": _fields("model.use_flash_attention"),
-    "--cross-entropy-loss-fusion": _fields("model.cross_entropy_loss_fusion"),
-    "--bf16": Spelling(
-        (
-            Name("trainer.precision", partial(_stored, "--bf16"), lambda _: "bf16"),
-            Name("model.precision", partial(_stored, "--bf16")),
-        )
-    ),
-    "--fp16": Spelling((Name("trainer.precision", partial(_stored, "--fp16"), lambda _: 16),)),
-    "--fp8-format": Spelling((Name("model.fp8", _format, lambda _: True),)),
-    "--fp8-recipe": _fields("model.fp8_recipe"),
-    "--fp8-param-gather": _fields("model.fp8_params"),
-    "--fp4-format": Spelling(()),
-    "--fp4-recipe": Spelling(()),
-    "--grad-reduce-in-bf16": Spelling((when("model.optim.grad_sync_dtype", "bf16"),)),
-    "--use-precision-aware-optimizer": Spelling(()),
-    "--main-grads-dtype": Spelling(()),
-    "--main-params-dtype": Spelling(()),
-    "--exp-avg-dtype": Spelling(()),
-    "--exp-avg-sq-dtype": Spelling(()),
-    "--optimizer": Spelling(()),
-    "--tokenizer-type": _fields("model.tokenizer.type"),
-    "--merge-file": _fields("model.tokenizer.merge_file"),
-    "--sgd-momentum": Spelling(()),
+    "--fp16": _said(Name("trainer.precision", partial(_stored, "--fp16"), lambda _: 16)),
+    "--fp8-format": _said(Name("model.fp8", _format, lambda _: True)),
+    "--grad-reduce-in-bf16": _said(when("model.optim.grad_sync_dtype", "bf16")),
     "--clip-grad": _fields("trainer.gradient_clip_val", default=0.0, absent=1.0),
-    "--optimizer-cpu-offload": Spelling(()),
-    "--optimizer-offload-fraction": Spelling(()),
-    "--use-tp-pp-dp-mapping": _fields("model.use_tp_pp_dp_mapping"),
-    "--overlap-moe-expert-parallel-comm": Spelling(()),
-    "--delay-wgrad-compute": Spelling(()),
-    "--swiglu": Spelling(
-        (
-            Name(
-                "model.activation",
-                lambda value, _: True if value in _SILU else None,
-                lambda _: "fast-swiglu",
-            ),
+    "--swiglu": _said(
+        Name(
+            "model.activation",
+            lambda value, _: True if value in _SILU else None,
+            lambda _: "fast-swiglu",
         )
     ),
-    "--squared-relu": Spelling((Name("model.activation", _is_squared, lambda _: _RELU2[1]),)),
-    "--normalization": Spelling(
-        (Name("model.normalization", _norm, lambda value: str(value).lower()),)
-    ),
-    "--disable-bias-linear": Spelling((opposite("model.bias"),)),
-    "--rotary-percent": _fields("model.rotary_percentage"),
-    "--train-iters": _fields("trainer.max_steps"),
-    "--train-samples": Spelling((Name("trainer.max_samples"),)),
-    "--save-interval": _fields("exp_manager.checkpoint_callback_params.every_n_train_steps"),
-    "--async-save": _fields("exp_manager.checkpoint_callback_params.async_save"),
-    "--non-persistent-save-interval": Spelling(()),
+    "--squared-relu": _said(Name("model.activation", _is_squared, lambda _: _RELU2[1])),
+    "--normalization": _said(Name("model.normalization", _norm, lambda value: str(value).lower())),
+    "--disable-bias-linear": _said(opposite("model.bias")),
 }
 
 NEMO: Mapping[str, Spelling] = {**BRIDGE, **_OWN}

@@ -5,8 +5,8 @@ import re
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, EXCHANGING
-from calculon.launch.dialect import Fields, Reading, Row, Writing
-from calculon.launch.rows import named, number
+from calculon.launch.dialect import Fields, Reading, Writing
+from calculon.launch.rows import first_names, named, number, row
 
 _STAGES = "--num-virtual-stages-per-pipeline-rank"
 _BLOCKS = "--num-layers-per-virtual-pipeline-stage"
@@ -90,10 +90,8 @@ def _chunks(one: Reading, pipeline: int, ends: int) -> int:
         wanted = f"the blocks of the model, of which {_BLOCKS} {each} are a chunk"
         raise SpecError(one.parsed.file, Problem("--num-layers", wanted, "none"))
     if (blocks + ends) % (pipeline * each):
-        setting = one.setting(_BLOCKS)
-        assert setting is not None
         wanted = f"a divisor of {blocks + ends} blocks / {pipeline} stages"
-        raise one.error(setting, wanted)
+        raise one.error(one.stated(_BLOCKS, default=each), wanted)
     return (blocks + ends) // (pipeline * each)
 
 
@@ -127,22 +125,14 @@ def _write_p2p(one: Writing) -> Fields:
 
 
 LAYOUT = (
-    Row(
-        (
-            *("pipeline_interleaving", "pp_layout", "first_stage_blocks", "last_stage_blocks"),
-            "stage_blocks",
-        ),
-        (_STAGES, _BLOCKS, _MAP, _FIRST, _LAST, *_ENDS, _METHOD),
+    row(
+        "pipeline_interleaving pp_layout first_stage_blocks last_stage_blocks stage_blocks",
+        f"{_STAGES} {_BLOCKS} {_MAP} {_FIRST} {_LAST} {' '.join(_ENDS)} {_METHOD}",
         _layout,
         _write_layout,
     ),
-    Row(("p2p_overlap",), ("--no-overlap-p2p-communication",), _p2p, _write_p2p),
-    named(
-        "--use-tp-pp-dp-mapping",
-        "mesh_order",
-        {False: "tp-dp-pp", True: "tp-pp-dp"},
-        default=False,
-    ),
+    row("p2p_overlap", "--no-overlap-p2p-communication", _p2p, _write_p2p),
+    named("--use-tp-pp-dp-mapping", "mesh_order", {False: "tp-dp-pp", True: "tp-pp-dp"}, False),
 )
 
 _DISPATCHER, _BACKEND = "--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend"
@@ -181,9 +171,9 @@ def _write_dispatcher(one: Writing) -> Fields:
 
 
 def _capacity(one: Reading) -> Fields:
-    factor = one.setting("--moe-expert-capacity-factor")
-    value = 0.0 if factor is None else factor.value
-    if factor is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+    factor = one.stated("--moe-expert-capacity-factor", default=0.0)
+    value = factor.value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise one.error(factor, "a number")
     percent = round(100 * value) if value > 0 else 0
     padded = one.switch("--moe-pad-expert-input-to-capacity") and percent > 0
@@ -227,25 +217,21 @@ def _write_beside(one: Writing) -> Fields:
 EXPERTS = (
     number("--expert-model-parallel-size", "expert_par"),
     number("--expert-tensor-parallel-size", "expert_tensor_par", 0),
-    Row(
-        ("moe_dispatcher",),
-        (_DISPATCHER, _BACKEND, "--moe-enable-deepep", "--num-experts", GROUPED),
+    row(
+        "moe_dispatcher",
+        f"{_DISPATCHER} {_BACKEND} --moe-enable-deepep --num-experts {GROUPED}",
         _dispatcher,
         _write_dispatcher,
     ),
-    Row(
-        ("moe_capacity_percent", "moe_pad_to_capacity"),
-        ("--moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity"),
+    row(
+        "moe_capacity_percent moe_pad_to_capacity",
+        "--moe-expert-capacity-factor --moe-pad-expert-input-to-capacity",
         _capacity,
         _write_capacity,
     ),
-    Row(
-        ("ep_overlap", "delay_wgrad", "moe_shared_overlap"),
-        (
-            "--overlap-moe-expert-parallel-comm",
-            "--delay-wgrad-compute",
-            "--moe-shared-expert-overlap",
-        ),
+    row(
+        "ep_overlap delay_wgrad moe_shared_overlap",
+        "--overlap-moe-expert-parallel-comm --delay-wgrad-compute --moe-shared-expert-overlap",
         _beside,
         _write_beside,
     ),
@@ -272,11 +258,10 @@ def _context(one: Reading) -> Fields:
 def _write_context(one: Writing) -> Fields:
     if one["context_par"] == 1 or one["cp_comm"] == "p2p":
         return {}
-    names = {ours: theirs for theirs, ours in _EXCHANGES.items()}
-    found: Fields = {_COMM: names[one["cp_comm"]]}
+    found: Fields = {_COMM: first_names(_EXCHANGES)[one["cp_comm"]]}
     if one["cp_comm"] == "a2a_p2p" and one["cp_a2a_size"]:
         found[_SIZES] = [one["cp_a2a_size"], one["context_par"] // one["cp_a2a_size"]]
     return found
 
 
-CONTEXT = Row(("cp_comm", "cp_a2a_size"), (_COMM, _SIZES), _context, _write_context)
+CONTEXT = row("cp_comm cp_a2a_size", f"{_COMM} {_SIZES}", _context, _write_context)

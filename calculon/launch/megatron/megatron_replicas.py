@@ -1,10 +1,8 @@
 """Megatron-LM: what replicas share, gradients, the optimizer, and what is computed again or kept on the host."""
 
-from typing import Any
-
 from calculon.declarations.module_sets import ALIASES, MODULES, modules_of, written
-from calculon.launch.dialect import Fields, Reading, Row, Writing
-from calculon.launch.rows import switch
+from calculon.launch.dialect import Fields, Reading, Writing
+from calculon.launch.rows import first_names, row, switch
 
 _FSDP, _STRATEGY = "--use-megatron-fsdp", "--data-parallel-sharding-strategy"
 _TORCH_FSDP = "--use-torch-fsdp2"
@@ -36,13 +34,13 @@ def _sharing(one: Reading) -> Fields:
 
 def _stage(one: Reading) -> str:
     """Return what replicas share by name, from the flags of each kind of sharing."""
-    strategy = one.setting(_STRATEGY)
+    strategy = one.stated(_STRATEGY, default="no_shard")
     whole = one.switch("--use-distributed-optimizer")
     stated = one.count("--zero-stage", default=0)
     if one.switch(_TORCH_FSDP):
         return "fsdp"
     if one.switch(_FSDP):
-        return _STAGES["no_shard" if strategy is None else one.choice(strategy, _STAGES)]
+        return _STAGES[one.choice(strategy, _STAGES)]
     if _sums_apart(one):
         return "1"
     return "1" if whole else str(min(stated or 0, 3))
@@ -62,8 +60,8 @@ def _write_sharing(one: Writing) -> Fields:
     if stage == "1":
         found["--use-distributed-optimizer"] = True
     elif stage in ("2", "3"):
-        names = {ours: theirs for theirs, ours in _STAGES.items()}
-        found |= {"--use-distributed-optimizer": True, _FSDP: True, _STRATEGY: names[stage]}
+        strategy = first_names(_STAGES)[stage]
+        found |= {"--use-distributed-optimizer": True, _FSDP: True, _STRATEGY: strategy}
     elif stage == "fsdp":
         found[_TORCH_FSDP] = True
     gathers_ahead = stage == "3" and one["data_par_overlap"]
@@ -126,10 +124,8 @@ _WITHOUT_MOMENTS = ("sgd", "adafactor")
 
 
 def _optimizer(one: Reading) -> Fields:
-    stated = one.setting("--optimizer")
-    name = "adam" if stated is None else str(stated.value)
+    name = str(one.get("--optimizer", default="adam"))
     if name not in _OPTIMIZERS:
-        assert stated is not None
         one.not_modelled("--optimizer", f"one of {', '.join(_OPTIMIZERS)} is modelled; adam stands")
         name = "adam"
     found = _OPTIMIZERS[name]
@@ -160,9 +156,7 @@ def _small_moments(one: Reading) -> bool:
 
 
 def _write_optimizer(one: Writing) -> Fields:
-    names: dict[Any, str] = {"sgd": "sgd"}
-    for theirs, ours in _OPTIMIZERS.items():
-        names.setdefault(ours, theirs)
+    names = {"sgd": "sgd"} | first_names(_OPTIMIZERS)
     if one["optimizer"] not in names:
         raise one.refuse("optimizer", ", ".join(names), "adam is the nearest")
     found: Fields = {}
@@ -185,7 +179,7 @@ def _offload(one: Reading) -> Fields:
     share = one.get("--optimizer-offload-fraction", default=1.0)
     if state and share != 1:
         one.not_modelled("--optimizer-offload-fraction", "all of the state is offloaded here")
-    blocks = one.count("--cpu-offloading-num-layers", default=0) or 0
+    blocks = one.count("--cpu-offloading-num-layers", default=0)
     most = one.count("--num-layers", "--encoder-num-layers")
     if blocks and most and blocks < most - 1:
         one.not_modelled("--cpu-offloading-num-layers", "all blocks are offloaded here")
@@ -207,42 +201,32 @@ def _write_offload(one: Writing) -> Fields:
 
 
 REPLICAS = (
-    Row(
-        (
-            *("zero_stage", "optimizer_sharding", "dp_shard", "data_par_overlap"),
-            *("overlap_param_gather", "reshard_after_forward"),
-        ),
-        (
-            *("--use-distributed-optimizer", _FSDP, _STRATEGY, _TORCH_FSDP, _INSTANCES),
-            *("--zero-stage", "--overlap-grad-reduce", "--overlap-param-gather"),
-            "--torch-fsdp2-no-reshard-after-forward",
-        ),
+    row(
+        "zero_stage optimizer_sharding dp_shard data_par_overlap overlap_param_gather "
+        "reshard_after_forward",
+        f"--use-distributed-optimizer {_FSDP} {_STRATEGY} {_TORCH_FSDP} {_INSTANCES} --zero-stage "
+        "--overlap-grad-reduce --overlap-param-gather --torch-fsdp2-no-reshard-after-forward",
         _sharing,
         _write_sharing,
     ),
-    Row(
-        ("grad_dtype", "grad_comm_dtype", "grad_sums", "ddp_bucket_mib"),
-        ("--deepspeed", "--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16", _BUCKET),
+    row(
+        "grad_dtype grad_comm_dtype grad_sums ddp_bucket_mib",
+        f"--deepspeed --accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16 {_BUCKET}",
         _gradients,
         _write_gradients,
     ),
     switch("--no-gradient-accumulation-fusion", "grad_fusion", on=False, off=True),
     switch("--cross-entropy-loss-fusion", "ce_impl", on="fused", off="megatron"),
-    Row(
-        ("optimizer", "optimizer_state_dtype", "grad_clip"),
-        (
-            *("--optimizer", "--sgd-momentum", "--clip-grad", "--use-precision-aware-optimizer"),
-            *("--exp-avg-dtype", "--exp-avg-sq-dtype"),
-        ),
+    row(
+        "optimizer optimizer_state_dtype grad_clip",
+        "--optimizer --sgd-momentum --clip-grad --use-precision-aware-optimizer --exp-avg-dtype "
+        "--exp-avg-sq-dtype",
         _optimizer,
         _write_optimizer,
     ),
-    Row(
-        ("optimizer_offload", "activations_offload"),
-        (
-            *("--optimizer-cpu-offload", _STATES, "--optimizer-offload-fraction"),
-            "--cpu-offloading-num-layers",
-        ),
+    row(
+        "optimizer_offload activations_offload",
+        f"--optimizer-cpu-offload {_STATES} --optimizer-offload-fraction --cpu-offloading-num-layers",
         _offload,
         _write_offload,
     ),
@@ -256,14 +240,14 @@ _COUNT, _MODULES, _SHORT = (
 )
 _OLD = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
 _OLD_METHOD = "--activations-checkpoint-method"
-_NAMES = {ours: theirs for theirs, ours in ALIASES.items()}
+_NAMES = first_names(ALIASES)
 
 
 def _recompute(one: Reading) -> Fields:
     """Read what the backward pass computes again: everything, modules, or nothing."""
-    stated, short = one.setting(_GRANULARITY), one.switch(_SHORT)
+    stated, short = one.stated(_GRANULARITY, default=None), one.switch(_SHORT)
     old = True in [one.switch(name) for name in _OLD] or one.get(_OLD_METHOD) is not None
-    kind = "selective" if short else "full" if old else None if stated is None else stated.value
+    kind = "selective" if short else "full" if old else stated.value
     found: Fields = {
         "activation_recompute": "none",
         "recompute_modules": "none",
@@ -276,7 +260,6 @@ def _recompute(one: Reading) -> Fields:
     if kind == "selective":
         return found | _modules(one, short)
     if kind is not None:
-        assert stated is not None
         raise one.error(stated, "full or selective")
     one.used.add(_MODULES)
     return found
@@ -337,14 +320,10 @@ def _write_recompute(one: Writing) -> Fields:
     return found | {_MODULES: names[0] if len(names) == 1 else names}
 
 
-RECOMPUTE = (
-    Row(
-        ("activation_recompute", "recompute_modules", "recompute_every", "recompute_blocks"),
-        (
-            *(_GRANULARITY, _METHOD, _COUNT, _MODULES, _SHORT, *_OLD, _OLD_METHOD),
-            *("--activations-checkpoint-num-layers", "--checkpoint-num-layers"),
-        ),
-        _recompute,
-        _write_recompute,
-    ),
+RECOMPUTE = row(
+    "activation_recompute recompute_modules recompute_every recompute_blocks",
+    f"{_GRANULARITY} {_METHOD} {_COUNT} {_MODULES} {_SHORT} {' '.join(_OLD)} {_OLD_METHOD} "
+    "--activations-checkpoint-num-layers --checkpoint-num-layers",
+    _recompute,
+    _write_recompute,
 )

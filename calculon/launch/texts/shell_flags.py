@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -183,6 +184,14 @@ def plain_value(word: str) -> int | float | str:
         return int(word)
     number = float(word) if _NUMBER.fullmatch(word) else math.inf
     return number if math.isfinite(number) else word
+
+
+def switched(value: Any) -> Any:
+    """Return a value; a switch for a text with one, as some launchers have them."""
+    return _SWITCHES.get(value, value) if isinstance(value, str) else value
+
+
+_SWITCHES = {"true": True, "false": False, "True": True, "False": False}
 
 
 def _words(script: Script, command: Command) -> list[str]:

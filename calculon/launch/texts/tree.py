@@ -1,6 +1,6 @@
 """Settings below names, as configurations in YAML and Python have them: ``model.tensor_model_parallel_size``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calculon.base.frozen import dataclass
@@ -29,6 +29,28 @@ def spend_list(value: Any, budget: Budget) -> None:
         if isinstance(one, list):
             budget.spend_values(len(one))
             left += one
+
+
+def flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of objects within each other by their paths; an empty object as such."""
+    for key, value in settings.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by path as objects within each other."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        *above, last = name.split(".")
+        place = found
+        for key in above:
+            place = place.setdefault(key, {})
+        place[last] = value
+    return found
 
 
 class Tree(dict[str, Any]):

@@ -7,15 +7,15 @@ sequences: they are written.
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.presets import COMMON, find_preset, lacking, refused
-from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing
-from calculon.launch.rows import named, only_with
+from calculon.launch.dialect import Dialect, Fields, Reading, Writing
+from calculon.launch.rows import named, only_with, row
+from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import (
     flavor_of,
     indivisible,
     model_of,
     parallel,
     parse,
-    positive,
     recognises,
     render,
 )
@@ -33,28 +33,23 @@ _EXCHANGES = {"allgather": "all_gather", "alltoall": "p2p"}
 
 def _read_degrees(one: Reading) -> Fields:
     tensor, pipeline, context, replicas = (
-        positive(one, *parallel(name), default=1)
+        one.count(*parallel(name), default=1, least=1)
         for name in (
-            "tensor_parallel_degree",
-            "pipeline_parallel_degree",
-            "context_parallel_degree",
+            *("tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree"),
             "data_parallel_replicate_degree",
         )
     )
-    shards = one.count(
-        *parallel("data_parallel_shard_degree"), "training.data_parallel_degree", default=-1
-    )
+    sharding = (*parallel("data_parallel_shard_degree"), "training.data_parallel_degree")
+    shards = one.count(*sharding, default=-1)
     rest = tensor * pipeline * context * replicas
     product = f"tensor {tensor} x pipeline {pipeline} x context {context} x replicas {replicas}"
-    if shards is not None and shards != -1:
-        shards = positive(
-            one, *parallel("data_parallel_shard_degree"), "training.data_parallel_degree", default=1
-        )
-    if shards is None or shards < 0:
+    if shards == -1:  # all processors that other degrees leave
         processors = one.processors()
         if processors % rest:
             raise _contradiction(one, f"a divisor of {processors:,} processors", rest, product)
         shards = processors // rest
+    elif shards < 1:
+        raise one.error(one.stated(*sharding, default=shards), "a whole number of at least 1")
     processors = rest * shards
     if one.num_procs not in (None, processors):
         product = f"{product} x shards {shards}"
@@ -102,7 +97,7 @@ def _write_degrees(one: Writing) -> Fields:
 
 
 def _read_experts(one: Reading) -> Fields:
-    experts = positive(one, *parallel("expert_parallel_degree"), default=1)
+    experts = one.count(*parallel("expert_parallel_degree"), default=1, least=1)
     width = one.setting(*parallel("expert_tensor_parallel_degree"))
     tensor = one.execution["tensor_par"]
     if experts == 1 or tensor == 1 or width is None:
@@ -137,15 +132,15 @@ def _read_batch(one: Reading) -> Fields:
 
 
 def _read_tokens(one: Reading) -> Fields:
-    length = positive(one, LENGTH, "model.seq_len", default=2048)
-    tokens = positive(one, TOKENS, default=16384)
-    passes = positive(one, _PP_MICROBATCHES, default=1)
+    length = one.count(LENGTH, "model.seq_len", default=2048, least=1)
+    tokens = one.count(TOKENS, default=16384, least=1)
+    passes = one.count(_PP_MICROBATCHES, default=1, least=1)
     passes = passes if one.execution["pipeline_par"] > 1 else 1
     if tokens % length:
         raise indivisible(one, TOKENS, f"a multiple of max_context_length={length:,}", tokens)
     at_once = tokens * passes * one.execution["data_par"]
     step = one.count(_STEP_TOKENS, default=-1)
-    step = at_once if step is None or step < 0 else step
+    step = at_once if step < 0 else step
     if step % at_once:
         product = f"{tokens:,} x {passes} x data {one.execution['data_par']}"
         raise indivisible(one, _STEP_TOKENS, f"a multiple of {at_once:,} ({product})", step)
@@ -155,9 +150,9 @@ def _read_tokens(one: Reading) -> Fields:
 
 
 def _read_sequences(one: Reading) -> Fields:
-    length = positive(one, "training.seq_len", default=2048)
-    local = positive(one, "training.local_batch_size", "training.batch_size", default=8)
-    each = positive(one, *parallel("pipeline_parallel_microbatch_size"), default=1)
+    length = one.count("training.seq_len", default=2048, least=1)
+    local = one.count("training.local_batch_size", "training.batch_size", default=8, least=1)
+    each = one.count(*parallel("pipeline_parallel_microbatch_size"), default=1, least=1)
     passes = one.count(*parallel("pipeline_parallel_microbatches"))
     micro = local
     if one.execution["pipeline_par"] > 1:
@@ -167,7 +162,7 @@ def _read_sequences(one: Reading) -> Fields:
             raise indivisible(one, "training.local_batch_size", wanted, local)
     at_once = local * one.execution["data_par"]
     step = one.count("training.global_batch_size", default=-1)
-    step = at_once if step is None or step < 0 else step
+    step = at_once if step < 0 else step
     if step % at_once:
         product = f"{local:,} x data {one.execution['data_par']}"
         wanted = f"a multiple of {at_once:,} ({product})"
@@ -214,23 +209,18 @@ def _write_sequence_parallel(one: Writing) -> Fields:
 
 
 def _read_context(one: Reading) -> Fields:
-    method = one.setting(*parallel("context_parallel_rotate_method"))
-    balancer = one.setting("parallelism.context_parallel_load_balancer")
+    method = one.stated(*parallel("context_parallel_rotate_method"), default="allgather")
+    balancer = one.stated("parallelism.context_parallel_load_balancer", default="headtail")
     if one.execution["context_par"] == 1:
         return {"cp_comm": "p2p", "cp_balance": "zigzag"}
-    exchange = "allgather" if method is None else method.value
-    if exchange not in _EXCHANGES:
-        assert method is not None
-        raise one.error(method, f"one of {', '.join(_EXCHANGES)}")
-    balance = "headtail" if balancer is None else balancer.value
-    if balance == "ptrr":
-        one.not_modelled("parallelism.context_parallel_load_balancer", "taken for headtail")
-    elif balance not in ("headtail", None):
-        assert balancer is not None
+    exchange = one.choice(method, _EXCHANGES)
+    if balancer.value == "ptrr":
+        one.not_modelled(balancer.name, "taken for headtail")
+    elif balancer.value not in ("headtail", None):
         raise one.error(balancer, "headtail, ptrr or None")
     return {
         "cp_comm": _EXCHANGES[exchange],
-        "cp_balance": "contiguous" if balance is None else "zigzag",
+        "cp_balance": "contiguous" if balancer.value is None else "zigzag",
     }
 
 
@@ -247,10 +237,9 @@ def _write_context(one: Writing) -> Fields:
 
 
 def _read_reshard(one: Reading) -> Fields:
-    found = one.setting(*parallel("fsdp_reshard_after_forward"))
-    policy = "default" if found is None else found.value
+    found = one.stated(*parallel("fsdp_reshard_after_forward"), default="default")
+    policy = found.value
     if policy not in ("default", "always", "never"):
-        assert found is not None
         raise one.error(found, "default, always or never")
     usual = one.execution["pipeline_par"] == 1 or one.execution["zero_stage"] != "fsdp"
     kept = policy == "never" and one.execution["zero_stage"] == "fsdp"
@@ -265,8 +254,7 @@ def _write_reshard(one: Writing) -> Fields:
 
 
 def _read_clipping(one: Reading) -> Fields:
-    found = one.setting("training.max_norm")
-    return {"grad_clip": found is None or bool(found.value)}
+    return {"grad_clip": bool(one.get("training.max_norm", default=True))}
 
 
 def _write_clipping(one: Writing) -> Fields:
@@ -294,8 +282,7 @@ def _read_campaign(one: Reading) -> Fields:
     saves = one.switch("checkpoint.enable") or one.switch("checkpoint.enable_checkpoint")
     if saves and (interval := one.count("checkpoint.interval", default=500)):
         found["save_interval"] = interval
-    mode = one.setting("checkpoint.async_mode")
-    if mode is not None and str(mode.value).lower() != "disabled":
+    if str(one.get("checkpoint.async_mode", default="disabled")).lower() != "disabled":
         found["async_save"] = True
     return found
 
@@ -323,28 +310,21 @@ def _read_preset(one: Reading) -> Fields:
 
 
 _ROWS = (
-    Row(
-        (
-            *("num_procs", "tensor_par", "pipeline_par", "context_par", "data_par"),
-            *("zero_stage", "dp_shard", "optimizer_sharding", "data_par_overlap"),
-        ),
-        tuple(
-            f"parallelism.{name}"
-            for name in (
-                "data_parallel_shard_degree",
-                "data_parallel_replicate_degree",
-                "tensor_parallel_degree",
-                "pipeline_parallel_degree",
-                "context_parallel_degree",
-            )
+    row(
+        "num_procs tensor_par pipeline_par context_par data_par zero_stage dp_shard "
+        "optimizer_sharding data_par_overlap",
+        under(
+            "parallelism",
+            "data_parallel_shard_degree data_parallel_replicate_degree tensor_parallel_degree "
+            "pipeline_parallel_degree context_parallel_degree",
         ),
         _read_degrees,
         _write_degrees,
     ),
-    Row(("name",), ("model.name", "model.flavor"), _read_model, _write_model, "model"),
-    Row(
-        ("expert_par", "expert_tensor_par"),
-        ("parallelism.expert_parallel_degree",),
+    row("name", "model.name model.flavor", _read_model, _write_model, "model"),
+    row(
+        "expert_par expert_tensor_par",
+        "parallelism.expert_parallel_degree",
         _read_experts,
         _write_experts,
     ),
@@ -354,28 +334,28 @@ _ROWS = (
         {"standard": "alltoall", "deepep": "deepep", "hybridep": "hybridep"},
         "standard",
     ),
-    Row(
-        ("microbatch_size", "batch_size", "seq_length"),
-        (TOKENS, LENGTH, _STEP_TOKENS, _PP_MICROBATCHES),
+    row(
+        "microbatch_size batch_size seq_length",
+        f"{TOKENS} {LENGTH} {_STEP_TOKENS} {_PP_MICROBATCHES}",
         _read_batch,
         _write_batch,
     ),
     PIPELINE,
-    Row(
-        ("tensor_par_comm_type",),
-        ("parallelism.enable_sequence_parallel",),
+    row(
+        "tensor_par_comm_type",
+        "parallelism.enable_sequence_parallel",
         _read_sequence_parallel,
         _write_sequence_parallel,
     ),
-    Row(
-        ("cp_comm", "cp_balance"),
-        ("parallelism.context_parallel_load_balancer",),
+    row(
+        "cp_comm cp_balance",
+        "parallelism.context_parallel_load_balancer",
         _read_context,
         _write_context,
     ),
-    Row(
-        ("reshard_after_forward",),
-        ("parallelism.fsdp_reshard_after_forward",),
+    row(
+        "reshard_after_forward",
+        "parallelism.fsdp_reshard_after_forward",
         _read_reshard,
         _write_reshard,
     ),
@@ -392,15 +372,15 @@ _ROWS = (
         "float32",
     ),
     *KERNELS,
-    Row(("grad_clip",), ("training.max_norm",), _read_clipping, _write_clipping),
-    Row(
-        ("tokens", "save_interval", "async_save"),
-        ("training.steps", "checkpoint.interval", "checkpoint.async_mode"),
+    row("grad_clip", "training.max_norm", _read_clipping, _write_clipping),
+    row(
+        "tokens save_interval async_save",
+        "training.steps checkpoint.interval checkpoint.async_mode",
         _read_campaign,
         _write_campaign,
         "campaign",
     ),
-    Row((), (), _read_preset, lambda one: {}),
+    row("", "", _read_preset),
     only_with(ONLY_WITH),
 )
 

@@ -20,7 +20,7 @@ from calculon.launch.texts.python_config import Call, held, read_configuration, 
 from calculon.launch.texts.python_syntax import parsed
 from calculon.launch.texts.reading_budget import reading, too_large
 from calculon.launch.texts.shell_flags import PROGRAM, parse_script
-from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree
+from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree, flat
 
 MODELS: Mapping[tuple[str, str], str] = {
     ("llama3", "8B"): "llama3-8B",
@@ -96,22 +96,6 @@ class Recipe(Parsed):
 def parallel(option: str) -> tuple[str, ...]:
     """Return the names of an option of parallelism, in all versions."""
     return tuple(f"{section}.{option}" for section in ("parallelism", *_OLDER))
-
-
-def positive(one: Reading, *names: str, default: int) -> int:
-    """Return a count of at least 1.
-
-    Raises:
-        SpecError: For any other value.
-    """
-    count = one.count(*names, default=default)
-    if count is None:
-        return default
-    if count < 1:
-        found = one.setting(*names)
-        assert found is not None
-        raise one.error(found, "a whole number of at least 1")
-    return count
 
 
 def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
@@ -261,7 +245,8 @@ def _of_toml(text: str, file: str) -> Parsed:
             raise _of_digits(text, file, lines) from None
         found = {
             name: Setting(name, value, f"{file}:{lines[name]}" if name in lines else file)
-            for name, value in _flat(tables)
+            for name, value in flat(tables)
+            if value != {}
         }
     return Parsed(file, found)
 
@@ -271,14 +256,6 @@ def _of_digits(text: str, file: str, lines: Mapping[str, int]) -> SpecError:
     longest = _DIGITS.search(text)
     number = text.count("\n", 0, longest.start() if longest else 0) + 1
     return too_large(f"{file}:{number}", next((n for n, at in lines.items() if at == number), ""))
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _lines(text: str, file: str) -> dict[str, int]:
@@ -389,9 +366,7 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
     """Return a function that changes a configuration of torchtitan, or any, into one with some settings."""
     name, flavor = (settings.get(f"model.{key}") for key in ("name", "flavor"))
     base = _FUNCTION.sub("_", f"{name}_{flavor}").lower() if name else ""
-    used = {kind for section, kind in _SECTIONS.items() if _section(settings, section)} | {
-        "Trainer"
-    }
+    used = {"Trainer", *(kind for part, kind in _SECTIONS.items() if _section(settings, part))}
     body = []
     for section, kind in _SECTIONS.items():
         if given := _section(settings, section):

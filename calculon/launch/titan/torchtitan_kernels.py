@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from calculon.launch.dialect import Fields, Reading, Row, Writing
+from calculon.launch.dialect import Fields, Reading, Writing
+from calculon.launch.rows import first_names, row
+from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import Recipe, mixes, model_of, parallel
 from calculon.launch.titan.torchtitan_words import (
     CONVERTERS,
@@ -78,12 +80,12 @@ def _read_compile(one: Reading) -> Fields:
     compiled = (stated or older) and "model" in parts
     if (stated or older) and not compiled:
         one.not_modelled(_COMPONENTS, "the loss is compiled alone: taken for none")
-    asked = one.setting(
-        "compile.enable_async_tensor_parallel", *parallel("enable_async_tensor_parallel")
+    asked = one.stated(
+        *("compile.enable_async_tensor_parallel", *parallel("enable_async_tensor_parallel")),
+        default=False,
     )
-    overlapped = asked is not None and asked.value is True and one.execution["tensor_par"] > 1
+    overlapped = asked.value is True and one.execution["tensor_par"] > 1
     if overlapped and not compiled:
-        assert asked is not None
         raise one.error(asked, "false without compile.enable, since only the compiler overlaps")
     scope = "blocks_and_loss" if "loss" in parts else "blocks"
     return {
@@ -131,8 +133,7 @@ def _read_optimizer(one: Reading) -> Fields:
 def _write_optimizer(one: Writing) -> Fields:
     if one["optimizer"] != "adam":
         raise one.refuse("optimizer", "adam")
-    ways = {ours: theirs for theirs, ours in _IMPLEMENTATIONS.items()}
-    way = ways[one["optimizer_impl"]]
+    way = first_names(_IMPLEMENTATIONS)[one["optimizer_impl"]]
     return {} if way == "fused" else {"optimizer.implementation": way}
 
 
@@ -206,33 +207,28 @@ def _write_recipe(one: Writing) -> Fields:
 
 
 KERNELS = (
-    Row(
-        ("fp8_recipe", "fp8_param_gather"),
-        tuple(f"converters.{name}" for name in WRITTEN_RECIPES.values()),
+    row(
+        "fp8_recipe fp8_param_gather",
+        under("converters", " ".join(WRITTEN_RECIPES.values())),
         _read_recipe,
         _write_recipe,
     ),
-    Row(
-        ("activation_recompute", "recompute_modules", "recompute_every"),
-        (_CHECKPOINT,),
+    row(
+        "activation_recompute recompute_modules recompute_every",
+        _CHECKPOINT,
         _read_recompute,
         _write_recompute,
     ),
-    Row(
-        ("fusion", "compile_scope", "tensor_par_overlap"),
-        ("compile.enable", _COMPONENTS, "compile.enable_async_tensor_parallel"),
+    row(
+        "fusion compile_scope tensor_par_overlap",
+        f"compile.enable {_COMPONENTS} compile.enable_async_tensor_parallel",
         _read_compile,
         _write_compile,
     ),
-    Row(
-        ("launch_mode",),
-        ("training.disable_cuda_graphs",),
-        _read_launches,
-        _write_launches,
-    ),
-    Row(
-        ("optimizer", "optimizer_impl"),
-        ("optimizer.implementation",),
+    row("launch_mode", "training.disable_cuda_graphs", _read_launches, _write_launches),
+    row(
+        "optimizer optimizer_impl",
+        "optimizer.implementation",
         _read_optimizer,
         _write_optimizer,
     ),

@@ -10,7 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from calculon.declarations.named_values import ENDS_AS_BLOCKS
-from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
+from calculon.launch.dialect import Fields, Reading, Setting, Writing
+from calculon.launch.rows import row
+from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import (
     blocks_of,
     flavor_of,
@@ -57,9 +59,9 @@ def _read_pipeline(one: Reading) -> Fields:
         "parallelism.pipeline_parallel_module_fqns_per_model_part",
     )
     points = one.setting(*parallel("pipeline_parallel_split_points"))
-    layers = _counted(one, "pipeline_parallel_layers_per_stage", 1)
+    layers = one.count(*parallel("pipeline_parallel_layers_per_stage"), least=1)
     ends = tuple(
-        _given(_counted(one, name, 0))
+        one.count(*parallel(name), default=1, least=0)
         for name in (
             "pipeline_parallel_first_stage_less_layers",
             "pipeline_parallel_last_stage_less_layers",
@@ -92,20 +94,6 @@ def _read_pipeline(one: Reading) -> Fields:
             name = "parallelism.pipeline_parallel_layers_per_stage"
             one.not_modelled(name, "the layers of the model are not known: 2 chunks on a rank")
     return _pipeline(schedule, chunks, *_layout(one, ends, blocks, chunks * stages))
-
-
-def _counted(one: Reading, option: str, least: int) -> int | None:
-    """Return a count of layers that is stated."""
-    names = parallel(option)
-    count, found = one.count(*names), one.setting(*names)
-    if found is not None and count is not None and count < least:
-        raise one.error(found, f"a whole number of at least {least}")
-    return count
-
-
-def _given(count: int | None) -> int:
-    """Return a number of layers, 1 where none is stated."""
-    return 1 if count is None else count
 
 
 def _pipeline(schedule: str, chunks: int, layout: str = "uniform", listed: str = "") -> Fields:
@@ -220,19 +208,14 @@ def _modules(listed: str) -> list[list[str]]:
     return parts
 
 
-PIPELINE = Row(
-    fields=tuple(_pipeline("1f1b", 1)),
-    settings=tuple(
-        f"parallelism.{name}"
-        for name in (
-            "pipeline_parallel_schedule",
-            "module_fqns_per_model_part",
-            "pipeline_parallel_first_stage_less_layers",
-            "pipeline_parallel_last_stage_less_layers",
-            "pipeline_parallel_layers_per_stage",
-        )
+PIPELINE = row(
+    " ".join(_pipeline("1f1b", 1)),
+    under(
+        "parallelism",
+        "pipeline_parallel_schedule module_fqns_per_model_part pipeline_parallel_first_stage_less_layers "
+        "pipeline_parallel_last_stage_less_layers pipeline_parallel_layers_per_stage",
     ),
-    read=_read_pipeline,
-    write=_write_pipeline,
+    _read_pipeline,
+    _write_pipeline,
 )
 """Schedule, chunks and layout of a pipeline."""

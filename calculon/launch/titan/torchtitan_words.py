@@ -1,6 +1,7 @@
 """Words of torchtitan: converters, modes, and settings that no row reads."""
 
 from calculon.launch.rows import Harmless
+from calculon.launch.texts.name_patterns import under
 
 RECOMPUTES = {
     "None": "none",
@@ -50,6 +51,9 @@ QUANTIZED = (
 )
 """Sections of converters."""
 
+_OF_CONVERTERS = "precompute_float8_dynamic_scale_for_fsdp fqns model_compile_* moe_fqns* emulate"
+"""Options of converters without effect."""
+
 KEPT = {"output", "lm_head", "router.gate", "moe.router.gate", "auto_filter_small_kn"}
 """Layers that keep 16 bits here, too, and small ones."""
 
@@ -82,33 +86,28 @@ ONLY_WITH: Harmless = {
     "model.attn_mask_type": (("causal",), "documents do not see each other: packed_percent"),
     "fault_tolerance.enable": ((False,), "replicas that may leave"),
 }
-NO_EFFECT = (
-    *("job.*", "profil*", "metrics*", "lr_scheduler*", "validat*", "comm.*", "dump_folder"),
-    *("dataloader*", "dataset.*", "tokenizer*", "hf_assets_path", "checkpoint*", "debug.*"),
-    *("training.dataset*", "training.seed", "training.gc_*", "training.warmup_steps"),
-    *("training.data_parallel_type", "optimizer.lr", "optimizer.beta*", "optimizer.eps"),
-    *("optimizer.weight_decay", "optimizer.param_groups*", "optimizer.optimizers*"),
-    *("model.tokenizer_path", "model.hf_assets_path", "model.print_after_conversion"),
-    *("model.attn_backend", "model.norm_type", "model_converters", "hf_transformers.*"),
-    *("memory_estimation.*", "fault_tolerance.*", "experimental.custom_*", "comm", "job"),
-    *("activation_checkpoint.per_op_*", "activation_checkpoint.preserve_*"),
-    *("activation_checkpoint.determinism_check", "activation_checkpoint.debug"),
-    *("activation_checkpoint.early_stop", "compile.backend", "loss.loss_fn*"),
-    *(f"{section}.precompute_float8_dynamic_scale_for_fsdp" for section in QUANTIZED),
-    *(f"{section}.{name}" for section in QUANTIZED for name in ("fqns", "model_compile_*")),
-    *(f"{section}.{name}" for section in QUANTIZED for name in ("moe_fqns*", "emulate")),
-)
+NO_EFFECT = f"""
+    job.* profil* metrics* lr_scheduler* validat* comm.* dump_folder dataloader* dataset.* tokenizer*
+    hf_assets_path checkpoint* debug.* training.dataset* training.seed training.gc_* training.warmup_steps
+    training.data_parallel_type optimizer.lr optimizer.beta* optimizer.eps optimizer.weight_decay
+    optimizer.param_groups* optimizer.optimizers* model.tokenizer_path model.hf_assets_path
+    model.print_after_conversion model.attn_backend model.norm_type model_converters hf_transformers.*
+    memory_estimation.* fault_tolerance.* experimental.custom_* comm job activation_checkpoint.per_op_*
+    activation_checkpoint.preserve_* activation_checkpoint.determinism_check activation_checkpoint.debug
+    activation_checkpoint.early_stop compile.backend loss.loss_fn*
+    {" ".join(under(section, _OF_CONVERTERS) for section in QUANTIZED)}
+"""
 """Patterns of settings without effect on a step."""
 
 NOT_MODELLED = {
-    "model.non_blocking_capacity_factor": "buffers of experts of a fixed size",
-    "optim*.moment_dtype": "moments of 2 bytes: counted with 4",
-    "training.skip_optimizer_step": "no step of the optimizer",
-    "training.clear_cache_between_steps": "memory is given back after every step",
-    "override.*": "layers of one's own",
-    "transforms*": "layers that are replaced",
-    "loss.*": "logits exist in pieces only",
-    "dist_moe*": "kernels of experts that are not modelled",
-    "parallelism.spmd_backend": "another implementation of the same collectives",
+    "buffers of experts of a fixed size": "model.non_blocking_capacity_factor",
+    "moments of 2 bytes: counted with 4": "optim*.moment_dtype",
+    "no step of the optimizer": "training.skip_optimizer_step",
+    "memory is given back after every step": "training.clear_cache_between_steps",
+    "layers of one's own": "override.*",
+    "layers that are replaced": "transforms*",
+    "logits exist in pieces only": "loss.*",
+    "kernels of experts that are not modelled": "dist_moe*",
+    "another implementation of the same collectives": "parallelism.spmd_backend",
 }
-"""Patterns of settings whose effect is not modelled, and what it is."""
+"""What settings change of the result, but not here, and patterns of them."""

@@ -271,15 +271,9 @@ class DeploymentSpace:
         usual_ranks = [*range(1, node + 1), *self._nodes]
         ranks = self._sizes("tensor_par", usual_ranks) if model.mixes else [1]
         groups = [one for one in range(1, max(ranks) + 1) if any(t % one == 0 for t in ranks)]
-        usual: dict[str, Sequence[int]] = {
-            "tensor_par": usual_ranks,
-            "pipeline_par": range(1, model.num_blocks + 1),
-            "attn_data_par": groups,
-            "expert_par": groups,
-            "redundant_experts": (0,),
-            "context_par": (1,),
-        }
-        sizes = (self._sizes(name, usual[name]) for name in SPLIT[1:])
+        pipelines = range(1, model.num_blocks + 1)
+        usual: tuple[Sequence[int], ...] = usual_ranks, pipelines, groups, groups, (0,), (1,)
+        sizes = map(self._sizes, SPLIT[1:], usual)
         columns = (one.ravel() for one in np.meshgrid(*sizes, indexing="ij"))
         tensor, stages, parts, experts, copies, shared = columns
         every = model.num_experts if model.mixes else 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -104,16 +104,6 @@ class PassTimes:
     def spans(self) -> "PassSpans":
         """Its times without the rows."""
         return PassSpans(self.time, self.blocks, self.first, self.last)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the first pass as plain values: its time, and its rows of each name together."""
-        rows: dict[str, dict[str, float]] = {}
-        for row in self.rows:
-            own = rows.setdefault(row.name, dict.fromkeys(QUANTITIES, 0.0))
-            for name in QUANTITIES:
-                own[name] += float(getattr(row, name)[0])
-        causes = {name: float(value[0]) for name, value in self.causes().items()}
-        return {"time": float(self.time[0]), "rows": rows, "causes": causes}
 
     def causes(self) -> dict[str, Seconds]:
         """Return the time by :data:`CAUSES`; they sum up to it.

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
-from calculon.declarations.fields import NamedValues
+from calculon.declarations.fields import NamedValues, declare
 
 NO_DRAFT, MTP, NGRAM = "none", "mtp", "ngram"
 """Kinds of draft that are no model of their own."""
@@ -108,9 +108,9 @@ class Speculation:
         acceptance: Probability that one is accepted where those before it are.
     """
 
-    draft: str = NO_DRAFT
-    tokens: int = 0
-    acceptance: float = 0.0
+    draft: str = declare("what drafts", choices=DRAFTS, default=NO_DRAFT)
+    tokens: int = declare("drafted tokens of a sequence", at_least=0, default=0)
+    acceptance: float = declare("probability of acceptance", at_least=0, at_most=1, default=0.0)
 
     @classmethod
     def of(

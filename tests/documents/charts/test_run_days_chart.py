@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.documents import run_pictures
 from calculon.documents.charts import run_days_chart as chart_module
 from calculon.documents.charts.run_days_chart import run_days
 from calculon.render.chart import Bars, Line, Rule
@@ -12,10 +11,6 @@ from tests.documents.charts.reading import assert_in_sight, legend, marks, notes
 
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 RAMP = {"start": 64, "step": 64, "tokens": "400G"}
-
-
-def chart_of(run):
-    return run_days(run_pictures.run_days(run))
 
 
 def bars(panel):
@@ -26,7 +21,7 @@ def bars(panel):
 def test_bars_are_the_days_of_the_parts_and_of_the_losses():
     evaluation = {"evaluate_every": 100, "evaluate_time": 60}
     run = calculon.campaign(*PLAN, tokens="1T", deadline="20d", **evaluation)
-    chart, figures = chart_of(run), run.figures
+    chart, figures = run_days(run), run.figures
     assert_in_sight(chart)
     assert chart.title.startswith("1 T tokens of llama3-8B on 64 x h100_80g_sxm: ")
     assert chart.subtitle == "TP 2 · PP 1 · DP 32"
@@ -52,7 +47,7 @@ def test_bars_are_the_days_of_the_parts_and_of_the_losses():
 
 def test_a_run_that_never_fails_has_no_chances():
     sure = calculon.campaign(*PLAN, tokens="1G", reliability__mtbf_processor="never")
-    _, losses, _ = chart_of(sure).panels
+    _, losses, _ = run_days(sure).panels
     assert notes(losses) == ["nothing"]
 
 
@@ -60,7 +55,7 @@ def test_the_shortest_of_many_parts_are_one(monkeypatch):
     monkeypatch.setattr(chart_module, "MOST", 4)
     ramp = calculon.campaign(*PLAN, tokens="1T", batch_ramp=RAMP)
     assert len(ramp.parts) > 4
-    parts = bars(chart_of(ramp).panels[0])
+    parts = bars(run_days(ramp).panels[0])
     assert len(parts) == 4
     others = len(ramp.parts) - 3
     days = sorted(one.days for one in ramp.parts)

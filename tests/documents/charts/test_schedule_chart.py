@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.cli.plot_contents import gantt as asked
 from calculon.documents.charts.schedule_chart import AGAIN, HEIGHT, Gantt, Piece, schedule
 from calculon.documents.schedule_passes import passes
+from calculon.inputs import Changed
 from calculon.render.chart import Boxes, Notes
 from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits
 from calculon.render.plotly_charts import figure
-from tests.documents.charts.reading import assert_in_sight, legend, marks, notes, plot_arguments
+from tests.documents.charts.reading import assert_in_sight, legend, marks, notes
 from tests.helpers import LLAMA_X64_P4
 
 CASES = {
@@ -48,8 +48,7 @@ def drawn(request):
 
 
 def test_passes_are_where_the_schedule_has_them():
-    texts = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm", "--microbatches", "3")
-    gantt = asked(plot_arguments("schedule", *texts))
+    gantt = passes(calculon.estimate("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm"), 3)
     assert len(gantt.pieces) == 4 * 3 * 2
     first = min(gantt.pieces, key=lambda piece: (piece.start, piece.stage))
     assert (first.stage, first.kind, first.microbatch, first.start) == (0, "forward", 0, 0.0)
@@ -69,11 +68,10 @@ def test_pairs_of_passes_are_above_each_other():
         "pp_schedule": "dualpipev",
         "pipeline_interleaving": 2,
         "ep_overlap": "1f1b",
-        "optimizer_sharding": "true",
+        "optimizer_sharding": True,
     }
-    changes = [word for item in fields.items() for word in ("--set", "{}={}".format(*item))]
-    texts = ("mixtral-8x7B", "mixtral-8x7B_h100x64", "h200_141g_sxm", "--preset", "common")
-    gantt = asked(plot_arguments("schedule", *texts, *changes))
+    plan = Changed("mixtral-8x7B_h100x64", fields)
+    gantt = passes(calculon.estimate("mixtral-8x7B", plan, "h200_141g_sxm", preset="common"))
     upper, lower = (
         sorted((p.stage, p.start, p.end) for p in gantt.pieces if p.half == half)
         for half in (-1, 1)

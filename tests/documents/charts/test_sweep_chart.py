@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.documents.charts.sweep_chart import Curve, Curves, curves, grows_by_factors
+from calculon.documents.charts.sweep_chart import Curve, curves_chart, grows_by_factors
 from calculon.render import chart_axes
 from tests.cases import for_each
 from tests.documents.charts.reading import assert_in_sight, legend, tick_texts
@@ -10,7 +10,7 @@ from tests.documents.charts.reading import assert_in_sight, legend, tick_texts
 
 def chart_of(*values, places=(1, 2), names=()):
     several = [Curve(f"curve {i}", places, one) for i, one in enumerate(values)]
-    chart = curves(Curves("model", "microbatch", "total_time", several, names, "system"))
+    chart = curves_chart("model", "microbatch", "total_time", several, names=names, by="system")
     assert_in_sight(chart)
     return chart
 
@@ -45,7 +45,7 @@ def test_names_have_places_in_their_order_and_no_line():
     [
         (grows_by_factors, [[1, 2, 10], [1, 2, 9.9], [1, 3, 2, 10]], [True, False, False]),
         (grows_by_factors, [[0, 1, 10], [1, 10]], [False, False]),
-        (lambda v: curves(Curves("", "", "total_time", [Curve("", v, v)])).panels[0].x.scale,
+        (lambda v: curves_chart("", "", "total_time", [Curve("", v, v)]).panels[0].x.scale,
          [[1.5, 3.0, 6.0, 12.0, 24.0], [1.5, 2.0], [1, 2, 4], [1, 2, 3]],
          ["log", "linear", "log", "linear"]),
         # four times the first value, and the median ratio

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from calculon.documents.charts.validation_chart import Pairs, Validation, validation_chart
+from calculon.documents.charts.validation_chart import Pairs, validation_chart
 from calculon.render.chart import Area, Line
 from tests.cases import for_each
 from tests.documents.charts.reading import assert_in_sight, legend, marks, notes, tick_texts
@@ -14,7 +14,7 @@ PAIRS = Pairs("study", "time", "s", [0.05, 2.0], [0.06, 1.8], SCORE)
 
 
 def test_points_are_measured_and_predicted():
-    chart = validation_chart(Validation([PAIRS] * 6, "corrected"))
+    chart = validation_chart([PAIRS] * 6, "corrected")
     assert_in_sight(chart)
     assert chart.heading == ["Predicted against measured", "edition corrected"]
     assert [len(row) for row in chart.rows] == [4, 2]
@@ -42,7 +42,7 @@ def test_points_are_measured_and_predicted():
 )
 def test_units_and_scales_suit_the_values(unit, measured, shown, scale):
     pairs = replace(PAIRS, unit=unit, measured=measured, estimated=measured)
-    chart = validation_chart(Validation([pairs]))
+    chart = validation_chart([pairs])
     assert_in_sight(chart)
     (panel,) = chart.panels
     dots = marks(panel, Line)[-1]
@@ -52,7 +52,7 @@ def test_units_and_scales_suit_the_values(unit, measured, shown, scale):
 
 def test_few_named_rows_are_drawn_one_below_the_other():
     pairs = replace(PAIRS, measured=[1.0, 2.0], estimated=[1.2, 1.8], labels=["one", "two"])
-    chart = validation_chart(Validation([pairs], "corrected"))
+    chart = validation_chart([pairs], "corrected")
     assert_in_sight(chart)
     assert chart.title == "study: mean error 15.0 %"
     (panel,) = chart.panels
@@ -60,8 +60,8 @@ def test_few_named_rows_are_drawn_one_below_the_other():
     assert notes(panel) == ["+20.0 %", "\N{MINUS SIGN}10.0 %"]
     assert panel.x.text == "Time (ms)"
     assert list(marks(panel, Line, "measured")[0].x) == [1000.0, 2000.0]
-    longer = validation_chart(Validation([replace(pairs, measured=[1.0, 20.0])]))
+    longer = validation_chart([replace(pairs, measured=[1.0, 20.0])])
     assert_in_sight(longer)
     assert longer.panels[0].x.text == "Time (s)"
     alone = replace(pairs, measured=[1.0], estimated=[1.2], labels=["one"])
-    assert validation_chart(Validation([alone])).title == "Predicted against measured"
+    assert validation_chart([alone]).title == "Predicted against measured"

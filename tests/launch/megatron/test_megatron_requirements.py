@@ -14,6 +14,7 @@ from calculon.launch.dialect import read, write
 from calculon.launch.megatron import megatron_lm
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM, refused
 from calculon.launch.megatron.megatron_requirements import requirements
+from calculon.launch.texts.name_patterns import names_in
 from tests.helpers import refusal
 from tests.launch.laws import SCRIPTS, launch_of, not_refused
 
@@ -50,7 +51,7 @@ def test_every_row_has_a_rule_of_its_own_and_a_source():
 
 def test_rows_are_of_flags_that_the_dialect_knows():
     known = {name for row in MEGATRON_LM.rows for name in row.settings}
-    patterns = (*MEGATRON_LM.no_effect, *MEGATRON_LM.not_modelled)
+    patterns = names_in(" ".join((MEGATRON_LM.no_effect, *MEGATRON_LM.not_modelled.values())))
     names = {name for one in ROWS for name in (*one.when.names, *one.holds.names)}
     flags = {"--" + re.split(r"[.[]", name)[0].replace("_", "-") for name in names}
     strange = {

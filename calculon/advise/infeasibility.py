@@ -1,12 +1,12 @@
-"""Why nothing fits: the reasons in words, the nearest miss, and what would mend it."""
+"""Infeasibility report: why nothing of a search space fits, the nearest infeasible executions, and fixes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
 from calculon.advise.in_words import figures, gib, plan_in_words
-from calculon.advise.nearest_miss import Miss, nearest_misses
-from calculon.advise.remedies import Remedy, remedies
+from calculon.advise.nearest_infeasible import NearestInfeasible, nearest_infeasible
+from calculon.advise.space_fixes import SpaceFix, space_fixes
 from calculon.base.errors import in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
@@ -37,22 +37,22 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Unfit:
-    """Why nothing of a space fits, and what would mend it.
+class InfeasibilityReport:
+    """Why nothing of a space fits, and what would fix it.
 
     Attributes:
         space: The space that was searched.
         executions: Executions of the space; 0 where no split of the processors divides model and batch.
         reasons: Why they cannot run, the most frequent reason first.
-        misses: Where memory is too small, the executions that come nearest to fitting, by tier.
-        remedies: What would mend it, each tried by a search.
+        nearest: If memory is too small, the executions that come nearest to fitting, by tier.
+        fixes: Changes of the space with which something fits, each tried by a search.
     """
 
     space: Space
     executions: int
     reasons: tuple[Reason, ...]
-    misses: tuple[Miss, ...]
-    remedies: tuple[Remedy, ...]
+    nearest: tuple[NearestInfeasible, ...]
+    fixes: tuple[SpaceFix, ...]
 
     @property
     def why(self) -> str:
@@ -65,27 +65,30 @@ class Unfit:
         return f"of {self.executions:,} executions, {'; '.join(shown)}"
 
     @property
-    def nearest(self) -> list[str]:
-        """The nearest misses, a line each."""
-        return [_nearest(miss) for miss in self.misses]
+    def nearest_in_words(self) -> list[str]:
+        """The nearest infeasible executions, a line each."""
+        return [_nearest_in_words(one) for one in self.nearest]
 
-    def proposals(self, wording: Wording | None = None) -> list[str]:
-        """Return what would mend it, a line each; options as they are written by those who ask, where given."""
+    def fixes_in_words(self, wording: Wording | None = None) -> list[str]:
+        """Return the fixes, a line each; options as `wording` writes them."""
         return [
-            f"{change_in_words(one, self.space, wording)}: "
+            f"{fix_in_words(one, self.space, wording)}: "
             f"{plan_in_words(one.found.execution)} ({figures(one.found)})"
-            for one in self.remedies
+            for one in self.fixes
         ]
 
     def lines(self, wording: Wording | None = None) -> list[str]:
-        """Return all of it in plain words, a line each; `wording` as in :meth:`proposals`."""
+        """Return all of it in plain words, a line each; `wording` as in :meth:`fixes_in_words`."""
         wanted = any(not one.reason for one in self.reasons)
-        lines = [f"{'Nothing is wanted' if wanted else 'Nothing fits'}: {self.why}.", *self.nearest]
-        proposals = [f"  - {text}" for text in self.proposals(wording)]
-        return [*lines, f"{PROPOSED}:", *proposals] if proposals else lines
+        lines = [
+            f"{'Nothing is wanted' if wanted else 'Nothing fits'}: {self.why}.",
+            *self.nearest_in_words,
+        ]
+        fixes = [f"  - {text}" for text in self.fixes_in_words(wording)]
+        return [*lines, f"{PROPOSED}:", *fixes] if fixes else lines
 
     def to_dict(self, wording: Wording | None = None) -> dict[str, Any]:
-        """Return it as plain data, with the lines in words; `wording` as in :meth:`proposals`."""
+        """Return it as plain data, with the lines in words; `wording` as in :meth:`fixes_in_words`."""
         return {
             "executions": self.executions,
             "reasons": [
@@ -94,14 +97,14 @@ class Unfit:
             ],
             "nearest_misses": [
                 {
-                    "tier": miss.tier,
-                    "needed": miss.needed,
-                    "available": miss.available,
-                    "over": miss.over,
-                    "parts": dict(miss.parts),
-                    "execution": miss.estimate.execution.to_dict(),
+                    "tier": one.tier,
+                    "needed": one.needed,
+                    "available": one.available,
+                    "over": one.over,
+                    "parts": dict(one.parts),
+                    "execution": one.estimate.execution.to_dict(),
                 }
-                for miss in self.misses
+                for one in self.nearest
             ],
             "remedies": [
                 {
@@ -111,17 +114,19 @@ class Unfit:
                     "total_time": one.found.stats["total_time"],
                     "proc_mem_tier1_cap_req": one.found.stats["proc_mem_tier1_cap_req"],
                 }
-                for one in self.remedies
+                for one in self.fixes
             ],
             "lines": self.lines(wording),
         }
 
     def __repr__(self) -> str:
-        return f"<Unfit: {self.why}; {len(self.remedies)} remedies>"
+        return f"<InfeasibilityReport: {self.why}; {len(self.fixes)} fixes>"
 
 
-def unfit(space: Space, counts: Counts | None = None, where: Condition | None = None) -> Unfit:
-    """Say why nothing of a space fits, and what would mend it.
+def infeasibility_report(
+    space: Space, counts: Counts | None = None, where: Condition | None = None
+) -> InfeasibilityReport:
+    """Report why nothing of a space fits, and what would fix it.
 
     Args:
         space: A space of which a search found nothing.
@@ -130,13 +135,13 @@ def unfit(space: Space, counts: Counts | None = None, where: Condition | None = 
     """
     if counts is None:
         counts = run(space, Best(Objective.parse("proc_mem_tier1_cap_req:min"), 1)).counts
-    misses = nearest_misses(space, counts.reasons, where) if not counts.good else ()
-    return Unfit(
+    nearest = nearest_infeasible(space, counts.reasons, where) if not counts.good else ()
+    return InfeasibilityReport(
         space=space,
         executions=counts.total,
         reasons=reasons_of(counts),
-        misses=misses,
-        remedies=remedies(space, misses, where, unwanted=counts.good > 0),
+        nearest=nearest,
+        fixes=space_fixes(space, nearest, where, unwanted=counts.good > 0),
     )
 
 
@@ -160,9 +165,9 @@ def why_none(counts: Counts) -> str:
     return first.words + ("" if over is None else f" (by {gib(over)} at least)")
 
 
-def change_in_words(remedy: Remedy, space: Space, wording: Wording | None = None) -> str:
-    """Write what a remedy changes of a space."""
-    change = remedy.change
+def fix_in_words(fix: SpaceFix, space: Space, wording: Wording | None = None) -> str:
+    """Write the change of a space that a fix is."""
+    change = fix.change
     settings = " and ".join(f"{name}={plain(value)}" for name, value in change.items())
     options = [wording.setting("add", n, (v,)) for n, v in change.items()] if wording else []
     first, value = next(iter(change.items()))
@@ -176,7 +181,7 @@ def change_in_words(remedy: Remedy, space: Space, wording: Wording | None = None
         "freed": lambda: f"another {first} than {held}",
         "options": lambda: " ".join(options) or settings,
     }
-    return texts[remedy.kind]()
+    return texts[fix.kind]()
 
 
 def _memory_in_words(change: Mapping[str, float]) -> str:
@@ -189,15 +194,15 @@ def _memory_in_words(change: Mapping[str, float]) -> str:
     return f"{' and '.join(sizes)} per processor"
 
 
-def _nearest(miss: Miss) -> str:
-    """Write a nearest miss, and what fills the memory."""
-    parts = list(miss.parts.items())
+def _nearest_in_words(one: NearestInfeasible) -> str:
+    """Write a nearest infeasible execution, and what fills its memory."""
+    parts = list(one.parts.items())
     shown = [f"{kind} {gib(size)}" for kind, size in parts[:_SHOWN_PARTS]]
     if rest := sum(size for _, size in parts[_SHOWN_PARTS:]):
         shown.append(f"the rest {gib(rest)}")
     return (
-        f"Nearest miss: {plan_in_words(miss.estimate.execution)} needs {gib(miss.needed)} of tier-{miss.tier} "
-        f"memory, {gib(miss.over)} more than the {gib(miss.available)} there: {', '.join(shown)}."
+        f"Nearest miss: {plan_in_words(one.estimate.execution)} needs {gib(one.needed)} of tier-{one.tier} "
+        f"memory, {gib(one.over)} more than the {gib(one.available)} there: {', '.join(shown)}."
     )
 
 

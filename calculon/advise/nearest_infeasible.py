@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from calculon.advise.stage_needs import largest_first
 from calculon.base.frozen import dataclass
 from calculon.declarations.statistics import memory_by_kind
 from calculon.estimate.estimate import Estimate
@@ -25,7 +26,7 @@ _LEAST = tuple(Objective.parse(f"{name}:min") for name in MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class NearestInfeasible:
     """An execution that would run if a tier of memory were larger.
 
     Attributes:
@@ -47,18 +48,18 @@ class Miss:
         return self.needed - self.available
 
 
-def nearest_misses(
+def nearest_infeasible(
     space: Space, reasons: Mapping[str, int], where: Condition | None = None
-) -> tuple[Miss, ...]:
+) -> tuple[NearestInfeasible, ...]:
     """Return the executions that need the least of a tier of memory, for each tier that is too small.
 
     With all else as it is, the other tier included; one execution for both tiers where neither alone would do.
     """
     short = [t for t, reason in zip(TIERS, MEMORY_REASONS, strict=True) if reasons.get(reason)]
-    found = [_miss(space, one, (tier,)) for tier in short if (one := least(space, tier, where))]
+    found = [_over(space, one, (tier,)) for tier in short if (one := least(space, tier, where))]
     if not found and short:
-        found = [_miss(space, one, TIERS) for one in _least_of_both(space, where)]
-    return tuple(miss for several in found for miss in several if miss.over > 0)
+        found = [_over(space, one, TIERS) for one in _least_of_both(space, where)]
+    return tuple(one for several in found for one in several if one.over > 0)
 
 
 def least(space: Space, tier: int, where: Condition | None = None) -> Estimate | None:
@@ -101,23 +102,18 @@ def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
     return [found[int(np.argmin(np.maximum(over, 0).sum(axis=0)))]]
 
 
-def _miss(space: Space, found: Estimate, tiers: Sequence[int]) -> list[Miss]:
+def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
     """Return what an execution lacks of some tiers."""
     stages = found.stages if found.execution.pipeline_par > 1 else []
     blocks = max((int(stage["blocks"]) for stage in stages), default=space.model.num_blocks)
     kinds = memory_by_kind(found.stats, found.execution.to_dict(), blocks)
     return [
-        Miss(
+        NearestInfeasible(
             tier=tier,
             estimate=found,
             needed=found.stats[MEMORY[tier - 1]] or 0.0,
             available=space.system.usable[tier - 1],
-            parts=dict(
-                sorted(
-                    ((kind, size) for kind, size in kinds[tier - 1].items() if size > 0),
-                    key=lambda one: -one[1],
-                )
-            ),
+            parts=largest_first(kinds[tier - 1]),
         )
         for tier in tiers
     ]

@@ -6,9 +6,15 @@ from dataclasses import replace
 import pytest
 
 import calculon
-from calculon.advise.nearest_miss import Miss, nearest_misses, with_memory
-from calculon.advise.remedies import PRODUCTS, _of_sequences
-from calculon.advise.unfit import change_in_words, reasons_of, unfit, why_none
+from calculon.advise.infeasibility import (
+    fix_in_words,
+    infeasibility_report,
+    reasons_of,
+    why_none,
+)
+from calculon.advise.nearest_infeasible import nearest_infeasible, with_memory
+from calculon.advise.neighbors import SAVES, memory_savers
+from calculon.advise.space_fixes import PRODUCTS
 from calculon.base.errors import REASONS, Infeasible
 from calculon.base.units import GIB
 from calculon.declarations.statistics import OFFLOADS
@@ -43,7 +49,7 @@ def _space(model, system, procs, batch, fix, **options):
 
 @cache
 def _found(name):
-    return unfit(_space(*CASES[name]))
+    return infeasibility_report(_space(*CASES[name]))
 
 
 @cache
@@ -59,25 +65,25 @@ def case(request):
     return request.param, _found(request.param)
 
 
-def test_the_kinds_of_remedies_follow_from_the_case(case):
+def test_the_kinds_of_fixes_follow_from_the_case(case):
     name, found = case
-    assert [one.kind for one in found.remedies] == KINDS[name]
-    times = [one.found.stats["total_time"] for one in found.remedies if one.kind == "options"]
+    assert [one.kind for one in found.fixes] == KINDS[name]
+    times = [one.found.stats["total_time"] for one in found.fixes if one.kind == "options"]
     assert times == sorted(times)  # the fastest settings first
 
 
-def test_every_remedy_is_a_plan_that_runs(case):
+def test_every_fix_is_a_plan_that_runs(case):
     _, found = case
-    for one in found.remedies:
+    for one in found.fixes:
         again = calculon.estimate(found.space.model, one.found.execution, one.found.system)
         assert again.stats == one.found.stats
         assert one.found.system.networks == found.space.system.networks
 
 
-def test_a_remedy_changes_what_it_says(case):
+def test_a_fix_changes_what_it_says(case):
     """The system where it is memory, else the execution alone."""
     _, found = case
-    for one in found.remedies:
+    for one in found.fixes:
         execution, system = one.found.execution, one.found.system
         if one.kind in ("memory", "product"):
             assert {name: getattr(system, name).capacity for name in one.change} == one.change
@@ -95,7 +101,7 @@ def test_a_remedy_changes_what_it_says(case):
 
 def test_the_least_memory_is_the_least(case):
     _, found = case
-    for one in found.remedies:
+    for one in found.fixes:
         if one.kind != "memory":
             continue
         system = found.space.system
@@ -106,7 +112,7 @@ def test_the_least_memory_is_the_least(case):
 
 def test_a_product_is_the_smallest_that_is_enough(case):
     _, found = case
-    sizes = {one.kind: one.change["mem1"] / GIB for one in found.remedies if "mem1" in one.change}
+    sizes = {one.kind: one.change["mem1"] / GIB for one in found.fixes if "mem1" in one.change}
     if "product" in sizes:
         assert sizes["product"] == min(size for size in PRODUCTS if size >= sizes["memory"])
     elif "memory" in sizes:
@@ -116,7 +122,7 @@ def test_a_product_is_the_smallest_that_is_enough(case):
 @pytest.mark.large
 def test_no_smaller_multiple_of_the_processors_does():
     found = _found("175B on a box")
-    (more,) = (one for one in found.remedies if one.kind == "processors")
+    (more,) = (one for one in found.fixes if one.kind == "processors")
     assert more.change == {"num_procs": 64}
     assert not any(_fits(replace(found.space, num_procs=count)) for count in (16, 32))
 
@@ -125,7 +131,7 @@ def test_the_next_counts_and_batches_are_the_next():
     """Nothing between them and what was asked for divides and fits."""
     found = _found("70B on a thousand")
     space = found.space
-    for one in found.remedies:
+    for one in found.fixes:
         ((field, value),) = one.change.items()
         asked = space.num_procs if field == "num_procs" else space.max_batch_size
         step = 1 if value > asked else -1
@@ -138,8 +144,8 @@ def test_the_next_counts_and_batches_are_the_next():
 
 def test_the_next_counts_are_below_and_above():
     fix = {"batch_size": 64, "microbatch_size": 1, "tensor_par": 1}
-    found = unfit(_space("llama3-8B", "h100_80g_sxm", 63, 64, fix))
-    counts = [one.change["num_procs"] for one in found.remedies if one.kind == "processors"]
+    found = infeasibility_report(_space("llama3-8B", "h100_80g_sxm", 63, 64, fix))
+    counts = [one.change["num_procs"] for one in found.fixes if one.kind == "processors"]
     assert counts == [62, 64]
 
 
@@ -149,7 +155,7 @@ def _fits(space):
 
 def test_the_nearest_miss_needs_the_least(case):
     _, found = case
-    for miss in found.misses:
+    for miss in found.nearest:
         assert sum(miss.parts.values()) == pytest.approx(miss.needed, rel=1e-9)
         assert list(miss.parts.values()) == sorted(miss.parts.values(), reverse=True)
         assert miss.over == miss.needed - found.space.system.usable[miss.tier - 1] > 0
@@ -160,28 +166,28 @@ def test_the_nearest_miss_needs_the_least(case):
 
 def test_the_nearest_miss_is_that_of_the_counts():
     space, counts = _searched()
-    (miss,) = nearest_misses(space, counts.reasons)
+    (miss,) = nearest_infeasible(space, counts.reasons)
     assert miss.over == counts.nearest_miss["mem1_capacity"]
 
 
 @pytest.mark.large
 def test_each_tier_may_be_too_small_alone():
     """In the published edition offloading is always tried: what either tier lacks is a miss of its own."""
-    found = unfit(make_space("turing-530B", "a100_80g", 8, 8, "float16"))
-    assert [miss.tier for miss in found.misses] == [1, 2]
-    memory = [[*one.change] for one in found.remedies if one.kind == "memory"]
+    found = infeasibility_report(make_space("turing-530B", "a100_80g", 8, 8, "float16"))
+    assert [miss.tier for miss in found.nearest] == [1, 2]
+    memory = [[*one.change] for one in found.fixes if one.kind == "memory"]
     assert memory == [["mem1"], ["mem2"]]
 
 
 def test_both_tiers_may_be_too_small():
     tiny = {"base": "a100_80g", "mem1": {"GiB": 8}}
     fix = dict.fromkeys(OFFLOADS, True) | {"tensor_par": 8, "tensor_par_comm_type": "rs_ag"}
-    found = unfit(make_space("turing-530B", tiny, 8, 8, "float16", fix=fix))
-    assert [miss.tier for miss in found.misses] == [1, 2]
-    assert found.misses[0].estimate.execution == found.misses[1].estimate.execution
-    assert list(found.remedies[0].change) == ["mem1", "mem2"]
+    found = infeasibility_report(make_space("turing-530B", tiny, 8, 8, "float16", fix=fix))
+    assert [miss.tier for miss in found.nearest] == [1, 2]
+    assert found.nearest[0].estimate.execution == found.nearest[1].estimate.execution
+    assert list(found.fixes[0].change) == ["mem1", "mem2"]
     words = r"[\d.]+ GiB of tier-1 memory and [\d.]+ GiB of tier-2 memory per processor"
-    assert re.fullmatch(words, change_in_words(found.remedies[0], found.space))
+    assert re.fullmatch(words, fix_in_words(found.fixes[0], found.space))
 
 
 def test_memory_that_is_asked_for_is_there():
@@ -196,25 +202,29 @@ def test_memory_that_is_asked_for_is_there():
 def test_options_are_those_that_the_framework_has():
     """TorchTitan has no offloading, Megatron-LM has."""
     large = CASES["8B in large microbatches"]
-    without, found = unfit(_space(*large, preset="torchtitan")), _found("8B in large microbatches")
-    options = [[o.change for o in one.remedies if o.kind == "options"] for one in (without, found)]
+    without, found = (
+        infeasibility_report(_space(*large, preset="torchtitan")),
+        _found("8B in large microbatches"),
+    )
+    options = [[o.change for o in one.fixes if o.kind == "options"] for one in (without, found)]
     assert {"activations_offload": True} not in options[0]
     assert {"activations_offload": True} in options[1]
 
 
 def test_parts_of_sequences_are_the_fewest_that_are_not_tried():
     """A part for each of 48 processors at most: 8192 tokens divide into powers of two alone."""
-    miss = Miss(tier=1, estimate=None, needed=2, available=1, parts={"activations": 2})
     for tried, proposed in (((1,), (2, 4, 8)), ((4,), (2, 8, 16)), ((2, 4, 8), (16,))):
         space = _space("llama3-8B", "h100_80g_sxm", 48, 64, {}, add={"context_par": tried})
-        assert [*_of_sequences(space, miss)] == [("context_par", degree) for degree in proposed]
+        found = memory_savers(space, activations=True)
+        assert [value for name, value in found if name == "context_par"] == [*proposed]
+        assert {name for name, _ in memory_savers(space, activations=False)} <= {*SAVES}
 
 
 def test_options_are_written_as_they_are_asked_for():
     found = _found("8B in large microbatches")
-    _, one = (one for one in found.remedies if one.kind == "options")
-    assert change_in_words(one, found.space) == "activations_offload=true"
-    text = change_in_words(one, found.space, COMMAND_LINE)
+    _, one = (one for one in found.fixes if one.kind == "options")
+    assert fix_in_words(one, found.space) == "activations_offload=true"
+    text = fix_in_words(one, found.space, COMMAND_LINE)
     assert text == "--add activations_offload=true"
     added = _space(*CASES["8B in large microbatches"], add={"activations_offload": True})
     again = run(added, Best(Objective.parse("sample_rate"), 1))
@@ -245,11 +255,11 @@ def test_a_condition_that_nothing_meets_is_the_reason():
     space = _space("llama3-8B", "h100_80g_sxm", 8, 64, {"tensor_par": 1})
     condition = make_condition("total_time < 4", "corrected")
     counts = search_space(space, Best(Objective.parse("sample_rate"), 1, condition))
-    found = unfit(space, counts, condition)
-    assert found.misses == ()
+    found = infeasibility_report(space, counts, condition)
+    assert found.nearest == ()
     assert found.lines()[0].startswith("Nothing is wanted: ")
     assert "they do not meet the condition" in found.lines()[0]
-    (more,) = (one for one in found.remedies if one.kind == "processors")
+    (more,) = (one for one in found.fixes if one.kind == "processors")
     assert more.found.stats["total_time"] < 4
     assert {one.reason for one in reasons_of(counts)} >= {"", "mem1_capacity"}
 

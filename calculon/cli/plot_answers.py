@@ -1,30 +1,34 @@
-"""Contents of the pictures that ``calculon plot`` draws of single answers: runs, deployments, schedules, errors."""
+"""Charts that ``calculon plot`` draws of single answers: plans, runs, deployments, schedules, errors."""
 
 import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from calculon.advise.planning import plan
-from calculon.advise.runs.goodput_by_size import goodput_by_size
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.asked_run import asked_run
 from calculon.cli.changes import parsed, with_changes
 from calculon.cli.field_options import stated_by
 from calculon.cli.options import check_inputs, naming
 from calculon.cli.question_options import asked_question, set_in_order
+from calculon.cli.results import asked_results
 from calculon.cli.serving_options import FRONTIER_KINDS, OPTIONS, asked_served
 from calculon.declarations import catalog
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.parse import parse_value
 from calculon.declarations.result_selection import split
-from calculon.documents.charts.run_days_chart import RunDays
-from calculon.documents.charts.schedule_chart import Gantt
-from calculon.documents.charts.validation_chart import Pairs, Validation
-from calculon.documents.run_pictures import run_days
+from calculon.documents.charts import breakdown as parts
+from calculon.documents.charts import schedule_chart, waterfall_chart
+from calculon.documents.charts.serving_frontier_chart import serving_frontier
+from calculon.documents.charts.validation_chart import Pairs, validation_chart
+from calculon.documents.result_pictures import chart
 from calculon.documents.schedule_passes import passes
 from calculon.documents.served_frontier import frontier_of
+from calculon.documents.waterfalls import falls
 from calculon.estimate.estimate import estimate
 from calculon.inputs import Changed, Source, sources_in
+from calculon.render.chart import Chart
+from calculon.render.document import Document
 from calculon.search.deployments import deployment_words
 from calculon.serving.by_batch import by_batch
 from calculon.validate.error_summary import score_record
@@ -32,33 +36,61 @@ from calculon.validate.measured_and_predicted import compare
 from calculon.validate.published_study import Library
 
 
-def days(arguments: argparse.Namespace) -> RunDays:
+def breakdown(arguments: argparse.Namespace) -> Chart:
+    """Return time and memory of results."""
+    return parts.breakdown(asked_results(arguments))
+
+
+def waterfall(arguments: argparse.Namespace) -> Chart:
+    """Return the changes from the first result to each of the others."""
+    return waterfall_chart.waterfall(falls(asked_results(arguments)))
+
+
+def campaign(arguments: argparse.Namespace) -> Chart:
     """Return where the days of the run go, and when it ends."""
-    return run_days(asked_run(arguments))
+    return chart(asked_run(arguments), "campaign")
 
 
-def goodput(arguments: argparse.Namespace) -> dict[str, Any]:
+def goodput(arguments: argparse.Namespace) -> Chart:
     """Return the goodput of the run on other numbers of processors."""
     texts = [] if arguments.mtbfs is None else arguments.mtbfs.split(",")
-    mtbf: list[Any] | None = [parse_value(text.strip()) for text in texts] or None
-    return goodput_by_size(asked_run(arguments), arguments.procs, mtbf).to_dict()
+    mtbf = [parse_value(text.strip()) for text in texts] or None
+    return chart(asked_run(arguments), "goodput", procs=arguments.procs, mtbf=mtbf)
 
 
-def budget(arguments: argparse.Namespace) -> dict[str, Any]:
+def budget(arguments: argparse.Namespace) -> Chart:
     """Return the best plans of all machines and counts, with what their whole runs take."""
     set_in_order(arguments)
     model, machines, words = asked_question(arguments)
     found = plan(model, arguments.num_procs, machines, objective=arguments.objective, **words)
-    return found.to_dict()
+    return chart(found, "budget")
 
 
-def batch(arguments: argparse.Namespace) -> dict[str, Any]:
+def batch(arguments: argparse.Namespace) -> Chart:
     """Return times and rates of a deployment over its batch."""
-    return by_batch(asked_served(arguments)).to_dict()
+    return chart(asked_served(arguments), "batch")
 
 
-def frontier(arguments: argparse.Namespace) -> dict[str, Any]:
+def batch_table(arguments: argparse.Namespace) -> Document:
+    """Return the same as a table."""
+    from calculon.documents.batch_page import batch_page
+
+    return batch_page(by_batch(asked_served(arguments)))
+
+
+def frontier(arguments: argparse.Namespace) -> Chart:
     """Return the frontier of each machine."""
+    return serving_frontier(_frontiers(arguments))
+
+
+def frontier_text(arguments: argparse.Namespace) -> Document:
+    """Return the same with characters."""
+    from calculon.documents.serving_frontier_page import serving_frontier_page
+
+    return serving_frontier_page(_frontiers(arguments))
+
+
+def _frontiers(arguments: argparse.Namespace) -> dict[str, Any]:
     changes = parsed(arguments.changes, FRONTIER_KINDS)
     return frontier_of(
         Changed.of(arguments.model, changes["model"]),
@@ -72,7 +104,7 @@ def frontier(arguments: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def gantt(arguments: argparse.Namespace) -> Gantt:
+def schedule(arguments: argparse.Namespace) -> Chart:
     """Return the passes of each stage, as the estimate of an execution has them."""
     specs = _specs(arguments.specs)
     check_inputs([one for one in specs.values() if isinstance(one, str)])
@@ -82,7 +114,7 @@ def gantt(arguments: argparse.Namespace) -> Gantt:
             edition=arguments.edition,
             preset=arguments.preset,
         )
-    return passes(found, arguments.microbatches, "--microbatches")
+    return schedule_chart.schedule(passes(found, arguments.microbatches, "--microbatches"))
 
 
 def _specs(texts: Sequence[str]) -> dict[str, Source]:
@@ -103,8 +135,8 @@ def _specs(texts: Sequence[str]) -> dict[str, Source]:
     return {"model": specs["model"], "execution": texts[0], "system": specs["system"]}
 
 
-def errors(arguments: argparse.Namespace) -> Validation:
-    """Return the pairs for each quantity of each study that was compared."""
+def validation(arguments: argparse.Namespace) -> Chart:
+    """Return each quantity of each study that was compared."""
     library = Library.at()
     edition = arguments.edition or PUBLISHED
     results = [compare(study, library, edition) for study in library.studies(arguments.study)]
@@ -122,4 +154,4 @@ def errors(arguments: argparse.Namespace) -> Validation:
         for one in result.own.comparisons
         if one.score
     ]
-    return Validation(pairs, edition)
+    return validation_chart(pairs, edition)

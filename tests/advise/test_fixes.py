@@ -6,8 +6,8 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.advise.combinations import in_order
-from calculon.advise.proposals import Changes, hint
+from calculon.advise.fixes import FixSearch, hint
+from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.variations import Variations
 from calculon.base.errors import Infeasible
 from calculon.plan.rules.failures import failures
@@ -35,13 +35,14 @@ def _read(case):
     return inputs.model(model), inputs.execution(execution), inputs.system(system)
 
 
-def _changes(model, execution, system):
-    return Changes(model, execution, system, failures(model, execution, system))
+def _search(model, execution, system):
+    near = Neighborhood(model, execution, system)
+    return FixSearch(near, failures(model, execution, system))
 
 
 @cache
-def _proposals(name):
-    return _changes(*_read(CASES[name])).proposals()
+def _fixes(name):
+    return _search(*_read(CASES[name])).fixes()
 
 
 @pytest.mark.parametrize(
@@ -51,11 +52,11 @@ def _proposals(name):
         *(pytest.param(name, marks=pytest.mark.large) for name in [*CASES][1:3]),
     ],
 )
-def test_proposals_run_and_change_what_they_say(name):
+def test_fixes_run_and_change_what_they_say(name):
     model, execution, system = _read(CASES[name])
     with pytest.raises(Infeasible):
         calculon.estimate(model, execution, system)
-    found = _proposals(name)
+    found = _fixes(name)
     assert 1 <= len(found) <= 5
     for one in found:
         again = calculon.estimate(model, one.execution, system)
@@ -100,7 +101,7 @@ BRUTE = {
 def test_no_fewer_changes_do(name):
     """All changes of one field and of two, with what follows from them, by hand."""
     model, execution, system = _read(BRUTE[name])
-    _no_fewer(model, execution, system, _changes(model, execution, system).proposals())
+    _no_fewer(model, execution, system, _search(model, execution, system).fixes())
 
 
 def _no_fewer(model, execution, system, found):
@@ -117,7 +118,7 @@ def _no_fewer(model, execution, system, found):
 
 def test_practice_is_kept_where_something_keeps_to_it():
     """Tensor parallelism beyond a node is the only single change; what people would do is told, too."""
-    found = _proposals("ZeRO on 64")
+    found = _fixes("ZeRO on 64")
     assert dict(found[0].changes) == {"tensor_par": 32}
     assert found[0].unusual == ("tensor_par <= node",)
     assert all(one.practised for one in found[1:])
@@ -131,7 +132,7 @@ def test_a_hint_keeps_to_practice():
 @pytest.mark.large
 def test_larger_groups_of_experts_are_proposed_alone():
     execution = {**document("examples", "mixtral-8x7B_h100x64"), "expert_par": 1}
-    found = _changes(*_read(("mixtral-8x7B", execution, "h100_80g_sxm"))).proposals()
+    found = _search(*_read(("mixtral-8x7B", execution, "h100_80g_sxm"))).fixes()
     degrees = [one.changes["expert_par"] for one in found if {*one.changes} == {"expert_par"}]
     (degree,) = degrees
     for fewer in (d for d in (2, 4, 8) if d < degree):
@@ -142,7 +143,7 @@ def test_larger_groups_of_experts_are_proposed_alone():
 @pytest.mark.large
 def test_more_processors_where_nothing_else_does():
     model, execution, system = _read(CASES["more processors"])
-    (*_, last) = _proposals("more processors")
+    (*_, last) = _fixes("more processors")
     assert last.asks_for_another == "num_procs"
     assert last.execution.num_procs == last.changes["num_procs"] > execution.num_procs
     for name in set(last.changes) - {"num_procs"}:  # none of them can be spared
@@ -167,13 +168,12 @@ def test_processors_are_a_change_like_others_where_there_are_too_few():
 @pytest.mark.large
 def test_the_fastest_of_equally_many_changes_is_told():
     """Of all pairs on the same processors that keep to practice, one of each set of fields, in the last place."""
-    changes = _changes(*_read(("llama3-70B", "llama3-8B_h100x64", "h100_80g_sxm")))
-    found, pairs = changes.proposals(), changes.pairs
-    rows = [row for row in in_order(pairs) if pairs.practised[row]]
+    search = _search(*_read(("llama3-70B", "llama3-8B_h100x64", "h100_80g_sxm")))
+    found, pairs = search.fixes(), search.pairs
+    rows = [row for row in pairs.in_order if pairs.practised[row]]
     first = {}
     for row in rows:
-        fields = frozenset(pairs.moves[number].field for number in pairs.choices[row])
-        first.setdefault(fields, pairs.trials.time[row])
+        first.setdefault(pairs.fields(row), pairs.time[row])
     single = {*found[0].changes}
     assert len(first) > len(found)
     least = min(
@@ -204,7 +204,7 @@ def test_nothing_is_said_where_nothing_would_do():
     stated = {"num_procs": 1, "tensor_par": 1, "batch_size": 1, "microbatch_size": 1}
     tiny = {"base": "v100_sxm2_32g", "mem1": {"GiB": 0.01}, "mem2": {"GiB": 0}}
     case = _read((SHAPE, PLAIN | stated | {"datatype": "float16"}, tiny))
-    assert _changes(*case).proposals() == ()
+    assert _search(*case).fixes() == ()
     assert hint(*case) == ""
 
 
@@ -225,4 +225,4 @@ def test_no_fewer_changes_do_of_random_ones(seed):
         broken = Variations(model, execution).broken  # which the oracle knows nothing of
         if not broken and not by_hand.runs(model, execution, system):
             break
-    _no_fewer(model, execution, system, _changes(model, execution, system).proposals())
+    _no_fewer(model, execution, system, _search(model, execution, system).fixes())

@@ -1,0 +1,428 @@
+"""Fixes: the fewest changes after which an execution that cannot run does."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from calculon.advise.beam_search import beam_search
+from calculon.advise.in_words import figures, gib
+from calculon.advise.neighborhood import (
+    DIGITS,
+    NOT_TRIED,
+    Neighborhood,
+    NeighborTable,
+    choices_of,
+    parts_of,
+)
+from calculon.advise.neighbors import (
+    QUESTION,
+    SWITCHES,
+    TIMES_PROCESSORS,
+    FieldChange,
+    batch_changes,
+    fields_of,
+    larger_splits,
+    processor_changes,
+    single_changes,
+)
+from calculon.architecture.parameters import parameter_count
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import DATATYPE_BYTES
+from calculon.declarations.presets import plain
+from calculon.editions import find_edition
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.rules.all_rules import check
+from calculon.plan.rules.failures import Failure, failures
+
+MOST_CHANGES = 3
+"""Changes that are tried together."""
+
+MOST_TRIED = 100_000
+"""Combinations of one number of changes that are tried, the nearest ones."""
+
+MOST_HINTED = 1_000
+"""The same for a hint, which is part of an error message and must come at once."""
+
+SHOWN, HINTED = 5, 3
+
+LEAST_GAIN = 1e-4
+"""Relative difference of times from which on one is shorter."""
+
+MOST_VALUES = 2
+"""Values of a switch that are tried with two other changes."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """An execution that runs, next to one that does not.
+
+    Attributes:
+        changes: The fields that are changed, with their values.
+        follows: The fields that follow from them.
+        distance: Sum over the changes: the binary logarithm of the ratio of two numbers, 1 for anything else.
+        total_time: Seconds of a step.
+        memory: Bytes that are needed of both tiers.
+        unusual: Conditions of practice that its degrees do not meet: users of the framework keep to them.
+        execution: All of its fields.
+        longer: Relative difference of the time of a sample: to the fastest of the fixes returned with it, or to the
+            execution itself if that runs.
+    """
+
+    model: Model
+    system: System
+    changes: Mapping[str, Any]
+    follows: Mapping[str, Any]
+    distance: float
+    total_time: float
+    memory: tuple[float, float]
+    unusual: tuple[str, ...]
+    execution: Execution
+    longer: float | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of changes."""
+        return len(self.changes)
+
+    @property
+    def sample_time(self) -> float:
+        """Seconds of a sample: other batches compare by it."""
+        return self.total_time / self.execution.batch_size
+
+    @property
+    def order(self) -> tuple[int, bool, float, float]:
+        """Order among the fixes of one execution: number of changes, practice, distance, and time of a sample."""
+        return self.count, not self.practised, round(self.distance, DIGITS), self.sample_time
+
+    @property
+    def practised(self) -> bool:
+        """Whether its degrees are as users of the framework choose them."""
+        return not self.unusual
+
+    @property
+    def asks_for_another(self) -> str:
+        """The field of the question itself that it changes: ``batch_size`` or ``num_procs``; empty where none."""
+        return next((name for name in QUESTION if name in self.changes), "")
+
+    @cached_property
+    def found(self) -> Estimate:
+        """Its estimate."""
+        return estimate(self.model, self.execution, self.system)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "changes": dict(self.changes),
+            "follows": dict(self.follows),
+            "count": self.count,
+            "distance": self.distance,
+            "total_time": self.total_time,
+            "proc_mem_tier1_cap_req": self.memory[0],
+            "proc_mem_tier2_cap_req": self.memory[1],
+            "unusual": list(self.unusual),
+            "asks_for_another": self.asks_for_another,
+            "execution": self.execution.to_dict(),
+            "longer": self.longer,
+        }
+
+    def __repr__(self) -> str:
+        text = ", ".join(f"{name}={plain(value)}" for name, value in self.changes.items())
+        return f"<Fix {text}: {gib(self.memory[0])}, {self.total_time:.4g} s>"
+
+    def __str__(self) -> str:
+        fields = {**self.changes, **self._processors}
+        text = ", ".join(f"{name}={plain(value)}" for name, value in fields.items())
+        return f"{text} ({figures(self.found)})"
+
+    @property
+    def _processors(self) -> Mapping[str, Any]:
+        """The replicas, where they follow: who states a split states them, too."""
+        return {name: value for name, value in self.follows.items() if name == "data_par"}
+
+
+class FixSearch:
+    """Search for the fixes of one execution among its neighbors.
+
+    Args:
+        near: The neighborhood of the execution.
+        broken: The rules that the execution breaks.
+        thorough: Also try four and more changes, and many combinations of three.
+    """
+
+    def __init__(
+        self, near: Neighborhood, broken: Sequence[Failure] = (), *, thorough: bool = True
+    ):
+        self.near, self.broken, self.thorough = near, tuple(broken), thorough
+        # A model with experts has more choices of a block, each of which is costed by itself: one change at a time.
+        self.singly = not thorough and near.model.has_experts
+        named = tuple(dict.fromkeys(name for failure in broken for name in failure.fields))
+        self.changes = single_changes(
+            near.model, near.execution, near.system, near.variations.broken, named
+        )
+        self._now = None if broken else near.unchanged
+
+    @cached_property
+    def single(self) -> NeighborTable:
+        """The neighbors with one change."""
+        return self.near.evaluate(self.changes, np.arange(len(self.changes))[:, None])
+
+    @cached_property
+    def _pair_codes(self) -> tuple[Array, Plan, Array]:
+        """All pairs of changes, as a table, and what rules say of them."""
+        choices = choices_of(self.changes, 2, 0)
+        plan = self.near.table(self.changes, choices)
+        return choices, plan, check(self.near.model, self.near.system, plan)
+
+    @cached_property
+    def pairs(self) -> NeighborTable:
+        """The neighbors with two changes, without pairs that need no less memory than with one of the two."""
+        choices, plan, codes = self._pair_codes
+        spared = (self._idle[choices] & self.single.legal[choices[:, ::-1]]).any(axis=1)
+        codes = np.where(spared & (codes == 0), NOT_TRIED, codes)
+        return self.near.evaluate(self.changes, choices, plan, codes)
+
+    def triples(self) -> Iterator[NeighborTable]:
+        """Yield the neighbors with three changes, the nearest first.
+
+        Left out are the same as of pairs, and, if it is memory that lacks, values of a switch that free less than
+        others.
+        """
+        pairs, _, codes = self._pair_codes
+        legal = np.zeros((len(self.changes), len(self.changes)), bool)
+        legal[pairs[:, 0], pairs[:, 1]] = legal[pairs[:, 1], pairs[:, 0]] = codes == 0
+        choices = choices_of(self.changes, 3, 0)
+        a, b, c = choices.T
+        idle = self._idle
+        spared = (idle[a] & legal[b, c]) | (idle[b] & legal[a, c]) | (idle[c] & legal[a, b])
+        if self._now is not None:
+            spared |= self._lesser[choices].any(axis=1)
+        most = MOST_TRIED if self.thorough else MOST_HINTED
+        for part in parts_of(choices[~spared][:most]):
+            yield self.near.evaluate(self.changes, part)
+
+    @cached_property
+    def _idle(self) -> Array:
+        """Mask of the changes of switches that rules allow, and that by themselves save neither memory nor time.
+
+        Some switches without effect by themselves have one together with others: those are tried.
+        """
+        if self._now is None:
+            return np.zeros(len(self.changes), bool)
+        found, now = self.single, self._now
+        no_less = (found.memory >= now.memory).all(axis=0) & ~(found.time < now.time)
+        return self._switched & found.legal & found.real & no_less
+
+    @cached_property
+    def _switched(self) -> Array:
+        """Mask of the changes of switches."""
+        return np.array([one.field in SWITCHES for one in self.changes])
+
+    @cached_property
+    def _lesser(self) -> Array:
+        """Mask of the changes of switches that by themselves free less memory than others of the same field."""
+        memory = np.where(self.single.legal, self.single.memory[0], -np.inf)
+        least: dict[str, list[int]] = {}
+        for number in np.argsort(memory, kind="stable").tolist():
+            if self._switched[number] and np.isfinite(memory[number]):
+                least.setdefault(self.changes[number].field, []).append(number)
+        lesser = np.zeros(len(self.changes), bool)
+        for numbers in least.values():
+            lesser[numbers[MOST_VALUES:]] = True
+        return lesser
+
+    def fixes(self) -> tuple[Fix, ...]:
+        """Return the neighbors that run with the fewest changes, at most one for each set of changed fields.
+
+        Neighbors on the same processors with the same batch come first, then another batch, then other processors; by
+        the number of changes, their distance, and time. Three changes are tried if fewer do not help. If a broken rule
+        names the batch, the last is another batch, if that needs fewer changes. If a broken rule is about the number of
+        processors, another number is a change like any other; the first fix without it is returned as well, however
+        many changes it has.
+        """
+        if not _could_fit(self.near):
+            return ()
+        found: dict[frozenset[str], Fix] = {}
+        for tables, asks in ((self._few(), ()), (self._several(), ("",))):
+            if not _enough(found, asks):
+                self._add(found, tables, asks)
+        by = dict(sorted(found.items(), key=lambda item: item[1].order))
+        if not _enough(by, ("", *QUESTION)):
+            self._add(by, self._elsewhere(), ("", *QUESTION))
+        shown = [*by.values()]
+        batch = [*self._with_batch(shown)]
+        if batch and len(shown) == SHOWN:
+            del shown[-2]  # the last may be the fastest
+        return (*shown, *batch)
+
+    def _add(
+        self,
+        found: dict[frozenset[str], Fix],
+        tables: Iterator[NeighborTable],
+        asks: Collection[str],
+    ) -> None:
+        """Add the neighbors of tables that run, one for each set of fields, until there are enough.
+
+        If a table has more than there are places for, the fastest of its practised ones has the last place.
+        """
+        while len(found) < SHOWN and (table := next(tables, None)) is not None:
+            sets: dict[frozenset[str], int] = {}
+            for row in table.first_of_fields(table.in_order):
+                fields = table.fields(row)
+                needless = (fields > fewer and one.practised for fewer, one in found.items())
+                if fields not in found and not any(needless):
+                    sets[fields] = row
+            places = SHOWN - len(found)
+            chosen = [*sets][:places]
+            usual = [fields for fields, row in sets.items() if table.practised[row]]
+            if len(sets) > places > 1 and usual:
+                fastest = min(usual, key=lambda fields: table.sample_times[sets[fields]])
+                chosen = chosen if fastest in chosen else [*chosen[:-1], fastest]
+            found |= {fields: self.fix(table, sets[fields]) for fields in chosen}
+            if _enough(found, asks):
+                return
+
+    def _with_batch(self, found: Sequence[Fix]) -> Iterator[Fix]:
+        """Yield another batch that needs fewer changes, if a broken rule names the batch."""
+        named = any("batch_size" in one.fields for one in self.broken)
+        if not named or not found or found[0].asks_for_another:
+            return
+        for table in self._batches(min(len(found[0].changes), MOST_CHANGES) - 1):
+            for row in table.in_order[:1]:
+                yield self.fix(table, row)
+                return
+
+    def _batches(self, most: int) -> Iterator[NeighborTable]:
+        """Yield the neighbors with another batch and at most so many changes."""
+        for size in range(1, most + 1):
+            yield self._with_one_of(batch_changes(self.near.execution), self.changes, size)
+
+    def _with_one_of(
+        self, first: Sequence[FieldChange], more: Sequence[FieldChange], size: int
+    ) -> NeighborTable:
+        """Return the neighbors with `size` changes, one of them of the `first`."""
+        changes = (*first, *more)
+        return self.near.evaluate(changes, choices_of(changes, size, len(first)))
+
+    def _few(self) -> Iterator[NeighborTable]:
+        """Yield the neighbors with one change and with two; also on other processors if a rule asks for them."""
+        yield self.single
+        if self._ask_for_processors:
+            yield self._on_other_processors(1)
+        if self.singly:
+            return
+        yield self.pairs
+        if self._ask_for_processors:
+            yield self._on_other_processors(2)
+
+    def _several(self) -> Iterator[NeighborTable]:
+        """Yield the neighbors with more changes on the same processors with the same batch."""
+        if self.singly:
+            return
+        yield from self.triples()
+        if self.thorough:
+            yield from beam_search(self.near, self.changes, self.pairs)
+
+    def _elsewhere(self) -> Iterator[NeighborTable]:
+        """Yield the neighbors with another batch, then on other processors."""
+        near, execution = self.near, self.near.execution
+        yield from self._batches(1 if self.singly else MOST_CHANGES - 1)
+        if not self._ask_for_processors:
+            yield self._on_other_processors(1)
+            if not self.singly:
+                yield self._on_other_processors(2)
+        usable, _ = find_edition(execution.edition).machine(near.system).usable
+        for more in self._other_processors if self.thorough else ():
+            times = max(1, more.value // execution.num_procs)
+            # Beam search is slow, and `times` as many processors divide memory by about as much.
+            if near.least_memory > 2 * times * usable:
+                continue
+            changes = (more, *self._of_split(times))
+            first = near.evaluate(changes, np.zeros((1, 1), np.int64))
+            yield first
+            yield from beam_search(near, changes, first)
+
+    @property
+    def _ask_for_processors(self) -> bool:
+        """Whether a broken rule is about the number of processors."""
+        return any(one.fields[:1] == ("num_procs",) for one in self.broken)
+
+    @cached_property
+    def _other_processors(self) -> tuple[FieldChange, ...]:
+        return processor_changes(self.near.execution, fewer=not self.broken)
+
+    def _on_other_processors(self, size: int) -> NeighborTable:
+        """Return the neighbors on other processors, with one more change if `size` is 2."""
+        more = [one for one in self._of_split(TIMES_PROCESSORS[-1]) if one.field != "num_procs"]
+        return self._with_one_of(self._other_processors, more, size)
+
+    def _of_split(self, times: int) -> tuple[FieldChange, ...]:
+        """Return the changes of all neighbors, before them larger splits for `times` as many processors."""
+        split = larger_splits(self.near.model, self.near.execution, times)
+        return tuple(dict.fromkeys((*split, *self.changes)))
+
+    def fix(self, table: NeighborTable, row: int) -> Fix:
+        """Return a neighbor as a fix."""
+        near, execution = self.near, table.plan.row(row)
+        now = near.execution
+        changed = {n: v for n in NAMES if (v := getattr(execution, n)) != getattr(now, n)}
+        asked = fields_of([table.changes[number] for number in table.choices[row]])
+        return Fix(
+            model=near.model,
+            system=near.system,
+            changes={name: changed[name] for name in asked},
+            follows={name: value for name, value in changed.items() if name not in asked},
+            distance=float(table.distances[row]),
+            total_time=float(table.time[row]),
+            memory=(float(table.memory[0, row]), float(table.memory[1, row])),
+            unusual=() if table.practised[row] else near.unusual(table.plan.take([row])),
+            execution=execution,
+        )
+
+    def faster(self, now: float) -> tuple[Fix, ...]:
+        """Return the change that saves most time, and the pair of changes that does, if it saves more.
+
+        Args:
+            now: Seconds of a step of the execution.
+        """
+        found: list[Fix] = []
+        for table in (self.single, self.pairs):
+            rows = np.flatnonzero(table.runs & table.real & table.practised)
+            if not len(rows):
+                continue
+            row = int(rows[np.argmin(table.time[rows])])
+            limit = min((one.total_time for one in found), default=now) * (1 - LEAST_GAIN)
+            if table.time[row] < limit:
+                found.append(self.fix(table, row))
+        return tuple(found)
+
+
+def _enough(found: Mapping[frozenset[str], Fix], asks: Collection[str]) -> bool:
+    """Return whether one of the fixes keeps to practice, of those that ask for nothing else but this."""
+    return any(one.practised and one.asks_for_another in asks for one in found.values())
+
+
+def hint(model: Model, execution: Execution, system: System) -> str:
+    """Return a sentence with changes that make an execution fit; empty if none of those tried does.
+
+    It takes about a second. ``calculon why`` tries more changes.
+    """
+    near, broken = Neighborhood(model, execution, system), failures(model, execution, system)
+    found = FixSearch(near, broken, thorough=False).fixes()
+    usual = [one for one in found if one.practised] or found
+    texts = [str(one) for one in usual[:HINTED]]
+    return f"it fits with {'; or with '.join(texts)}" if texts else ""
+
+
+def _could_fit(near: Neighborhood) -> bool:
+    """Return whether weights fit if they are split over the most processors that are tried, and offloaded."""
+    execution = near.execution
+    machine = find_edition(execution.edition).machine(near.system)
+    weights = parameter_count(near.model) * DATATYPE_BYTES[execution.datatype]
+    return bool(weights <= execution.num_procs * TIMES_PROCESSORS[-1] * sum(machine.usable))

@@ -1,0 +1,285 @@
+"""The neighborhood of an execution: tables that combine changes of it, evaluated together."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from calculon.advise.neighbors import FieldChange
+from calculon.advise.variations import Variations
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Seconds
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.presets import NODE, OF_SEQUENCES, PRACTISED, Practice, find_preset
+from calculon.editions import EDITIONS
+from calculon.estimate.evaluate import evaluate_rows
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.rules.all_rules import MEMORY_REASONS, REASONS, check, check_memory
+
+AT_ONCE = 65_536
+"""Rows of a table that are tried at a time: the nearest may be enough."""
+
+DIGITS = 9
+"""Digits of distances that count: sums of logarithms are rounded."""
+
+NOT_TRIED = -1
+"""Code of a row that was left out."""
+
+MEMORY_CODES = tuple(REASONS.index(reason) for reason in MEMORY_REASONS)
+
+_PRACTISED = tuple(name for name in (*PRACTISED, *OF_SEQUENCES) if name in NAMES)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """A table of executions, and which of them can run.
+
+    Attributes:
+        codes: Why a row cannot run, as a code of :data:`~calculon.plan.rules.all_rules.REASONS`; 0: it can.
+        time: Seconds of a step; not-a-number if it cannot run.
+        memory (shape (2, rows)): Bytes that are needed of both tiers; not-a-number if rules forbid the row.
+    """
+
+    plan: Plan
+    codes: Array
+    time: Seconds
+    memory: Bytes
+
+    @property
+    def legal(self) -> Array:
+        """Mask of the rows that rules allow, whether their memory fits or not."""
+        mask: Array = np.isin(self.codes, (0, *MEMORY_CODES))
+        return mask
+
+    @property
+    def runs(self) -> Array:
+        """Mask of the rows that can run."""
+        mask: Array = self.codes == 0
+        return mask
+
+
+def trials(model: Model, system: System, plan: Plan, codes: Array | None = None) -> Trials:
+    """Evaluate the memory of a table of executions, and the time of those that fit.
+
+    Memory alone takes a fraction of the time of all statistics, and most neighbors of an execution that does not fit do
+    not fit either.
+
+    Args:
+        codes: What rules say of the rows (:func:`~calculon.plan.rules.all_rules.check`), with :data:`NOT_TRIED` for
+            rows that are left out; by default all are checked and tried.
+    """
+    codes = check(model, system, plan) if codes is None else codes.copy()
+    memory, time = np.full((2, len(plan)), np.nan), np.full(len(plan), np.nan)
+    for edition in EDITIONS.values():
+        rows = np.flatnonzero((codes == 0) & plan.is_choice("edition", edition.name))
+        machine = edition.machine(system)
+        for part, batch in evaluate_rows(model, system, plan.take(rows), edition):
+            here, needed = rows[part], batch.capacity
+            tiers = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
+            for tier, size in enumerate(tiers):
+                memory[tier, here] = size
+            codes[here] = check_memory(codes[here], *tiers, machine)
+            if (codes[here] == 0).any():
+                time[here] = np.where(codes[here] == 0, batch.times.total_time, np.nan)
+    return Trials(plan, codes, time, memory)
+
+
+@dataclass(frozen=True)
+class NeighborTable(Trials):
+    """A table of neighbors, each with the same number of changes.
+
+    Attributes:
+        changes: The changes that they combine.
+        choices (shape (rows, number)): The changes of each neighbor, as their places in `changes`.
+        practised: Whether degrees are as users of the framework choose them.
+    """
+
+    changes: tuple[FieldChange, ...]
+    choices: Array
+    practised: Array
+
+    @cached_property
+    def distances(self) -> Array:
+        """The sum of the distances of the changes of each neighbor."""
+        return distances_of(self.changes, self.choices)
+
+    @cached_property
+    def sample_times(self) -> Seconds:
+        """Seconds of a sample: batches may differ."""
+        found: Seconds = self.time / self.plan.batch_size
+        return found
+
+    @cached_property
+    def real(self) -> Array:
+        """Mask of the neighbors in which every changed field has the value that it was changed to."""
+        good = np.ones(len(self.choices), bool)
+        for number, change in enumerate(self.changes):
+            if change.value is not None:
+                rows = (self.choices == number).any(axis=1)
+                good &= ~rows | (getattr(self.plan, change.field) == change.value)
+        return good
+
+    @cached_property
+    def in_order(self) -> list[int]:
+        """The rows that run: practised ones first, then the nearest, then the fastest."""
+        rows = np.flatnonzero(self.runs & self.real)
+        near = np.round(self.distances[rows], DIGITS)
+        by = self.sample_times[rows], near, ~self.practised[rows]
+        order: list[int] = rows[np.lexsort(by)].tolist()
+        return order
+
+    def fields(self, row: int) -> frozenset[str]:
+        """Return the changed fields of a row."""
+        return frozenset(self.changes[number].field for number in self.choices[row])
+
+    def first_of_fields(self, rows: Sequence[int]) -> list[int]:
+        """Return the first of some rows for each set of changed fields, in their order."""
+        fields = np.sort(_field_numbers(self.changes)[self.choices[rows]], axis=1)
+        places = np.sort(np.unique(fields, axis=0, return_index=True)[1])
+        return [rows[place] for place in places.tolist()]
+
+
+class Neighborhood:
+    """Evaluates neighbors of one execution.
+
+    Args:
+        model, execution, system: The execution may break rules.
+        following: Fields that nobody stated.
+
+    Attributes:
+        least_memory: The fewest bytes of tier 1 that any neighbor evaluated so far needs.
+    """
+
+    def __init__(
+        self, model: Model, execution: Execution, system: System, following: Collection[str] = ()
+    ):
+        self.model, self.execution, self.system = model, execution, system
+        self.variations = Variations(model, execution, following)
+        self.least_memory = np.inf
+
+    def table(self, changes: Sequence[FieldChange], choices: Array) -> Plan:
+        """Return the neighbors that combine changes, each row of `choices` by the places of its changes."""
+        values: dict[str, tuple[Array, Array]] = {}
+        followed: dict[str, Array] = {}
+        fields = _field_numbers(changes)
+        stated = np.array([one.value or 0 for one in changes], np.int64)
+        free = np.array([one.value is None for one in changes], bool)
+        for number, name in enumerate(dict.fromkeys(one.field for one in changes)):
+            rows, places = np.nonzero(fields[choices] == number)  # at most one change of a field
+            which = choices[rows, places]
+            if free[which].any():
+                followed[name] = rows[free[which]]
+            if not free[which].all():
+                values[name] = rows[~free[which]], stated[which[~free[which]]]
+        return self.variations.table(len(choices), values, followed)
+
+    def evaluate(
+        self,
+        changes: Sequence[FieldChange],
+        choices: Array,
+        plan: Plan | None = None,
+        codes: Array | None = None,
+    ) -> NeighborTable:
+        """Evaluate the neighbors that combine changes.
+
+        Args:
+            changes, choices: As of :meth:`table`.
+            plan, codes: The table and the codes of its rows (:func:`trials`), if they are known.
+        """
+        plan = self.table(changes, choices) if plan is None else plan
+        found = trials(self.model, self.system, plan, codes)
+        practised = np.ones(len(choices), bool)
+        for one in self._practice:
+            practised &= np.asarray(one.that.value(self._degrees(plan).__getitem__), bool)
+        self.least_memory = np.fmin(self.least_memory, np.fmin.reduce(found.memory[0]))
+        return NeighborTable(
+            plan, found.codes, found.time, found.memory, tuple(changes), choices, practised
+        )
+
+    def evaluate_rows(self, rows: Sequence[Mapping[str, Any]]) -> Trials:
+        """Evaluate neighbors, each given by its changed fields with their values as files have them."""
+        return trials(self.model, self.system, self.variations.of_rows(rows))
+
+    @cached_property
+    def unchanged(self) -> NeighborTable:
+        """The execution itself."""
+        return self.evaluate((), np.zeros((1, 0), np.int64))
+
+    @cached_property
+    def _practice(self) -> tuple[Practice, ...]:
+        """The conditions that users of the framework keep to, as far as the execution keeps to them too."""
+        known = self._degrees(Plan.of(self.execution))
+        every = find_preset(self.execution.preset).practice
+        return tuple(one for one in every if np.all(one.that.value(known.__getitem__)))
+
+    def unusual(self, plan: Plan) -> tuple[str, ...]:
+        """Return the conditions of practice that an execution does not meet."""
+        known = self._degrees(plan)
+        unmet = (one for one in self._practice if not np.all(one.that.value(known.__getitem__)))
+        return tuple(one.that.text for one in unmet)
+
+    def _degrees(self, plan: Plan) -> dict[str, Any]:
+        """Return the values that conditions of practice may read."""
+        length = np.where(plan.seq_length > 0, plan.seq_length, self.model.seq_size)
+        known = {NODE: self.system.node, "seq_size": length}
+        return known | {name: getattr(plan, name) for name in _PRACTISED}
+
+
+def _field_numbers(changes: Sequence[FieldChange]) -> Array:
+    """Return a number for the field of each change, alike for changes of the same field."""
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(one.field for one in changes))}
+    return np.array([numbers[one.field] for one in changes], np.int64)
+
+
+def distances_of(changes: Sequence[FieldChange], choices: Array) -> Array:
+    """Return the sum of the distances of the changes of each neighbor."""
+    found: Array = np.array([one.distance for one in changes])[choices].sum(axis=1)
+    return found
+
+
+def choices_of(changes: Sequence[FieldChange], size: int, needed: int) -> Array:
+    """Return all combinations of `size` changes of different fields, the nearest first.
+
+    Args:
+        needed: Each combination has one of so many first changes; any combination if 0.
+    """
+    fields = _field_numbers(changes)
+    found = subsets(fields, size - bool(needed), needed)
+    if needed:
+        first = np.repeat(np.arange(needed)[:, None], len(found), axis=0)
+        found = np.concatenate([first, np.tile(found, (needed, 1))], axis=1)
+        found = found[(fields[found[:, 1:]] != fields[found[:, :1]]).all(axis=1)]
+    order = np.argsort(np.round(distances_of(changes, found), DIGITS), kind="stable")
+    return found[order]
+
+
+def subsets(fields: Array, size: int, start: int) -> Array:
+    """Return all sets of `size` changes of different fields, from place `start` on: shape (sets, size)."""
+    found = np.zeros((1, 0), np.int64)
+    for _ in range(size):
+        last = found[:, -1] if found.shape[1] else np.full(1, start - 1)
+        counts = len(fields) - 1 - last
+        rows = np.repeat(np.arange(len(found)), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        new = last[rows] + 1 + within
+        apart = (fields[found[rows]] != fields[new][:, None]).all(axis=1)
+        found = np.concatenate([found[rows], new[:, None]], axis=1)[apart]
+    return found
+
+
+def one_more(changes: Sequence[FieldChange], choices: Array) -> Array:
+    """Return combinations with one more change of a further field, each set of changes once."""
+    fields = _field_numbers(changes)
+    more = np.tile(np.arange(len(changes)), len(choices))[:, None]
+    found = np.concatenate([np.repeat(choices, len(changes), axis=0), more], axis=1)
+    apart = (fields[found[:, :-1]] != fields[found[:, -1:]]).all(axis=1)
+    return np.unique(np.sort(found[apart], axis=1), axis=0)
+
+
+def parts_of(choices: Array) -> Iterator[Array]:
+    """Yield combinations as they are tried: all together if they are few, else the nearest first."""
+    for start in range(0, len(choices), AT_ONCE):
+        yield choices[start : start + AT_ONCE]

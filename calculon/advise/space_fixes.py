@@ -1,0 +1,286 @@
+"""Fixes of a search space in which nothing fits: changes of it, each with the plan that a search found then."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import combinations, groupby, islice, product
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from calculon.advise.nearest_infeasible import NearestInfeasible, with_memory
+from calculon.advise.neighborhood import Neighborhood
+from calculon.advise.neighbors import MEMORY_OPTIONS, memory_savers
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB
+from calculon.declarations.named_values import PUBLISHED
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.plan.columns import divisors
+from calculon.search.driver import run
+from calculon.search.objective import Objective
+from calculon.search.ranking import Best
+from calculon.search.space import Space, Values
+from calculon.search.where import Condition
+
+BEST = Objective.parse("sample_rate")
+
+PRODUCTS = (16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 180, 192, 256, 288)
+"""GiB of tier-1 memory that processors are sold with."""
+
+MOST_TIMES = 1024
+"""Times the processors that are tried at most."""
+
+SECONDS = 5.0
+"""CPU time from which on nothing further is tried: large spaces take long."""
+
+MOST_SEARCHES = 6
+"""Searches of one kind, where each of many values may do."""
+
+MOST_ROWS = 4000
+"""Executions that options are tried on at once."""
+
+MOST_OPTIONS = 3
+"""Options that are tried together at most, and that are listed."""
+
+_ACTIVATIONS = ("activations", "checkpoints", "activation gradients")
+
+_HALF = 0.5
+"""Share of the memory from which on activations fill it."""
+
+_SPLIT = ("tensor_par", "pipeline_par", "batch_size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceFix:
+    """A change of a space after which an execution fits.
+
+    Attributes:
+        kind: ``memory`` (the least that is enough), ``product`` (memory that processors have), ``processors``,
+            ``options``, ``freed``, ``sequence`` or ``batch``.
+        change: What is changed, by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or
+            fields of an execution; a field that no longer is held at a value has None.
+        found: The fastest execution that fits then, on the system that it fits on.
+    """
+
+    kind: str
+    change: Mapping[str, Any]
+    found: Estimate = field(repr=False)
+
+
+def space_fixes(
+    space: Space,
+    nearest: Sequence[NearestInfeasible],
+    where: Condition | None,
+    *,
+    unwanted: bool = False,
+) -> tuple[SpaceFix, ...]:
+    """Return the fixes of a space: settings first, the fastest plan first, and then other machines.
+
+    The kinds that the nearest infeasible executions ask for are tried. If executions fit, but are `unwanted` because
+    they do not meet the condition, only settings and more processors are.
+    """
+    search = _SpaceFixSearch(space, nearest, where)
+    settings = [*search.freed()]
+    if nearest:
+        settings += search.options()
+    settings.sort(key=lambda one: one.found.stats["total_time"] or inf)
+    if nearest:
+        return (*settings, *search.sequence(), *search.memory(), *search.more_processors())
+    if unwanted:
+        return (*settings, *search.more_processors())
+    return (*settings, *search.batches(), *search.nearby_processors())
+
+
+class _SpaceFixSearch:
+    """Searches changed spaces, as long as there is time."""
+
+    def __init__(self, space: Space, nearest: Sequence[NearestInfeasible], where: Condition | None):
+        self.space, self.nearest, self.where = space, nearest, where
+        self._end = time.process_time() + SECONDS
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether nothing further is tried."""
+        return time.process_time() > self._end
+
+    def best(self, space: Space) -> Estimate | None:
+        """Return the fastest execution of a space; None if nothing fits, or no time is left."""
+        if self.out_of_time or not space.units:
+            return None
+        found = run(space, Best(BEST, 1, self.where))
+        return found[0] if len(found) else None
+
+    def first(
+        self, kind: str, name: str, spaces: Iterable[tuple[int, Space]]
+    ) -> Iterator[SpaceFix]:
+        """Yield the first of several spaces in which something fits, of as many as are tried."""
+        possible = ((value, space) for value, space in spaces if space.divides and space.units)
+        for value, space in islice(possible, MOST_SEARCHES):
+            if self.out_of_time:
+                return
+            if found := self.best(space):
+                yield SpaceFix(kind=kind, change={name: value}, found=found)
+                return
+
+    def memory(self) -> Iterator[SpaceFix]:
+        """Yield the least memory that is enough, and the size of tier 1 that processors have."""
+        space = self.space
+        for execution, several in groupby(self.nearest, key=lambda one: one.estimate.execution):
+            needed = {one.tier: one.needed for one in several}
+            larger = with_memory(space.system, needed)
+            change = {f"mem{tier}": getattr(larger, f"mem{tier}").capacity for tier in needed}
+            found = estimate(space.model, execution, larger)  # no other needs as little
+            yield SpaceFix(kind="memory", change=change, found=found)
+            sold = next((g * GIB for g in PRODUCTS if g * GIB >= larger.mem1.capacity), None)
+            if tuple(needed) != (1,) or sold is None:
+                continue
+            system = replace(larger, mem1=replace(larger.mem1, capacity=sold))
+            if best := self.best(replace(space, system=system)):
+                yield SpaceFix(kind="product", change={"mem1": sold}, found=best)
+
+    def more_processors(self) -> Iterator[SpaceFix]:
+        """Yield the next multiple, or power of two, of the processors on which something fits.
+
+        Counts are tried with what needs the least memory in the nearest infeasible execution; if that fits, with
+        everything.
+        """
+        thrifty: dict[str, Values] = {}
+        for one in self.nearest[:1]:
+            thrifty = {n: (getattr(one.estimate.execution, n),) for n in MEMORY_OPTIONS}
+            thrifty["microbatch_size"] = (1,)
+        for count in _multiples(self.space.num_procs):
+            larger = replace(self.space, num_procs=count)
+            if thrifty and not self.best(replace(larger, fix={**thrifty, **larger.fix})):
+                continue
+            if found := self.best(larger):
+                yield SpaceFix(kind="processors", change={"num_procs": count}, found=found)
+                return
+
+    def nearby_processors(self) -> Iterator[SpaceFix]:
+        """Yield the next counts, below and above, on which something fits; of those tried, else of powers of two."""
+        count = self.space.num_procs
+        powers = [2**k for k in range(count.bit_length()) if 2**k < count]
+        ways: list[tuple[Iterable[int], Iterable[int]]] = [
+            (range(count - 1, 0, -1), reversed(powers)),
+            (range(count + 1, 2 * count), _multiples(count)),
+        ]
+        for next_ones, round_ones in ways:
+            for counts in (next_ones, round_ones):
+                spaces = ((n, replace(self.space, num_procs=n)) for n in counts)
+                found = [*self.first("processors", "num_procs", spaces)]
+                yield from found
+                if found:
+                    break
+
+    def batches(self) -> Iterator[SpaceFix]:
+        """Yield the next batches, below and above, that some data-parallel degree divides."""
+        batch, degrees = self.space.max_batch_size, divisors(self.space.num_procs)
+        below = {batch - (batch % d or d) for d in degrees} - {0}
+        above = {batch + d - batch % d for d in degrees}
+        for sizes in (sorted(below, reverse=True), sorted(above)):
+            spaces = ((size, _with_batch(self.space, size)) for size in sizes)
+            yield from self.first("batch", "batch_size", spaces)
+
+    def freed(self) -> Iterator[SpaceFix]:
+        """Yield the fields that are held at a value, and for which another value helps."""
+        fix = self.space.fix
+        for name in (one for one in fix if one != "batch_size"):
+            others = {other: values for other, values in fix.items() if other != name}
+            if found := self.best(replace(self.space, fix=others)):
+                yield SpaceFix(kind="freed", change={name: None}, found=found)
+
+    def options(self) -> Iterator[SpaceFix]:
+        """Yield options that the framework has and the search does not try: those that help alone, or else a few.
+
+        They are tried on the nearest infeasible executions, on all splits. Options with which these fit are searched.
+        """
+        space = self.space
+        untried = memory_savers(space, activations=self._filled_by_activations)
+        for size in range(1, MOST_OPTIONS + 1):
+            several = [dict(some) for some in combinations(untried, size)]
+            several = [values for values in several if len(values) == size]
+            if len(several) * len(space.units) * len(self.nearest) > MOST_ROWS:
+                return
+            found = [(values, self._with_options(values)) for values in self._fitting(several)]
+            fixes = [
+                SpaceFix(kind="options", change=values, found=best)
+                for values, best in found
+                if best
+            ]
+            if fixes:
+                yield from fixes
+                return
+
+    def _with_options(self, values: Mapping[str, Any]) -> Estimate | None:
+        """Return the fastest execution with these values added to the space, and held: nothing fits without them."""
+        held = {name: (value,) for name, value in values.items()}
+        add, fix = {**self.space.add, **held}, {**self.space.fix, **held}
+        return self.best(replace(self.space, add=add, fix=fix))
+
+    def _fitting(self, several: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return options with which the nearest infeasible executions fit on some split, the fastest first."""
+        places, rows = self._on_splits(several)
+        if not rows:
+            return []
+        times: list[float] = []
+        for one in self.nearest:
+            near = Neighborhood(self.space.model, one.estimate.execution, self.space.system)
+            times += near.evaluate_rows(rows).time.tolist()
+        order = [row for row in np.argsort(times, kind="stable") if np.isfinite(times[row])]
+        first = dict.fromkeys(places[row % len(rows)] for row in order)
+        return [several[place] for place in first][:MOST_OPTIONS]
+
+    def _on_splits(
+        self, several: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[int], list[Mapping[str, Any]]]:
+        """Return options, by their place, on all splits of the space: the changed fields of an execution for each."""
+        places: list[int] = []
+        rows: list[Mapping[str, Any]] = []
+        for (place, values), unit in product(enumerate(several), self.space.units):
+            parts = values.get("context_par", unit.further)
+            data_par, rest = divmod(unit.data_par * unit.further, parts)
+            if rest:
+                continue
+            split = {
+                **{name: getattr(unit, name) for name in _SPLIT},
+                "context_par": parts,
+                "data_par": data_par,
+                "pipeline_interleaving": unit.interleavings[0],
+                "microbatch_size": unit.microbatches[0],
+            }
+            rows.append({**split, **values})
+            places.append(place)
+        return places, rows
+
+    def sequence(self) -> Iterator[SpaceFix]:
+        """Yield the longest of shorter sequences that fits, if activations fill the memory."""
+        space = self.space
+        if space.edition == PUBLISHED or "seq_length" in space.fix:
+            return
+        if self._filled_by_activations:
+            lengths = (
+                space.model.seq_size >> k for k in range(1, space.model.seq_size.bit_length())
+            )
+            spaces = ((n, replace(space, fix={**space.fix, "seq_length": (n,)})) for n in lengths)
+            yield from self.first("sequence", "seq_length", spaces)
+
+    @property
+    def _filled_by_activations(self) -> bool:
+        """Whether activations fill the memory of the nearest infeasible execution."""
+        first = self.nearest[0]
+        size = sum(size for kind, size in first.parts.items() if kind in _ACTIVATIONS)
+        return size >= _HALF * first.needed
+
+
+def _multiples(count: int) -> list[int]:
+    """Return the counts that are tried if more processors are needed."""
+    multiples = {count * 2**k for k in range(1, MOST_TIMES.bit_length())}
+    powers = {2**k for k in range((count * MOST_TIMES).bit_length())}
+    return sorted(multiples | {power for power in powers if power > count})
+
+
+def _with_batch(space: Space, batch: int) -> Space:
+    """Return the space with another batch, held if the old one is."""
+    held = {"batch_size": (batch,)} if "batch_size" in space.fix else {}
+    return replace(space, max_batch_size=batch, fix={**space.fix, **held})

@@ -1,0 +1,48 @@
+"""Declared numbers of results: any number of a double, and a field for each statistic of a record of arrays."""
+
+from collections.abc import Callable, Iterable
+from inspect import get_annotations
+from typing import Any, TypeVar
+
+from calculon.base.records import Column
+from calculon.declarations.fields import Declaration, declare
+
+R = TypeVar("R")
+
+NUMBER = Declaration("a number of a result", unbounded=True)
+"""Any number of a double; infinite ones too."""
+
+
+def number(words: str, **declaration: Any) -> Any:
+    """Declare a number of a result."""
+    return declare(words, unbounded=True, **declaration)
+
+
+def with_numbers(
+    statistics: Iterable[Column], *, null: float | None = None, **declaration: Any
+) -> Callable[[type[R]], type[R]]:
+    """Return a class decorator that declares a field for each statistic that the class does not declare itself.
+
+    Args:
+        statistics: Their names, help, and which of them may be null.
+        null: The value that null stands for in the others; by default it is wrong there.
+        **declaration: Properties of all fields, such as a default.
+    """
+    fields: dict[str, Any] = {
+        one.name: number(
+            one.help,
+            nullable=one.nullable or null is not None,
+            null=None if one.nullable else null,
+            **declaration,
+        )
+        for one in statistics
+    }
+
+    def add(cls: type[R]) -> type[R]:
+        own = get_annotations(cls)
+        for name in fields.keys() - own.keys():
+            setattr(cls, name, fields[name])
+        cls.__annotations__ = {**own, **{name: own.get(name, float) for name in fields}}
+        return cls
+
+    return add

@@ -1,0 +1,213 @@
+"""A deployment that serves as files have it: a declared record with the names of model and machine, and all figures."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.declarations.decode import decode
+from calculon.declarations.encode import encode
+from calculon.declarations.fields import declare, spec_fields
+from calculon.declarations.result_numbers import number, with_numbers
+from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.estimate.served_errors import published_errors
+from calculon.serving.passes.row_times import PassTimes
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import Workload
+from calculon.serving.records.speculation import Speculation
+from calculon.serving.states.served_points import CUTS, Limit
+
+STEADY_STATE = "steady state"
+REPLICAS = "replicas"
+"""Member of a deployment in a result that is no field of it."""
+
+
+class PlainObject(dict[str, Any]):
+    """Any object of a file."""
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "PlainObject":
+        """Return the object; nothing in it is wrong."""
+        return cls(raw) if isinstance(raw, Mapping) else cls()
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw value."""
+        return {"type": "object"}
+
+
+@dataclass(frozen=True, kw_only=True)
+@with_numbers(SERVING_FIGURES.values(), null=math.inf)
+class FigureRecord:
+    """The figures of a deployment; null is infinite for figures that always have a value, such as a wait."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a figure by name; None if it is unknown."""
+        return getattr(self, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRecord:
+    """All rows of a name in a pass: times in seconds, and FLOP and bytes."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    time: float = number("whole time")
+    floor: float = number("the least that its kernels take")
+    arithmetic: float = number("time of the arithmetic")
+    memory: float = number("time of reading and writing memory")
+    network: float = number("time of messages")
+    flops: float = number("FLOP")
+    moved: float = number("bytes read and written")
+    weights: float = number("bytes of weights read")
+    cache: float = number("bytes of the cache read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausesRecord:
+    """The seconds of a pass by cause; they sum up to its time."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    weights: float = number("reading weights")
+    cache: float = number("reading the cache")
+    activations: float = number("reading and writing activations")
+    arithmetic: float = number("arithmetic")
+    network: float = number("reductions and exchanges over the network")
+    floors: float = number("floors of kernels")
+    host: float = number("the host between passes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassRecord:
+    """The time of a pass in seconds, its rows by name, and the causes of its time."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    time: float = number("whole time")
+    rows: dict[str, RowRecord] = declare("rows by name")
+    causes: CausesRecord = declare("causes of the time")
+
+    @classmethod
+    def of(cls, times: PassTimes) -> "PassRecord":
+        """Return the first of some passes; its rows of each name together."""
+        rows = {
+            name: RowRecord(
+                **{
+                    quantity.name: sum(
+                        float(getattr(row, quantity.name)[0]) for row in times.of(name)
+                    )
+                    for quantity in spec_fields(RowRecord)
+                }
+            )
+            for name in dict.fromkeys(row.name for row in times.rows)
+        }
+        causes = {name: float(value[0]) for name, value in times.causes().items()}
+        return cls(time=float(times.time[0]), rows=rows, causes=CausesRecord(**causes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassRecords:
+    """The pass that decodes the batch, and the pass of one whole prompt."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    decode: PassRecord = declare("the pass that decodes the batch")
+    prefill: PassRecord = declare("the pass of one whole prompt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRecord:
+    """A limit of the workload, and whether it is kept."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    name: str = declare("the figure that is limited")
+    most: float = number("the limit", default=math.inf)
+    found: float = number("the figure", default=math.inf, nullable=True, null=math.inf)
+    met: bool = declare("whether it is kept")
+    in_words: str = declare("the figure and the limit in words")
+
+    @classmethod
+    def of(cls, limit: Limit) -> "LimitRecord":
+        """Return a limit as files have it."""
+        return cls(
+            name=limit.name,
+            most=limit.most,
+            found=limit.found,
+            met=limit.met,
+            in_words=limit.in_words,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRecord:
+    """What a deployment gives, as :func:`calculon.serve` finds it and files have it."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    model: str = declare("name of the model")
+    seq_size: int = declare("tokens of a sequence of its training", default=0)
+    system: str = declare("name of the machine")
+    provenance: PlainObject = declare("origin of its figures")
+    deployment: Deployment = declare("the deployment")
+    workload: Workload = declare("the workload")
+    method: str = declare("how it is estimated", default=STEADY_STATE)
+    batch: int = declare("sequences that a replica decodes at a time", at_least=0)
+    cut: str = declare("what bounds them", choices=CUTS)
+    speculation: Speculation | None = declare("drafted tokens", default=None, nullable=True)
+    figures: FigureRecord = declare("the figures")
+    run_time: float | None = number("seconds of a finite run", default=None, nullable=True)
+    price: str = declare("source of the price; empty without one")
+    power: str = declare("source of the power, and what it assumes; empty without one")
+    published: PlainObject = declare("errors of published figures")
+    limits: tuple[LimitRecord, ...] = declare("limits of the workload", default=())
+    worth: str = declare(
+        "figure by which parts of the machine are worth something",
+        choices=("output_rate", "interactivity"),
+    )
+    helps: dict[str, float] = number("elasticity of this figure by part, the largest first")
+    passes: PassRecords = declare("passes")
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """Yield figures of drafted tokens that are unknown though tokens are drafted."""
+        for name in _OF_DRAFTS if self.speculation is not None else ():
+            if self.figures[name] is None:
+                yield Problem(f"{path}.figures.{name}".lstrip("."), "a number", "null")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return encode(self) | {"deployment": with_replicas(self.deployment)}
+
+
+_OF_DRAFTS = ("spec_tokens", "spec_speedup", "spec_break_even")
+"""Figures that are known if tokens are drafted."""
+
+
+def with_replicas(deployment: Deployment) -> dict[str, Any]:
+    """Return the fields of a deployment, and how many replicas each pool has."""
+    found = deployment.to_dict() | {REPLICAS: deployment.replicas}
+    if (pool := deployment.prefill) is not None:
+        found["prefill"] |= {REPLICAS: pool.replicas}
+    return found
+
+
+def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
+    """Return the record of a document that ``serve`` wrote; published errors are those that are known now.
+
+    Raises:
+        SpecError: With everything wrong in it.
+    """
+    older: dict[str, Any] = {"provenance": {}}  # members that some files lack
+    stated = {"deployment": _without_replicas(raw["deployment"]), "published": published_errors()}
+    return decode(ServedRecord, {**older, **raw, **stated}, path)
+
+
+def _without_replicas(fields: Any) -> Any:
+    """Return the fields of a deployment, and of its pool that prefills, as a file states them."""
+    if not isinstance(fields, Mapping):
+        return fields
+    return {name: _without_replicas(one) for name, one in fields.items() if name != REPLICAS}
