@@ -27,9 +27,9 @@ from calculon.estimate.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 from calculon.render.text_tables import Column, Table
-from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import Result, compare
 from calculon.validate.predict import UNLIMITED
+from calculon.validate.published_study import Library
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"

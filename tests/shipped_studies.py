@@ -6,9 +6,8 @@ from unittest import mock
 
 from calculon.declarations.named_values import PUBLISHED
 from calculon.validate import measured_and_predicted
-from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import Reading, Result, compare
-from calculon.validate.published_study import Study
+from calculon.validate.published_study import Library, Study
 from calculon.validate.study_rows import Row, read_rows
 from tests.draws import FACTOR, some
 from tests.store import cache, stored

@@ -13,7 +13,7 @@ import pytest
 from calculon import inputs
 from calculon.calibrate.readers import read_collectives, read_gemm, read_memory
 from calculon.calibrate.shapes import Products, fit_shapes
-from calculon.hardware.kernels.tiles import Gemm, alignment
+from calculon.hardware.kernels.laws import Gemm, alignment
 from tests.helpers import ROOT
 
 TORCH = """

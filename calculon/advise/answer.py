@@ -10,7 +10,6 @@ from calculon.advise.ask import Question
 from calculon.advise.candidate import Candidate, candidates, of_estimate, trainings
 from calculon.advise.fixes import hint
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report, why_none
-from calculon.advise.launch_flags import settings_between
 from calculon.advise.space_fixes import BEST
 from calculon.advise.waterfall import Waterfall, waterfall
 from calculon.base.display import Displayed, drawn
@@ -177,6 +176,7 @@ class Answer(Displayed):
         mine = self.mine
         if mine is None or mine.launch is None or mine.execution is None or self.best is None:
             return None
+        from calculon.advise.launch_flags import settings_between  # only of launch files
 
         q = self.question
         return settings_between(mine.execution, self.best.execution, q.model, mine.launch)

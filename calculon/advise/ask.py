@@ -12,7 +12,7 @@ from calculon.architecture.parameters import active_count
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_length import tokens_of_run
+from calculon.campaign.run_columns import tokens_of_run
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import STDIN
 from calculon.declarations.model import Model

@@ -38,7 +38,7 @@ class Trials:
     """A table of executions, and which of them can run.
 
     Attributes:
-        codes: Why a row cannot run, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0: it can.
+        codes: Why a row cannot run, as a code of :data:`~calculon.plan.rules.all_rules.REASONS`; 0: it can.
         time: Seconds of a step; not-a-number if it cannot run.
         memory (shape (2, rows)): Bytes that are needed of both tiers; not-a-number if rules forbid the row.
     """
@@ -68,8 +68,8 @@ def trials(model: Model, system: System, plan: Plan, codes: Array | None = None)
     not fit either.
 
     Args:
-        codes: What rules say of the rows (:func:`~calculon.plan.rules.check.check`), with :data:`NOT_TRIED` for rows
-            that are left out; by default all are checked and tried.
+        codes: What rules say of the rows (:func:`~calculon.plan.rules.all_rules.check`), with :data:`NOT_TRIED` for
+            rows that are left out; by default all are checked and tried.
     """
     codes = check(model, system, plan) if codes is None else codes.copy()
     memory, time = np.full((2, len(plan)), np.nan), np.full(len(plan), np.nan)

@@ -10,22 +10,21 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.calibrate.fit_result import Calibration, Fitted, Measurements, copied
-from calculon.calibrate.held_out import held_out
-from calculon.calibrate.measured_rows import Row, merged
 from calculon.calibrate.networks import LEAST_SIZES
 from calculon.calibrate.parts import (
     Fit,
     fit_part,
+    merged_fits,
     peak_of,
+    provenance,
     quietly_decoded,
     time_by_size,
     times_of,
     unit_of,
     write_part,
 )
-from calculon.calibrate.provenance import merged_fits, provenance
-from calculon.calibrate.readers import check_units, too_few
-from calculon.calibrate.spread import large_size, spreads, unseen
+from calculon.calibrate.readers import Row, check_units, merged, too_few
+from calculon.calibrate.solve import held_out, large_size, spreads, unseen
 from calculon.calibrate.training import Training, fit_training
 from calculon.declarations.decode import decode
 from calculon.hardware.system import System

@@ -8,8 +8,8 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
-from calculon.calibrate.held_out import residuals, tabulated
-from calculon.calibrate.measured_rows import Row
+from calculon.calibrate.readers import Row
+from calculon.calibrate.solve import residuals, tabulated
 
 MEMORY = "peak memory, not fitted"
 """Name of the residuals of memory, next to those of times."""

@@ -12,7 +12,7 @@ from calculon import inputs
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.calibrate.fit_result import Measurements
-from calculon.calibrate.measured_rows import ABOUT, Row, about, merged
+from calculon.calibrate.readers import ABOUT, Row, about, merged
 from calculon.declarations import catalog
 from calculon.declarations.csv_rows import Line, read_csv
 from calculon.declarations.execution import Execution

@@ -1,17 +1,228 @@
-"""Readers of measured kernels: collectives, matrix products, copies."""
+"""Readers of measured collectives, nccl-tests among them, matrix products and copies; rows that repeat are averaged."""
 
+import math
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA
-from calculon.calibrate.measured_rows import Row, about, octave
-from calculon.calibrate.nccl import Known, is_log, read_log
 from calculon.declarations.csv_rows import Line, parse_csv, read_csv, read_text
 from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.system import System
+
+# Measured times as rows with the place of each; those that repeat are averaged.
+
+ABOUT = ("device", "software", "source")
+"""Columns about the measurement, which the written file keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured time.
+
+    Attributes:
+        part: The measured part of the system: ``networks[0]``, ``matrix.bfloat16``, ``mem1``.
+        name: The measurement in words; rows of one name repeat it.
+        size: The work of the part: bytes on the wire, FLOP, or bytes moved.
+        seconds: The measured time.
+        group: Rows of one group are held out together.
+        message: Bytes of the message of a collective, 0 for anything else.
+        file, place: Its file and line.
+        column: The column of the time.
+        shape: m, n and k of a matrix product.
+    """
+
+    part: str
+    name: str
+    size: float
+    seconds: float
+    group: str
+    message: float
+    file: str
+    place: str
+    column: str = "seconds"
+    shape: tuple[int, int, int] = (0, 0, 0)
+
+    def refuse(self, column: str, expected: str, found: str, hint: str = "") -> SpecError:
+        """Return the error that points at this row."""
+        return SpecError(self.file, Problem(f"{self.place}, {column}", expected, found, hint))
+
+
+def about(lines: Sequence[Line]) -> dict[str, str]:
+    """Return the values of the columns :data:`ABOUT`, each once."""
+    found = {
+        column: dict.fromkeys(line.cells[column] for line in lines if line.cells.get(column))
+        for column in ABOUT
+    }
+    return {column: "; ".join(values) for column, values in found.items() if values}
+
+
+def merged(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """Return rows with every measurement once, at the mean of its times, and notes about those that repeat.
+
+    Raises:
+        SpecError: When the times of one measurement differ tenfold, or its rows are of different groups.
+    """
+    same: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        same[row.part, row.name].append(row)
+    result, notes = [], []
+    for some in same.values():
+        times = [row.seconds for row in some]
+        last = some[-1]
+        if max(times) > 10 * min(times):
+            found = f"{min(times):g} and {max(times):g} s"
+            hint = "are these two machines, or two units?"
+            raise last.refuse(last.column, f"about the same time for each {last.name}", found, hint)
+        if len({row.group for row in some}) > 1:
+            wanted, found = f"one group for {last.name}", f"'{some[0].group}' and '{last.group}'"
+            raise last.refuse("group", wanted, found)
+        result.append(replace(some[0], seconds=math.fsum(times) / len(times)))
+    repeated = [some for some in same.values() if len(some) > 1]
+    if repeated:
+        first = repeated[0][0]
+        count = sum(map(len, repeated))
+        words = "measurement" if len(repeated) == 1 else "measurements"
+        notes.append(
+            f"{first.file}: {count:,} rows repeat {len(repeated):,} {words} and are averaged"
+            f" (first: {first.name}, {first.place})"
+        )
+    return result, notes
+
+
+def octave(size: float) -> str:
+    """Return the name of the octave of a size: from a power of two to below the next."""
+    return f"2^{math.frexp(size)[1] - 1}"
+
+
+# Logs of nccl-tests: the tables of ``all_reduce_perf`` and its siblings.
+#
+# Source: github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md: sizes are of the full array, times in microseconds.
+
+PROGRAMS = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "sendrecv": "p2p",
+}
+"""Operation of a network by program of nccl-tests."""
+
+_HEADER = re.compile(r"^#\s+size\s+count\s+type\b.*\btime\b.*$", re.MULTILINE)
+_BEGINNING = re.compile(r"^#.*(nThread |nccl-tests|Using devices)", re.MULTILINE)
+_PROGRAM = re.compile(r"\b(\w+?)_perf\b")
+_RANK = re.compile(r"^#\s+Rank\s+(\d+)\b.*?(?:\[[^\]]*\]\s*(.*?))?\s*$", re.MULTILINE)
+_CLOSING = re.compile(r"^#\s*Avg bus bandwidth", re.MULTILINE)
+_MICRO = 1e-6
+
+
+def is_log(text: str) -> bool:
+    """Return whether a text is a log of nccl-tests, or the beginning of one."""
+    return bool(_HEADER.search(text) or _BEGINNING.search(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The operation and the members of the group, as the caller states them for logs that do not."""
+
+    operation: str | None = None
+    members: int | None = None
+
+
+def read_log(file: str, text: str, known: Known) -> tuple[list[Line], dict[str, str]]:
+    """Return the out-of-place times of a log as lines of a CSV of collectives, and the device it names.
+
+    Raises:
+        SpecError: For a log that is cut short, of another operation, of several runs, with wrong results, or that does
+            not name the measurement.
+    """
+    headers = list(_HEADER.finditer(text))
+    if not headers:
+        raise _cut_short(file, "the header '# size count type ... time ...'")
+    if len(headers) > 1:
+        number = text.count("\n", 0, headers[1].start()) + 1
+        problem = Problem(f"line {number}", "one table", "another one", "one run a file")
+        raise SpecError(file, problem)
+    columns = headers[0].group().lstrip("#").split()
+    lines = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        cells = raw.split()
+        if not cells or not cells[0].isdecimal():
+            continue  # comments, and what mpirun and NCCL print between
+        _check_row(columns, cells, file, number)
+        if cells[0].strip("0"):  # empty messages move nothing
+            # of two columns of one name the first counts: the times out of place
+            pairs = reversed([*zip(columns, cells, strict=True)])
+            lines.append(Line(file, number, dict(pairs)))
+    if not _CLOSING.search(text):
+        raise _cut_short(file, "the closing line '# Avg bus bandwidth'")
+    if not lines:
+        raise SpecError(file, Problem("", "rows below the header of nccl-tests", "none"))
+    found = {
+        "operation": _stated(file, text, known),
+        "members": str(known.members or _members(file, text)),
+    }
+    rows = []
+    for line in lines:
+        seconds = repr(line.number_of("time") * _MICRO)
+        row = found | {"bytes": line.cells["size"], "seconds": seconds}
+        rows.append(Line(file, line.number, row))
+    devices = sorted({match[2] for match in _RANK.finditer(text) if match[2]})
+    return rows, {"device": "; ".join(devices)} if devices else {}
+
+
+def _cut_short(file: str, wanted: str) -> SpecError:
+    problem = Problem("", wanted, "the end of the file", "is the log cut short?")
+    return SpecError(file, problem)
+
+
+def _check_row(columns: list[str], cells: list[str], file: str, number: int) -> None:
+    """Refuse a row that is cut short, and times of an operation whose result was wrong."""
+    if len(cells) != len(columns):
+        wanted = f"{len(columns)} columns, as in the header"
+        hint = "is the log cut short?"
+        raise SpecError(file, Problem(f"line {number}", wanted, str(len(cells)), hint))
+    if "#wrong" in columns:
+        wrong = cells[columns.index("#wrong")]
+        if wrong not in ("0", "N/A"):
+            raise SpecError(file, Problem(f"line {number}, #wrong", "0 wrong results", wrong))
+
+
+def _stated(file: str, text: str, known: Known) -> str:
+    """Return the operation; that of the caller must not contradict the log."""
+    if not known.operation:
+        return _operation(file, text)
+    named = {PROGRAMS[name] for name in _PROGRAM.findall(text) if name in PROGRAMS}
+    if named and known.operation not in named:
+        wanted = f"the operation of the log, {', '.join(sorted(named))}"
+        raise SpecError(file, Problem("--operation", wanted, known.operation))
+    return known.operation
+
+
+def _operation(file: str, text: str) -> str:
+    found = list(dict.fromkeys(_PROGRAM.findall(text)))
+    usable = [PROGRAMS[name] for name in found if name in PROGRAMS]
+    if len(usable) == 1:
+        return usable[0]
+    wanted = "the name of the program, such as all_reduce_perf"
+    said = ", ".join(f"{name}_perf" for name in found) or "none"
+    known = ", ".join(f"{name}_perf" for name in PROGRAMS)
+    hint = f"say it: --operation all_reduce (measured can be {known})"
+    raise SpecError(file, Problem("", wanted, said, hint))
+
+
+def _members(file: str, text: str) -> int:
+    ranks = {int(match[1]) for match in _RANK.finditer(text)}
+    if len(ranks) > 1:
+        return len(ranks)
+    wanted = "a line '#  Rank  0 ...' for each of at least 2 members"
+    found = f"{len(ranks)} of them" if ranks else "none"
+    raise SpecError(file, Problem("", wanted, found, "say how many: --members N"))
+
 
 COLLECTIVES = ("operation", "bytes", "members", "seconds or busbw")
 GEMM = ("m", "n", "k", "datatype", "seconds")

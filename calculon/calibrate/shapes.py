@@ -9,12 +9,12 @@ import numpy as np
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Seconds
-from calculon.calibrate.measured_rows import Row
+from calculon.calibrate.readers import Row
 from calculon.calibrate.solve import Unknown, solve
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import MATMUL_BYTES
 from calculon.hardware.curve import Curve
-from calculon.hardware.kernels.tiles import LEAST_RESULT, Gemm, Processor, alignment
+from calculon.hardware.kernels.laws import LEAST_RESULT, Gemm, Processor, alignment
 from calculon.hardware.system import System
 
 PART = "ext.gemm."

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from calculon.campaign.catalog_prices import processor_of
+from calculon.campaign.prices import processor_of
 from calculon.campaign.record import Campaign
 
 _WHERE: Mapping[str, Callable[[Campaign], bool]] = {

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA
-from calculon.campaign.electricity import Carbon
 from calculon.campaign.goals import (
     BatchGoal,
     Interval,
@@ -17,9 +16,9 @@ from calculon.campaign.goals import (
     TimeSpan,
     TokenGoal,
 )
-from calculon.campaign.phase_execution import PhaseExecution
+from calculon.campaign.phases import PhaseExecution, Rollout
+from calculon.campaign.prices import Carbon
 from calculon.campaign.ramps import BatchRamp, SequenceRung
-from calculon.campaign.rollout import Rollout
 from calculon.declarations.fields import declare, spec_fields
 
 HOUR, DAY = 3600.0, 86400.0

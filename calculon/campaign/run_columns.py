@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from calculon.base.errors import Problem, SpecError
 from calculon.base.units import Count, FlopsPerSecond, Fraction, Seconds
 from calculon.campaign.checkpoint import bytes_per_param
 from calculon.campaign.record import Campaign
+from calculon.campaign.scaling_laws import COUNTS, tokens_of_loss
 from calculon.campaign.whole_run import Job, Stretch, WholeRun
 from calculon.hardware.system import System
 
@@ -94,3 +96,26 @@ def whole_runs(
     steps = steps_of(tokens, tokens_per_step)
     whole = stretch(steps, tokens_per_step, lookup)
     return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (whole,))
+
+
+# The length of a run, in tokens.
+
+
+def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
+    """Return the tokens of a run; 0 where its phases state theirs.
+
+    Raises:
+        SpecError: Where nothing says how long it is.
+        Infeasible: For a loss that so many parameters never reach.
+    """
+    if asked.tokens is not None:
+        return asked.tokens.of(parameters)
+    if asked.loss is not None:
+        return tokens_of_loss(asked.loss, parameters)[COUNTS.name]
+    if asked.steps is not None:
+        return float(asked.steps * tokens_per_step)
+    if not asked.phases:
+        wanted = "the length of the run: tokens, steps or loss"
+        hint = "add --tokens 15T, or tokens: 15T to the campaign"
+        raise SpecError(asked.name, Problem("tokens", wanted, "nothing", hint))
+    return 0.0

@@ -8,9 +8,8 @@ from typing import TypeVar
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.goals import BatchGoal
-from calculon.campaign.phase_execution import PhaseExecution
+from calculon.campaign.phases import PhaseExecution, Rollout
 from calculon.campaign.record import Campaign, Phase
-from calculon.campaign.rollout import Rollout
 
 V = TypeVar("V")
 

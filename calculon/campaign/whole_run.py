@@ -25,14 +25,18 @@ from calculon.campaign.checkpoint import Saving, saving
 from calculon.campaign.end_of_run import SHARES, mean, quantiles
 from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
 from calculon.campaign.exponentials import Values, quiet, ratio
-from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
-from calculon.campaign.job_mtbf import combined, job_mtbf
+from calculon.campaign.goodput import (
+    Spent,
+    best_interval,
+    best_steps,
+    best_two_levels,
+    spent,
+    spent_with_copies,
+)
+from calculon.campaign.job_failures import combined, jitter, job_mtbf, rework, slow_nodes
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
-from calculon.campaign.silent import rework
 from calculon.campaign.spares import away, cheapest_spares, elastic_rate, share_of_time_waiting
-from calculon.campaign.spent import Spent, spent, spent_with_copies
-from calculon.campaign.stragglers import jitter, slow_nodes
 from calculon.declarations.run_figures import CampaignFigures, DaysByUse
 from calculon.hardware.system import System
 

@@ -129,7 +129,7 @@ def _table(path: Path) -> "pd.DataFrame":
     """Read one table, and check its columns and times; tables of other names are nobody's."""
     import pandas as pd
 
-    from calculon.calibrate.kernels.families import COLUMNS
+    from calculon.calibrate.kernels.system_file import COLUMNS
 
     try:
         table = pd.read_csv(path)

@@ -32,8 +32,8 @@ from calculon.render.document import Document
 from calculon.search.deployments import deployment_words
 from calculon.serving.by_batch import by_batch
 from calculon.validate.error_summary import score_record
-from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import compare
+from calculon.validate.published_study import Library
 
 
 def breakdown(arguments: argparse.Namespace) -> Chart:

@@ -10,8 +10,8 @@ from calculon.documents.validation_tables import VALUES
 from calculon.editions import find_edition
 from calculon.render.text_tables import Table
 from calculon.validate import error_summary
-from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import compare
+from calculon.validate.published_study import Library
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -100,8 +100,8 @@ SERVING = "serving"
 
 def validation_of(system: str, edition: str, group: str = "") -> Table:
     """Return the errors of an edition of the model against measurements on a system, by study and quantity."""
-    from calculon.validate.library import Library
     from calculon.validate.measured_and_predicted import compare
+    from calculon.validate.published_study import Library
 
     library = Library.at()
     studies = [one for one in library.studies(group) if one.system == system]

@@ -13,8 +13,7 @@ from calculon.render.text_tables import Column, Table
 from calculon.validate import error_summary as summary
 from calculon.validate import published_runs
 from calculon.validate.measured_and_predicted import Result
-from calculon.validate.run_rows import csv_rows, run_rows
-from calculon.validate.served_rows import error_rows, served_rows
+from calculon.validate.run_rows import csv_rows, error_rows, run_rows, served_rows
 
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]

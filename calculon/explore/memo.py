@@ -1,15 +1,20 @@
 """Results that are kept: each is computed once, also when several threads ask for it at the same time."""
 
-from collections import OrderedDict
+import ctypes
+import gc
+import sys
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import copy
 from threading import Lock
 from time import perf_counter
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from calculon.base.errors import CalculonError
-from calculon.explore.heap import give_back
 from calculon.explore.visits import (
     GRACE,
     LINGER,
@@ -21,7 +26,74 @@ from calculon.explore.visits import (
     seen,
     under_way,
 )
-from calculon.explore.weight import weight
+
+# How much memory a result holds, about.
+
+MOST_OBJECTS = 20_000
+"""Objects that are looked at; of larger results what is left counts as :data:`SMALL`."""
+
+SMALL = 64
+"""Bytes of an object that is not looked at."""
+
+_SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
+"""What no result has for itself."""
+
+
+def weight(result: Any) -> int:
+    """Return the bytes of what a result refers to.
+
+    What several results share counts for each of them, so that together they hold less than the sum.
+
+    >>> weight(np.zeros(1_000_000)) // 1_000_000
+    8
+    """
+    total, seen, waiting = 0, {id(result)}, deque([result])
+    while waiting:
+        one = waiting.popleft()
+        total += one.nbytes if isinstance(one, np.ndarray) else sys.getsizeof(one, SMALL)
+        if len(seen) > MOST_OBJECTS:
+            return total + SMALL * len(waiting)
+        for inner in gc.get_referents(one):
+            if id(inner) not in seen and not isinstance(inner, _SHARED):
+                seen.add(id(inner))
+                waiting.append(inner)
+    return total
+
+
+# The memory of the process: what results leave behind goes back to the operating system.
+
+ARENAS = 2
+"""Heaps that the threads of the page share. Each thread has its own otherwise, and keeps what it once needed."""
+
+_ARENA_MAX = -8
+"""The parameter of ``mallopt`` in the C library of GNU."""
+
+
+def share_heaps() -> None:
+    """Let all threads that begin from now on share few heaps, where the C library can do so."""
+    _call("mallopt", _ARENA_MAX, ARENAS)
+
+
+def give_back() -> None:
+    """Free what nothing refers to any more, and return it to the system where the C library keeps it."""
+    gc.collect()
+    _call("malloc_trim", 0)
+
+
+def _call(name: str, *values: int) -> None:
+    """Call a function of the C library of GNU; others do without it."""
+    function = _function(name)
+    if function is not None:
+        function(*values)
+
+
+def _function(name: str) -> Callable[..., Any] | None:
+    try:
+        found: Callable[..., Any] | None = getattr(ctypes.CDLL(None), name, None)
+    except (OSError, TypeError):  # there is no library of that kind, as on Windows
+        return None
+    return found
+
 
 SEARCHES = 3
 """Searches that are under way at the same time: those that nobody waits for any more do not keep others waiting."""

@@ -12,15 +12,14 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.fields import check_record, declare, shown
 from calculon.declarations.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
 from calculon.declarations.recipes import RECIPES
-from calculon.hardware.collective_law import MEASURABLE, CollectiveLaw
 from calculon.hardware.curve import Curve
 from calculon.hardware.kernels.kernel import Launch, Rate
+from calculon.hardware.kernels.laws import Gemm
 from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
 from calculon.hardware.kernels.stated_rates import StatedCurve, Stream
-from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.processor import Engine, Host, MemoryUse, RecipeUse
 from calculon.hardware.serving import Serving
-from calculon.hardware.torus import Torus
+from calculon.hardware.stated_networks import MEASURABLE, CollectiveLaw, Torus
 
 # Numbers that are as good as where and when they were seen: each is stated with its source and its date.
 

@@ -14,11 +14,10 @@ from calculon.declarations.fields import Declaration, SpecField, spec_fields
 from calculon.declarations.paths import joined
 from calculon.hardware.curve import EFFICIENCY, Curve
 from calculon.hardware.extension import ExpertLibrary, Link
-from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import ENGINES, Rate
+from calculon.hardware.kernels.laws import FusedAttention, Gemm
 from calculon.hardware.kernels.stated_kernels import ANY, StatedKernels
 from calculon.hardware.kernels.stated_rates import ExpertCalls, MeasuredTable, Stream
-from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.processor import Host
 from calculon.hardware.residuals import Spread
 from calculon.hardware.system import System

@@ -22,9 +22,7 @@ from calculon.declarations.named_values import (
 )
 from calculon.declarations.origin import Origin
 from calculon.declarations.recipes import RECIPES
-from calculon.hardware.collective_law import CollectiveLaw
 from calculon.hardware.extension import Extension, Link
-from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import (
     ENGINE_RATE,
     Kernel,
@@ -33,11 +31,12 @@ from calculon.hardware.kernels.kernel import (
     Types,
     VectorKind,
 )
+from calculon.hardware.kernels.laws import FusedAttention, Gemm
 from calculon.hardware.kernels.stated_rates import ExpertCalls, ShareOfPeak
-from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.network import Fabric, Network
 from calculon.hardware.processor import OF_EVERY_ENGINE, Engine, Memory, RecipeUse
 from calculon.hardware.residuals import Residuals
+from calculon.hardware.stated_networks import CollectiveLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from calculon.base.records import column
 from calculon.base.units import Array, Count, FlopsPerSecond, Fraction, Seconds
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import DAY, Campaign
-from calculon.campaign.run_columns import Lookup, job, peak, steps_of, working
-from calculon.campaign.run_length import tokens_of_run
+from calculon.campaign.run_columns import Lookup, job, peak, steps_of, tokens_of_run, working
 from calculon.campaign.whole_run import Job, Stretch, WholeRun
 from calculon.cost.batch import Batch
 from calculon.cost.quoted_figures import model_parameters

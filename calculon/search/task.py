@@ -1,13 +1,19 @@
 """One search as a small message: the request to a worker, its work, and the answer."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+import calculon
+from calculon.base.errors import CalculonError
 from calculon.base.frozen import dataclass
+from calculon.declarations import catalog
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import Preset
@@ -17,11 +23,33 @@ from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
-from calculon.search.worker_version import check_version, program
+from calculon.version import __version__
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
     from calculon.search.runs import Runs
+
+
+# The program that computed a result: a journal is only continued, and a worker only answers, if it is the same.
+
+
+@cache
+def program() -> str:
+    """Return the version of the package with a hash of its source and presets, such as ``1.12.0+3f2a9c0d1e5b``.
+
+    The version alone says too little in a checkout, where formulas change between releases.
+    """
+    digest = hashlib.sha256()
+    package = Path(calculon.__file__).parent
+    for path in (*sorted(package.rglob("*.py")), *sorted(catalog.names("preset").values())):
+        digest.update(path.name.encode() + path.read_bytes())
+    return f"{__version__}+{digest.hexdigest()[:12]}"
+
+
+def check_version(asking: str) -> None:
+    """Raise CalculonError if a worker runs another program than the one that asks it."""
+    if asking != program():
+        raise CalculonError(f"a worker has calculon {program()}, but {asking} asks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
-"""A condition on statistics and execution fields, parsed once and applied to columns."""
+"""Conditions on statistics and execution fields: as people write them, checked, parsed once and applied to columns."""
 
+import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -13,13 +15,238 @@ from calculon.declarations.expression import Expression, ExpressionError, Lookup
 from calculon.declarations.fields import SpecField
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.short_names import FIELDS as SHORT_FIELDS
+from calculon.declarations.short_names import STATISTICS, field_name
 from calculon.declarations.short_names import STATISTICS as SHORT_STATISTICS
 from calculon.declarations.statistics import CorrectedStats
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
-from calculon.search.kinds import check_kinds
-from calculon.search.objective import of_a_run
-from calculon.search.plain_condition import plain
+from calculon.search.objective import of_a_run, statistic_name
+
+# Kinds of the values in a condition: comparisons that can never hold are refused.
+
+Kind = Literal["number", "switch", "text"]
+
+_FIELDS: Mapping[str, SpecField] = {field.name: field for field in FIELDS}
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def check_kinds(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
+    """Check that texts are compared with texts only, and fields of named values with their values only.
+
+    Args:
+        text: A condition that :class:`~calculon.declarations.expression.Expression` has read, with known names only.
+        fields: Fields by name; by default those of executions.
+
+    Raises:
+        SpecError: Otherwise, with what to write instead.
+    """
+    _Kinds(text, fields).of(ast.parse(text.strip(), mode="eval").body)
+
+
+class _Kinds:
+    """Finds the kind of every part of one condition."""
+
+    def __init__(self, text: str, fields: Mapping[str, SpecField]):
+        self.text, self._fields = text, fields
+        self._known: dict[ast.expr, Kind] = {}
+
+    def of(self, node: ast.expr) -> Kind:
+        """Return the kind of a part, each part looked at once."""
+        if node not in self._known:
+            self._known[node] = self._find(node)
+        return self._known[node]
+
+    def _find(self, node: ast.expr) -> Kind:  # noqa: PLR0911 (one return a kind of node)
+        match node:
+            case ast.Constant(value=value):
+                return _kind(type(value))
+            case ast.Name(id=name):
+                return _kind_of_name(name, self._fields)
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                self._compare(left, ops, others)
+                return "switch"
+            case ast.UnaryOp(op=op, operand=operand):
+                self._no_text(operand)
+                return "switch" if isinstance(op, ast.Not) else "number"
+            case ast.BoolOp(values=values):
+                self._no_text(*values)
+                return "switch"
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                self._no_text(test)
+                self._alike(body, orelse)
+                return self.of(body)
+            case ast.BinOp(left=left, right=right):
+                self._no_text(left, right)
+            case ast.Call(args=arguments):
+                self._no_text(*arguments)
+        return "number"
+
+    def _compare(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> None:
+        for op, other in zip(ops, others, strict=True):
+            members = other.elts if isinstance(other, (ast.Tuple, ast.List)) else [other]
+            if isinstance(op, _ORDER):
+                self._no_text(left, *members)
+            for member in members:
+                self._alike(left, member)
+                self._takes(left, member)
+                self._takes(member, left)
+            left = other
+
+    def _alike(self, one: ast.expr, other: ast.expr) -> None:
+        """Refuse to compare a text with a number."""
+        if (self.of(one) == "text") != (self.of(other) == "text"):
+            found = f"{ast.unparse(one)} and {ast.unparse(other)}"
+            hint = _unquoted(one, other) or _quoted(one, other, self._fields)
+            hint = hint or _quoted(other, one, self._fields)
+            self._refuse("two texts or two numbers to compare", found, hint)
+
+    def _takes(self, name: ast.expr, value: ast.expr) -> None:
+        """Refuse a text that a field never holds."""
+        match name, value:
+            case ast.Name(id=field), ast.Constant(value=str(text)):
+                choices = self._fields[field].declaration.choices
+                if text not in choices:
+                    wanted = f"a value of {field}: {', '.join(getattr(choices, 'usual', choices))}"
+                    self._refuse(wanted, repr(text), nearest(text, choices))
+
+    def _no_text(self, *nodes: ast.expr) -> None:
+        """Refuse a text where a number is needed."""
+        for node in nodes:
+            if self.of(node) == "text":
+                self._refuse("texts with ==, != and in only", ast.unparse(node), _unquoted(node))
+
+    def _refuse(self, expected: str, found: str, hint: str) -> NoReturn:
+        raise SpecError("where", Problem(self.text, expected, found, hint))
+
+
+def _kind(kind: type) -> Kind:
+    return "switch" if kind is bool else "text" if kind is str else "number"
+
+
+def _kind_of_name(name: str, fields: Mapping[str, SpecField]) -> Kind:
+    """Return the kind of a statistic, a field or a constant."""
+    if name in ("true", "false"):
+        return "switch"
+    return _kind(fields[name].annotation) if name in fields else "number"
+
+
+def _quoted(name: ast.expr, value: ast.expr, fields: Mapping[str, SpecField]) -> str:
+    """Return the hint to quote a number that is a named value of a field."""
+    match name, value:
+        case ast.Name(id=field), ast.Constant(value=number):
+            if field in fields and str(number) in fields[field].declaration.choices:
+                return f"write {str(number)!r}"
+    return ""
+
+
+def _unquoted(*nodes: ast.expr) -> str:
+    """Return the hint to leave quotes away where a text reads as something else."""
+    for node in nodes:
+        match node:
+            case ast.Constant(value=str(text)):
+                try:
+                    float(text)
+                except ValueError:
+                    if text.lower() not in ("true", "false"):
+                        continue
+                return f"write {text} without quotes"
+    return ""
+
+
+# Conditions as people write them, ``GiB < 60 and tp <= 8`` or ``MFU > 40 %``, as conditions on names and numbers.
+
+_UNITS = {"%": "0.01", "s": "1", "ms": "1e-3"}
+"""Units behind a number; those of memory are constants of the language."""
+
+_TEXT = r"'[^']*'|\"[^\"]*\""
+_NUMBER = r"(?<![\w.])(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+_UNIT = r"(?P<unit>(?:[KMGT]iB|[MGT]B|ms|s)\b|%(?=\s*(?:$|\)|,|<|>|=|!|and\b|or\b|else\b|if\b|\])))"
+_WITH_UNIT = re.compile(rf"{_TEXT}|{_NUMBER}\s*{_UNIT}")
+
+_GIB = "GiB"
+_MEMORY = tuple(short for short, name in STATISTICS.items() if name == STATISTICS["memory"])
+
+_SMALLEST = 2**20
+"""Bytes below which a number beside memory is taken for one whose unit is missing."""
+
+
+def plain(text: str, known: Collection[str]) -> str:
+    """Return a condition with the full names of fields and statistics, and without units behind numbers.
+
+    Args:
+        text: The condition; what is no expression is returned as it is.
+        known: Names that stand for themselves.
+
+    Raises:
+        SpecError: Where ``memory`` is compared with fewer bytes than any plan needs: a unit is missing.
+
+    Examples:
+        >>> plain("GiB < 60 and TP <= 8", ["GiB", "tensor_par"])
+        'proc_mem_tier1_cap_req / GiB < 60 and tensor_par <= 8'
+        >>> plain("memory < 60 GiB and MFU > 40 %", ["GiB", "mfu"])
+        'proc_mem_tier1_cap_req < 60 * GiB and mfu > 40 * 0.01'
+    """
+    with_factors = _WITH_UNIT.sub(_factor, text.strip())
+    names = _Names(text, known)
+    try:
+        tree = names.visit(ast.parse(with_factors, mode="eval"))
+        changed = names.changed or with_factors != text.strip()
+        return ast.unparse(tree) if changed else text
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, SpecError):
+            raise
+        return text  # which is told where it is read
+
+
+def _factor(found: "re.Match[str]") -> str:
+    """Return a number with a unit as a product."""
+    unit = found["unit"]
+    return found[0] if unit is None else f"({found['number']} * {_UNITS.get(unit, unit)})"
+
+
+class _Names(ast.NodeTransformer):
+    """Puts the full names of fields and statistics in the place of others."""
+
+    def __init__(self, text: str, known: Collection[str]):
+        self._text, self._known = text, known
+        self.changed = False
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the full name that a short one means."""
+        if node.id in self._known:
+            return node
+        found = field_name(node.id)
+        return self._named(statistic_name(node.id) if found == node.id else found, node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Read ``GiB`` beside a number as the memory needed, as tables call it, and ask for a unit beside memory."""
+        sides = [node.left, *node.comparators]
+        numbers = [
+            one.value
+            for one in sides
+            if isinstance(one, ast.Constant) and isinstance(one.value, int | float)
+        ]
+        if numbers:
+            node.left, *node.comparators = (self._beside(one, numbers) for one in sides)
+        return self.generic_visit(node)
+
+    def _beside(self, side: ast.expr, numbers: list[int | float]) -> ast.expr:
+        """Return a side of a comparison with numbers."""
+        name = side.id if isinstance(side, ast.Name) else ""
+        if name == _GIB:
+            needed = self._named(STATISTICS["memory"], side)
+            return ast.copy_location(ast.BinOp(needed, ast.Div(), side), side)
+        if name.lower() in _MEMORY and (few := [one for one in numbers if 0 < one < _SMALLEST]):
+            hint = f"write {few[0]:g} GiB"
+            raise SpecError(
+                "where", Problem(self._text, f"{name} with a unit", f"{few[0]:g}", hint)
+            )
+        return side
+
+    def _named(self, name: str, node: ast.expr) -> ast.expr:
+        self.changed = self.changed or not (isinstance(node, ast.Name) and node.id == name)
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
 
 CONSTANTS = {
     "KiB": 2.0**10,

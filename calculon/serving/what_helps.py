@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from calculon.base.frozen import dataclass
 from calculon.hardware.kernels.kernel import Rate
-from calculon.hardware.kernels.tiles import Gemm
+from calculon.hardware.kernels.laws import Gemm
 from calculon.hardware.serving import LatencyByRanks
 from calculon.hardware.system import System
 

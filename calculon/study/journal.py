@@ -17,7 +17,7 @@ from typing import IO, Any, Generic, Protocol, Self, TypeVar
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import reason
-from calculon.search.worker_version import program
+from calculon.search.task import program
 
 FORMAT = "calculon study journal 1"
 SUFFIX = ".journal"

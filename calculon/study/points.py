@@ -22,8 +22,7 @@ from calculon.declarations.override import override
 from calculon.hardware.system import System
 from calculon.search.effect import warn_of_idle_values
 from calculon.search.request import needed_edition, one_stretch
-from calculon.search.task import Search
-from calculon.search.worker_version import program
+from calculon.search.task import Search, program
 from calculon.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of
 from calculon.study.study_file import MOST_SEARCHES, Study, beside
 

@@ -10,7 +10,7 @@ from calculon.base.errors import CalculonError, Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
-from calculon.search.worker_version import check_version, program
+from calculon.search.task import check_version, program
 from calculon.serving.caches.cache import check_served
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment

@@ -14,9 +14,8 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.editions import find_edition
 from calculon.estimate.interval import Sides
-from calculon.validate.library import Library
 from calculon.validate.predict import Prediction, predict
-from calculon.validate.published_study import UNITS, Alternative, Quantity, Study
+from calculon.validate.published_study import UNITS, Alternative, Library, Quantity, Study
 from calculon.validate.score import Rank, Score, relative_errors
 from calculon.validate.served import predict_served
 from calculon.validate.study_rows import (

@@ -21,9 +21,8 @@ from calculon.estimate.evaluate import Evaluation, evaluate, evaluate_one
 from calculon.estimate.stages import stage_rows
 from calculon.hardware.system import System
 from calculon.plan.plan import PUBLISHED_NAMES, Plan
-from calculon.validate.library import Library, fill
 from calculon.validate.published_fields import Fields
-from calculon.validate.published_study import Study, is_of_last, of_last
+from calculon.validate.published_study import Library, Study, fill, is_of_last, of_last
 from calculon.validate.study_rows import Row, field_values, require, with_derived
 
 _DEFAULTS = optional_defaults(Execution)

@@ -14,8 +14,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import KILO, MEGA, TERA
 from calculon.campaign.checkpoint import bytes_per_param, storage_rate
 from calculon.campaign.energy import carbon, card_energy
-from calculon.campaign.goodput import wall_per_useful, young
-from calculon.campaign.job_mtbf import HOUR, job_mtbf
+from calculon.campaign.goodput import spent, wall_per_useful, young
+from calculon.campaign.job_failures import HOUR, job_mtbf
 from calculon.campaign.money import rent
 from calculon.campaign.published import (
     PublishedFailures,
@@ -25,7 +25,6 @@ from calculon.campaign.published import (
 )
 from calculon.campaign.record import Campaign, Checkpoints, Reliability
 from calculon.campaign.run_columns import whole_runs
-from calculon.campaign.spent import spent
 from calculon.campaign.whole_run import NODE, WholeRun
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import PUBLISHED

@@ -18,10 +18,9 @@ from calculon.serving.records.deployments import grouped
 from calculon.serving.records.load import Workload
 from calculon.serving.serve import check_split, serve
 from calculon.serving.states.operating_point import Load
-from calculon.validate.library import Library, fill
 from calculon.validate.predict import Prediction, named_specs, row_systems
 from calculon.validate.published_fields import Fields
-from calculon.validate.published_study import Study
+from calculon.validate.published_study import Library, Study, fill
 from calculon.validate.study_rows import Row, values, with_derived
 
 R = TypeVar("R", Deployment, Workload)

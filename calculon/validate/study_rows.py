@@ -9,8 +9,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.csv_rows import Line, read_csv
 from calculon.declarations.expression import Expression
 from calculon.declarations.fields import SpecField, shown
-from calculon.validate.library import fill
-from calculon.validate.published_study import Study
+from calculon.validate.published_study import Study, fill
 
 Cell = int | float | str | None
 

@@ -4,7 +4,7 @@ import pandas as pd
 
 from calculon.calibrate.fit import calibrate
 from calculon.calibrate.fit_result import Measurements
-from calculon.calibrate.measured_rows import Row
+from calculon.calibrate.readers import Row
 from tests.helpers import ROOT
 from tests.store import cache
 

@@ -16,7 +16,7 @@ from calculon.calibrate.kernels.attention import (
     older,
 )
 from calculon.calibrate.kernels.fitted_part import held_out
-from calculon.hardware.kernels.fused_attention import (
+from calculon.hardware.kernels.laws import (
     AttentionKernel,
     AttentionPass,
     FusedAttention,

@@ -3,8 +3,8 @@
 import copy
 
 from calculon import inputs
-from calculon.calibrate.factors import FACTORS, factors
 from calculon.calibrate.parts import write_part
+from calculon.calibrate.training import FACTORS, factors
 from tests.cases import for_each
 from tests.helpers import document
 

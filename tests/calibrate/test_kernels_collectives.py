@@ -8,9 +8,9 @@ import pytest
 
 from calculon import inputs
 from calculon.calibrate.kernels.collectives import COPY_SHARE, _fit_operation, fit
-from calculon.hardware.collective_law import MEASURABLE
 from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.placement import place
+from calculon.hardware.stated_networks import MEASURABLE
 from tests.calibrate import measured
 from tests.calibrate.measured import table
 from tests.draws import some

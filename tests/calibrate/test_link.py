@@ -6,16 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.calibrate import networks
-from calculon.calibrate.link import (
+from calculon.calibrate.networks import (
     HUBER,
+    IMPLAUSIBLE,
+    LONGER,
     RAMP_SIZES,
     RAMP_SPAN,
     Line,
+    disturbed,
     fit_line,
     fit_link,
+    fit_network,
 )
-from calculon.calibrate.measured_rows import Row
-from calculon.calibrate.networks import IMPLAUSIBLE, LONGER, disturbed, fit_network
+from calculon.calibrate.readers import Row
 from tests.cases import for_each
 from tests.helpers import refusal
 

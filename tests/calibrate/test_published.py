@@ -4,8 +4,8 @@ import csv
 
 import numpy as np
 
-from calculon.calibrate.held_out import LARGE
 from calculon.calibrate.readers import read_collectives
+from calculon.calibrate.solve import LARGE
 from calculon.declarations.decode import decode
 from calculon.hardware.system import System
 from tests.calibrate.measured import calibrated

@@ -4,8 +4,14 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import SpecError
-from calculon.calibrate.nccl import Known, is_log
-from calculon.calibrate.readers import TOO_FAST, read_collectives, read_gemm, read_memory
+from calculon.calibrate.readers import (
+    TOO_FAST,
+    Known,
+    is_log,
+    read_collectives,
+    read_gemm,
+    read_memory,
+)
 from tests.calibrate.measured import calibrated
 from tests.helpers import document, refusal
 

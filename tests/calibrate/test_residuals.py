@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calculon.calibrate.held_out import held_out, residuals, tabulated
+from calculon.calibrate.solve import held_out, residuals, tabulated
 from tests.calibrate.measured import row
 
 

@@ -8,10 +8,9 @@ import pytest
 
 from calculon import inputs
 from calculon.calibrate.kernels.experts import GROUP, layer_times, share_of_products
-from calculon.calibrate.kernels.fitted_part import held_out
-from calculon.calibrate.kernels.processors import PROCESSORS
+from calculon.calibrate.kernels.fitted_part import PROCESSORS, held_out
 from calculon.calibrate.kernels.serving import FLOOR, fit
-from calculon.hardware.kernels.tiles import Processor, alignment
+from calculon.hardware.kernels.laws import Processor, alignment
 from calculon.hardware.serving import DecodeAttention, LatencyByRanks, SmallReduce
 from tests.calibrate import measured
 from tests.calibrate.measured import table

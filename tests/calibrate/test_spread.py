@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from calculon.base.errors import Problem, SpecError
 from calculon.calibrate.readers import read_collectives
-from calculon.calibrate.spread import (
-    LARGE,
+from calculon.calibrate.solve import (
     LEVEL,
+    NEAR_PEAK,
     independent,
     large_size,
     quantiles,
@@ -126,7 +126,7 @@ def test_large_operations_reach_most_of_the_best_rate():
     sizes = half * 2.0 ** np.arange(-8, 9)
     rows = [row(size, latency + size / rate) for size in sizes]
     best = sizes[-1] / (latency + sizes[-1] / rate)
-    wanted = next(s for s in sizes if s / (latency + s / rate) >= LARGE * best)
+    wanted = next(s for s in sizes if s / (latency + s / rate) >= NEAR_PEAK * best)
     assert large_size(rows) == large_size(rows[::-1]) == wanted
     slow = [row(one.size, one.seconds * (3 if i == 12 else 1)) for i, one in enumerate(rows)]
     assert large_size(slow) <= 16 * wanted  # a single slow row does not decide

@@ -11,13 +11,12 @@ import pytest
 
 import calculon
 from calculon.base.errors import SpecError
-from calculon.calibrate.factors import chosen
 from calculon.calibrate.fit import calibrate
 from calculon.calibrate.fit_result import Measurements
 from calculon.calibrate.logs import read_training
 from calculon.calibrate.parts import quietly_decoded
 from calculon.calibrate.readers import read_memory
-from calculon.calibrate.training import Training, predicted
+from calculon.calibrate.training import Training, chosen, predicted
 from tests.helpers import LLAMA_X64, document, refusal
 
 BASE = "h100_80g_sxm"

@@ -9,8 +9,7 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import SpecError
-from calculon.campaign.catalog_prices import price_range, processor_of
-from calculon.campaign.electricity import carbon_of, grids
+from calculon.campaign.prices import carbon_of, grids, price_range, processor_of
 from calculon.campaign.read import read_campaign
 from calculon.campaign.rungs import rungs
 from calculon.declarations import catalog

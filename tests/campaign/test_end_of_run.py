@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from calculon.campaign import end_of_run
 from calculon.campaign.end_of_run import SHARES, failures, mean, quantiles, variance
 from calculon.campaign.goodput import best_interval, wall_per_useful
-from calculon.campaign.job_mtbf import job_mtbf
+from calculon.campaign.job_failures import job_mtbf
 from calculon.campaign.published import published_failures
 from tests.campaign.simulation import segments
 from tests.cases import for_each

@@ -16,7 +16,7 @@ from calculon.campaign.goodput import (
     wall_per_useful,
     young,
 )
-from calculon.campaign.job_mtbf import job_mtbf
+from calculon.campaign.job_failures import job_mtbf
 from calculon.campaign.published import published_failures
 from tests.campaign.simulation import two_level_runs
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import gammaln, pdtrc, xlogy
 
-from calculon.campaign.job_mtbf import (
+from calculon.campaign.job_failures import (
     SMALL_JOB,
     combined,
     job_mtbf,

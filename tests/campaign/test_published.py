@@ -7,13 +7,15 @@ import pytest
 from calculon.base.errors import SpecError
 from calculon.campaign import published
 from calculon.campaign.published import (
+    FOLDER,
     READ,
     RECALLED,
     failures_near,
     published_failures,
     published_footprints,
+    published_trainings,
+    same_name,
 )
-from calculon.campaign.published_hours import FOLDER, published_trainings, same_name
 from calculon.declarations import catalog
 from tests.cases import for_each
 from tests.helpers import ROOT

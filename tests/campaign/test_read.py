@@ -6,9 +6,9 @@ import pytest
 
 from calculon.base.errors import SpecError
 from calculon.campaign.goals import MeanTime, TimeSpan
+from calculon.campaign.phases import Rollout
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import PARTS, Campaign, Phase
-from calculon.campaign.rollout import Rollout
 from calculon.declarations.fields import spec_fields
 from tests.cases import for_each
 

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.campaign.silent import checkpoints_to_keep, rework
-from calculon.campaign.stragglers import any_slow, expected_maximum, jitter, share_slow, slow_nodes
+from calculon.campaign.job_failures import (
+    any_slow,
+    checkpoints_to_keep,
+    expected_maximum,
+    jitter,
+    rework,
+    share_slow,
+    slow_nodes,
+)
 
 TIMES = st.floats(0.0, 1e5)
 INTERVALS = st.floats(1.0, 1e5)

@@ -9,7 +9,7 @@ import pytest
 
 from calculon import inputs
 from calculon.declarations.catalog import load
-from calculon.hardware.kernels.tiles import Gemm, Processor
+from calculon.hardware.kernels.laws import Gemm, Processor
 from tests.fuzzing import printed
 from tests.helpers import ROOT, document
 

@@ -12,7 +12,7 @@ import pytest
 from calculon import inputs
 from calculon.calibrate.kernels import products, system_file
 from calculon.calibrate.kernels.fitted_part import FittedPart, held_out
-from calculon.hardware.kernels.tiles import Gemm
+from calculon.hardware.kernels.laws import Gemm
 from tests.helpers import ROOT, document
 
 GPU = "H100-SXM5-80GB"

@@ -11,7 +11,7 @@ from calculon.cli.commands import validation
 from calculon.declarations.named_values import EDITION_NAMES
 from calculon.documents.validation_tables import sections
 from calculon.validate import error_summary
-from calculon.validate.library import Library
+from calculon.validate.published_study import Library
 from calculon.validate.source_scores import source_scores
 from tests.documents.drawing import drawn_lines
 from tests.helpers import ROOT, csv_rows

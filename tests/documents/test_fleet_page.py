@@ -6,8 +6,7 @@ import pytest
 
 import calculon
 from calculon.campaign.assumed import told_defaults
-from calculon.campaign.catalog_prices import price_range
-from calculon.campaign.electricity import carbon_of
+from calculon.campaign.prices import carbon_of, price_range
 from calculon.campaign.read import read_campaign
 from calculon.documents.fleet_page import FRONT, fleet_page
 from calculon.documents.run_defaults import defaults_line, price_words

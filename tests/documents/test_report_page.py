@@ -16,7 +16,7 @@ from calculon.documents.assumptions import ASSUMPTIONS, EDITIONS, assumptions
 from calculon.documents.figures_group import NO_VOCABULARY
 from calculon.documents.report_page import report_title
 from calculon.documents.result import Result
-from calculon.validate.library import Library
+from calculon.validate.published_study import Library
 from tests.cli.conftest import refuses, run, unvalidated
 from tests.explore.browsing import executable
 from tests.helpers import NAMES, ROOT

@@ -10,9 +10,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from calculon.explore import heap
-from calculon.explore.heap import give_back, share_heaps
-from calculon.explore.memo import WORKED, Memo
+from calculon.explore import memo
+from calculon.explore.memo import WORKED, Memo, give_back, share_heaps
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +73,6 @@ def test_other_c_libraries_do_without(monkeypatch):
         raise TypeError("no library")
 
     for loaded in (lambda _: object(), none):
-        monkeypatch.setattr(heap.ctypes, "CDLL", loaded)
+        monkeypatch.setattr(memo.ctypes, "CDLL", loaded)
         share_heaps()
         give_back()

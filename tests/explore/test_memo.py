@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from calculon.base.errors import Problem, SpecError
-from calculon.explore.memo import SEARCHES, Memo
+from calculon.explore.memo import SEARCHES, Memo, weight
 from calculon.explore.visits import Cancelled, Pending, Visit, under_way
-from calculon.explore.weight import weight
 from tests.explore.asking import SlowSearch
 
 MEMO = importlib.import_module("calculon.explore.memo")

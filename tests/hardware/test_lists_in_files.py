@@ -2,13 +2,12 @@
 
 import jsonschema
 
-from calculon.hardware.collective_law import GroupRates
 from calculon.hardware.curve import Curve
-from calculon.hardware.kernels.fused_attention import Widths
+from calculon.hardware.kernels.laws import Widths
 from calculon.hardware.kernels.stated_rates import Rows
 from calculon.hardware.network import Operations
 from calculon.hardware.serving import LatencyByRanks
-from calculon.hardware.torus import Sides
+from calculon.hardware.stated_networks import GroupRates, Sides
 from tests.cases import for_each
 
 NAMES = ("reduce_scatter", "all_gather", "all_reduce")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calculon import estimate, inputs
-from calculon.hardware.kernels.tiles import Gemm, Processor
+from calculon.hardware.kernels.laws import Gemm, Processor
 from tests.draws import some
 from tests.helpers import ROOT
 from tests.store import cache

@@ -18,8 +18,8 @@ from calculon.declarations.model import Model
 from calculon.declarations.recipes import RECIPES
 from calculon.hardware.extension import AttentionKernel, ExpertLibrary, Extension, Link
 from calculon.hardware.kernels.kernel import Launch
+from calculon.hardware.kernels.laws import Gemm
 from calculon.hardware.kernels.stated_rates import Stream
-from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.processor import Engine, Host, MemoryUse, RecipeUse
 from calculon.plan.columns import field_of
 from tests import twin

@@ -11,8 +11,7 @@ import calculon
 from calculon.base.errors import SpecError
 from calculon.declarations.decode import SpecWarning
 from calculon.search.search_counts import Counts
-from calculon.search.task import Outcome
-from calculon.search.worker_version import program
+from calculon.search.task import Outcome, program
 from calculon.study import journal as study_journal
 from calculon.study.journal import Journal, _line
 

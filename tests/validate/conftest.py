@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from calculon import SpecError
-from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import compare
+from calculon.validate.published_study import Library
 from tests.helpers import PLAIN
 
 EXECUTION = PLAIN | {

@@ -7,9 +7,9 @@ import pytest
 
 from calculon.validate import error_summary as summary
 from calculon.validate import published_runs
-from calculon.validate.library import Library
 from calculon.validate.measured_and_predicted import pooled
 from calculon.validate.published_runs import WIDEST, Check, every_check
+from calculon.validate.published_study import Library
 from calculon.validate.run_rows import run_rows
 from calculon.validate.study_rows import read_rows
 from tests.shipped_studies import NAMES, compared

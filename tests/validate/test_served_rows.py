@@ -5,7 +5,7 @@ import pytest
 
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.serving_figures import ALL_ENGINES
-from calculon.validate.served_rows import Measured, error_rows, quantiles, served_rows
+from calculon.validate.run_rows import Measured, error_rows, quantiles, served_rows
 from tests.shipped_studies import compared
 
 

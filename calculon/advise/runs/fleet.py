@@ -17,8 +17,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import columns, only_values
 from calculon.base.units import KILO, scaled
 from calculon.campaign.assumed import told_defaults
-from calculon.campaign.catalog_prices import price_range
 from calculon.campaign.limits import LIMITED, Limit, limits
+from calculon.campaign.prices import price_range
 from calculon.campaign.record import Campaign
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.fields import spec_fields

@@ -20,7 +20,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY, Campaign
-from calculon.campaign.run_length import tokens_of_run
+from calculon.campaign.run_columns import tokens_of_run
 from calculon.campaign.whole_run import WholeRun, processors_of_node
 from calculon.declarations.model import Model
 from calculon.hardware.system import System

@@ -13,7 +13,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.goals import MeanTime
-from calculon.campaign.job_mtbf import SMALL_JOB
+from calculon.campaign.job_failures import SMALL_JOB
 from calculon.campaign.published import PublishedFailures, published_failures
 from calculon.campaign.record import HOUR, Campaign
 from calculon.campaign.whole_run import WholeRun

@@ -3,10 +3,16 @@
 import math
 from typing import Any
 
-from calculon.campaign.catalog_prices import maker_of, processor_of
-from calculon.campaign.job_mtbf import HOUR, job_mtbf
-from calculon.campaign.published import PublishedFailures, failures_near, published_failures
-from calculon.campaign.published_hours import PublishedTraining, published_trainings, same_name
+from calculon.campaign.job_failures import HOUR, job_mtbf
+from calculon.campaign.prices import maker_of, processor_of
+from calculon.campaign.published import (
+    PublishedFailures,
+    PublishedTraining,
+    failures_near,
+    published_failures,
+    published_trainings,
+    same_name,
+)
 from calculon.campaign.whole_run import WholeRun
 
 NEAR = 2.0

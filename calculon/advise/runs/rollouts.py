@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.campaign.rollout import Rollout
+from calculon.campaign.phases import Rollout
 from calculon.campaign.rungs import Rung
 from calculon.estimate.estimate import Estimate
 from calculon.serving.records.asked import read_deployment

@@ -4,11 +4,11 @@ import math
 from typing import Any
 
 from calculon.base.units import KILO
-from calculon.campaign.electricity import Carbon
 from calculon.campaign.energy import carbon as carbon_dioxide
 from calculon.campaign.energy import water
-from calculon.campaign.job_mtbf import HOUR, rate_among_published, small_job_warning
+from calculon.campaign.job_failures import HOUR, rate_among_published, small_job_warning
 from calculon.campaign.money import break_even_hours, contract_year
+from calculon.campaign.prices import Carbon
 from calculon.campaign.spares import fewest_spares
 from calculon.campaign.whole_run import WholeRun
 

@@ -27,8 +27,7 @@ from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_columns import job, stretch
-from calculon.campaign.run_length import tokens_of_run
+from calculon.campaign.run_columns import job, stretch, tokens_of_run
 from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.model import Model

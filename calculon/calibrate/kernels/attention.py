@@ -16,7 +16,8 @@ from calculon.base.units import Array, Seconds
 from calculon.calibrate.kernels.fitted_part import FittedPart, held_out
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import MATMUL_BYTES
-from calculon.hardware.kernels.fused_attention import (
+from calculon.hardware.kernels.kernel import Shapes
+from calculon.hardware.kernels.laws import (
     EXACT,
     QUERY_TILE,
     AttentionKernel,
@@ -24,7 +25,6 @@ from calculon.hardware.kernels.fused_attention import (
     FusedAttention,
     Widths,
 )
-from calculon.hardware.kernels.kernel import Shapes
 from calculon.hardware.processor import Engine
 from calculon.hardware.system import System
 

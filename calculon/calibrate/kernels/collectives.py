@@ -13,12 +13,12 @@ from scipy.optimize import least_squares
 
 from calculon.base.units import Array
 from calculon.calibrate.kernels.fitted_part import FittedPart, held_out
-from calculon.calibrate.link import HUBER
+from calculon.calibrate.networks import HUBER
 from calculon.calibrate.steps import rounded
 from calculon.declarations.fields import spec_fields
-from calculon.hardware.collective_law import MEASURABLE, CollectiveLaw, GroupRates
 from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.extension import Link
+from calculon.hardware.stated_networks import MEASURABLE, CollectiveLaw, GroupRates
 from calculon.hardware.system import System
 
 COPY_SHARE = 0.845

@@ -1,13 +1,41 @@
 """What a fit of one family of kernels gives: a part of a system file, and how far it is off."""
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from calculon.base.units import Array
+
+# Processors that kernels were measured on.
+
+
+class Processor(NamedTuple):
+    """A processor of the measured tables.
+
+    Attributes:
+        multiprocessors: How many there are.
+        bandwidth: Of its memory, in B/s.
+        alike: Processors with the same chip: their kernels count where nothing was measured on this one.
+    """
+
+    multiprocessors: int
+    bandwidth: float
+    alike: tuple[str, ...] = ()
+
+
+PROCESSORS: Mapping[str, Processor] = {
+    "A100-SXM4-80GB": Processor(108, 2039e9, ("A100-PCIe-80GB",)),
+    "A100-PCIe-80GB": Processor(108, 1935e9),
+    "H100-SXM5-80GB": Processor(132, 3350e9),
+    "H200-SXM5-141GB": Processor(132, 4800e9, ("H100-SXM5-80GB",)),
+    "B200-SXM-180GB": Processor(148, 8000e9),
+    "L40S": Processor(142, 864e9),
+}
+"""By their names in the tables. Source: NVIDIA's datasheets and architecture whitepapers."""
+
 
 HELD_OUT = 0.3
 """Share of the shapes that no fit sees."""

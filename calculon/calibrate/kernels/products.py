@@ -10,11 +10,10 @@ import pandas as pd
 from scipy.optimize import least_squares, minimize
 
 from calculon.base.units import Array, Seconds
-from calculon.calibrate.kernels.fitted_part import FittedPart, held_out
-from calculon.calibrate.kernels.processors import PROCESSORS
+from calculon.calibrate.kernels.fitted_part import PROCESSORS, FittedPart, held_out
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import ENGINE_BYTES
-from calculon.hardware.kernels.tiles import Gemm, Processor, Tile, Tiles, alignment
+from calculon.hardware.kernels.laws import Gemm, Processor, Tile, Tiles, alignment
 from calculon.hardware.system import System
 
 LARGE = 1024

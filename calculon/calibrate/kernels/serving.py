@@ -9,8 +9,7 @@ from scipy.optimize import least_squares
 
 from calculon.base.units import Array, Seconds
 from calculon.calibrate.kernels.experts import share_of_products
-from calculon.calibrate.kernels.fitted_part import FittedPart, held_out
-from calculon.calibrate.kernels.processors import PROCESSORS
+from calculon.calibrate.kernels.fitted_part import PROCESSORS, FittedPart, held_out
 from calculon.calibrate.networks import disturbed
 from calculon.calibrate.steps import rounded
 from calculon.hardware.serving import DecodeAttention, LatencyByRanks, SmallReduce

@@ -1,7 +1,8 @@
 """The system file of a processor whose kernels were measured: its base with fitted parts, and where they come from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import zip_longest
 from typing import Any
 
@@ -10,11 +11,97 @@ import pandas as pd
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.calibrate.fit_result import copied
-from calculon.calibrate.held_out import residuals
-from calculon.calibrate.kernels.families import FAMILIES, fits
-from calculon.calibrate.kernels.fitted_part import FittedPart
-from calculon.calibrate.kernels.processors import PROCESSORS
+from calculon.calibrate.kernels.fitted_part import PROCESSORS, FittedPart
 from calculon.calibrate.parts import quietly_decoded
+from calculon.calibrate.solve import residuals
+from calculon.hardware.system import System
+
+# The families of kernels that a system file is fitted to.
+
+Fit = Callable[[Mapping[str, pd.DataFrame], str, System], FittedPart | None]
+"""From tables by name, a processor's name in them and a system with its peaks: a part, if there are rows for one."""
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "products": ("gemm", "sources"),
+    "attention": ("attention",),
+    "memory_bound": ("memory_bound", "launches"),
+    "launches": ("launches",),
+    "collectives": ("collectives",),
+    "serving": (),
+}
+"""Modules of this room with a function ``fit``, in the order in which their parts are merged, and the tables that they
+cannot do without."""
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "gemm": (
+        "source",
+        "gpu",
+        "dtype",
+        "kernel",
+        "batch",
+        "m",
+        "n",
+        "k",
+        "layout",
+        "time_s",
+        "tflops",
+    ),
+    "attention": (
+        "source",
+        "gpu",
+        "dtype",
+        "kernel",
+        "pass",
+        "causal",
+        "batch",
+        "heads_q",
+        "heads_kv",
+        "seq_q",
+        "seq_kv",
+        "dim_qk",
+        "dim_v",
+        "time_s",
+    ),
+    "memory_bound": ("source", "gpu", "op", "pass", "impl", "dtype", "rows", "cols", "time_s"),
+    "collectives": (
+        "source",
+        "gpu",
+        "op",
+        "nodes",
+        "num_gpus",
+        "link",
+        "bytes",
+        "time_s",
+        "library",
+    ),
+    "launches": ("gpu", "what", "time_s"),
+    "moe": (
+        "source",
+        "gpu",
+        "dtype",
+        "tokens",
+        "hidden",
+        "ffn",
+        "topk",
+        "experts",
+        "tp",
+        "ep",
+        "time_s",
+    ),
+    "sources": ("source", "certainty"),
+}
+"""Columns that the fits read of each table."""
+
+
+def fits(tables: Mapping[str, pd.DataFrame]) -> list[Fit]:
+    """Return the fits of the families whose tables are there."""
+    room = __name__.rpartition(".")[0]
+    return [
+        import_module(f"{room}.{name}").fit
+        for name, needed in FAMILIES.items()
+        if all(one in tables for one in needed)
+    ]
+
 
 SUPERSEDED = {"gemm": "product", "attention": "attention"}
 """Former keys of ``ext`` by the kind of kernel whose rates ``ext.kernels`` states instead."""

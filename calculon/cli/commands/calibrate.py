@@ -162,9 +162,8 @@ def _read(
 ) -> "list[Measurements]":
     """Read all files of measurements."""
     from calculon.calibrate.fit_result import Measurements
-    from calculon.calibrate.nccl import Known
     from calculon.calibrate.parts import quietly_decoded
-    from calculon.calibrate.readers import read_collectives, read_gemm, read_memory
+    from calculon.calibrate.readers import Known, read_collectives, read_gemm, read_memory
 
     system = quietly_decoded(base, file, name)
     if arguments.network is not None and arguments.network >= len(system.networks):

@@ -19,9 +19,9 @@ from calculon.documents.validation_tables import (
 )
 from calculon.render.text_tables import Table
 from calculon.validate import error_summary as summary
-from calculon.validate.library import Library
+from calculon.validate.error_summary import published_tables
 from calculon.validate.measured_and_predicted import Result, compare
-from calculon.validate.published_errors import published_tables
+from calculon.validate.published_study import Library
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
 EXCEEDED = 1

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from calculon.estimate.operator_passes import OperatorPass
-from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import EngineRate, Rate
+from calculon.hardware.kernels.laws import FusedAttention, Gemm
 from calculon.hardware.kernels.stated_rates import (
     ExpertCalls,
     MeasuredTable,
@@ -13,7 +13,6 @@ from calculon.hardware.kernels.stated_rates import (
     StatedCurve,
     Stream,
 )
-from calculon.hardware.kernels.tiles import Gemm
 
 _OVER = {"flops": "FLOP of a pass", "keys": "keys per query", "bytes": "bytes of a pass"}
 

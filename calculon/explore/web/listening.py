@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.files import reason
-from calculon.explore.heap import share_heaps
+from calculon.explore.memo import share_heaps
 from calculon.explore.web.guard import is_loopback
 from calculon.explore.web.patience import MOST_CONNECTIONS, Patient
 

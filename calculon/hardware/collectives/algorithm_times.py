@@ -199,7 +199,7 @@ def paced(
     latency :math:`\alpha_i`, :math:`m_i` the time to move the bytes on network `i` (:meth:`Fabric.moving`), :math:`c_i`
     the schedule's shares and `r` the usable part of the rate. Phases that do not overlap add up instead. No collective
     takes less than its launch, and a group of one takes no time. If the system states a measured rate of the operation
-    on a network (:class:`~calculon.hardware.collective_law.CollectiveLaw`), bytes move there at that rate.
+    on a network (:class:`~calculon.hardware.stated_networks.CollectiveLaw`), bytes move there at that rate.
 
     Args:
         size: Bytes of the full array, as in nccl-tests.

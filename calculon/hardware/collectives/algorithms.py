@@ -176,8 +176,8 @@ def torus(system: System, group: Group, operation: str) -> Schedule:
     r"""Return the schedule of simultaneous rings along all axes of a torus; other networks follow one after the other.
 
     Each ring carries its part of the data. A processor moves the bytes of one ring over the links that its group has
-    (:class:`~calculon.hardware.torus.Torus`), and the steps are the hops across. Between tori an all-reduce is
-    :func:`hierarchical`.
+    (:class:`~calculon.hardware.stated_networks.Torus`), and the steps are the hops across. Between tori an all-reduce
+    is :func:`hierarchical`.
 
     Source: Jouppi et al., *TPU v4*, ISCA 2023, arXiv:2304.01433, section 2; Austin et al., *How to Scale Your Model*,
     2025, part 3.

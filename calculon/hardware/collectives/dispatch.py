@@ -154,7 +154,7 @@ def exchange_volume(
         row: Bytes of a token, including the scales of its elements.
         group: The ranks that the experts are split over.
         imbalance: Rows of the busiest rank over the mean.
-        algorithm: All-to-all algorithm: see :func:`~calculon.hardware.collectives.group_times.group_time`.
+        algorithm: All-to-all algorithm: see :func:`~calculon.hardware.collectives.algorithm_times.group_time`.
     """
     if dispatcher not in LIBRARIES:
         message = imbalance * tokens * routing.each * row

@@ -9,7 +9,6 @@ from calculon.declarations.decode import decode_part
 from calculon.declarations.fields import shown
 from calculon.declarations.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
 from calculon.declarations.schema import part_schema
-from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import (
     AttentionKind,
     LinearKind,
@@ -17,6 +16,7 @@ from calculon.hardware.kernels.kernel import (
     Rate,
     VectorKind,
 )
+from calculon.hardware.kernels.laws import FusedAttention, Gemm
 from calculon.hardware.kernels.stated_rates import (
     ATTENTION,
     MEMORY,
@@ -26,7 +26,6 @@ from calculon.hardware.kernels.stated_rates import (
     StatedCurve,
     Stream,
 )
-from calculon.hardware.kernels.tiles import Gemm
 
 
 class Family(NamedTuple):

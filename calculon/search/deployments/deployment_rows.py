@@ -17,9 +17,8 @@ from calculon.search.deployments.deployment_words import SCHEDULING, SPLIT, stat
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED
-from calculon.serving.states.all_replicas import AllReplicas, price_of
 from calculon.serving.states.operating_point import Load
-from calculon.serving.states.served_points import Points
+from calculon.serving.states.served_points import AllReplicas, Points, price_of
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.deployments.deployment_rows import Rows, shares, solve
 from calculon.search.deployments.deployment_space import ROWS, DeploymentSpace, Group
-from calculon.search.deployments.deployment_words import checked
+from calculon.search.deployments.deployment_words import checked, may_be_unknown, unknown_figure
 from calculon.search.deployments.deployment_words import condition as read_condition
 from calculon.search.deployments.deployment_words import objective as read_objective
 from calculon.search.deployments.deployments_found import DeploymentCounts, DeploymentSearch
-from calculon.search.deployments.unknown_figures import may_be_unknown, unknown_figure
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields

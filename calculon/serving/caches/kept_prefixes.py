@@ -16,8 +16,7 @@ from calculon.serving.caches.prefixes import (
     hit_places,
     idle_conversations,
 )
-from calculon.serving.caches.rank_memory import RankMemory, cached_bytes
-from calculon.serving.caches.sequence_room import SequenceRoom
+from calculon.serving.caches.rank_memory import RankMemory, SequenceRoom, cached_bytes
 from calculon.serving.passes.replica import Replica
 from calculon.serving.states.steady import Prompts, Steady, at_rate, concurrency, of_users
 

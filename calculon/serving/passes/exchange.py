@@ -12,6 +12,9 @@ three ways the fastest counts:
 - an all-gather of all tokens, and a reduce-scatter of their sums.
 """
 
+import heapq
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +25,134 @@ from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.dispatch import Routing, has_ports, library_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
-from calculon.serving.passes.expert_load import imbalance
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.records.number_types import ACTIVATION_BYTES, NumberTypes
+
+# How unevenly tokens choose experts, and what that makes of the fullest rank.
+#
+# Shares of experts follow a density :math:`\propto x^{-\alpha}` on [1, 100], of which `E` experts have the quantiles
+# :math:`(i + 1/2)/E`. Source: NVIDIA, aiconfigurator, ``docs/POWER_LAW_DISTRIBUTION.md``, for the law, and for
+# exponents that were observed: 1.01 of DeepSeek-R1 and 1.2 of Qwen3-235B, whose fifth of experts with the most tokens
+# has about 65 % of them; from this the interval, with which that is 67 %.
+
+ROUTINGS: Mapping[str, float] = {"balanced": 0.0, "power_law:1.01": 1.01, "power_law:1.2": 1.2}
+"""Exponents of the shares of experts by name; 0: all have the same."""
+
+LARGEST = 100.0
+"""Largest share of an expert over the smallest."""
+
+PLACEMENTS, SEED = 256, 1
+"""Random placements of experts over which the load of the fullest rank is averaged, and the seed of these."""
+
+
+@lru_cache(maxsize=256)
+def shares(routing: str, experts: int) -> Array:
+    """Return the share of the tokens of each expert, rising; they sum up to 1.
+
+    >>> shares("balanced", 4).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    exponent = ROUTINGS[routing]
+    if not exponent:
+        return np.full(experts, 1 / experts)
+    places = (np.arange(experts) + 0.5) / experts
+    power = 1 - exponent
+    found: Array = ((LARGEST**power - 1) * places + 1) ** (1 / power)
+    return found / found.sum()
+
+
+def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array:
+    """Return the tokens of the fullest rank over the mean, for columns of groups that have different experts.
+
+    Without copies, experts are placed at random, as a model numbers them, and the mean is over placements. With copies,
+    each goes to the expert that has the most tokens left, and all are placed evenly, the fullest first.
+    Source: DeepSeek-AI, EPLB, README, "global load balancing".
+
+    Args:
+        routing: One of :data:`ROUTINGS`.
+        experts: Experts of a block.
+        groups: Groups of ranks that have different experts, which divide them.
+        copies: Experts that are there once more, over all groups.
+    """
+    found = np.ones(np.broadcast_shapes(np.shape(groups), np.shape(copies)))
+    if not ROUTINGS[routing]:
+        return found
+    pairs = np.stack([found * groups, found * copies], axis=-1).reshape(-1, 2)
+    kinds, of = np.unique(pairs, axis=0, return_inverse=True)
+    each = [_fullest(routing, experts, int(one[0]), int(one[1])) for one in kinds]
+    return np.array(each)[of.reshape(-1)].reshape(found.shape)
+
+
+@lru_cache(maxsize=4096)
+def _fullest(routing: str, experts: int, groups: int, copies: int) -> float:
+    """Return the tokens of the fullest of some groups over the mean."""
+    load = shares(routing, experts)
+    if groups == 1:
+        return 1.0
+    if copies:
+        return groups * _packed(_copied(load, copies), groups)
+    draw = np.random.default_rng(SEED)
+    placed = draw.permuted(np.tile(load, (PLACEMENTS, 1)), axis=1)
+    groups_of = placed.reshape(PLACEMENTS, groups, -1).sum(axis=2)
+    return float(groups * groups_of.max(axis=1).mean())
+
+
+def _copied(load: Array, copies: int) -> list[float]:
+    """Return the loads of experts and their copies, which share evenly; each copy is of the fullest that is left."""
+    heap = [(-one, one, 1) for one in load.tolist()]
+    heapq.heapify(heap)
+    for _ in range(copies):
+        _, whole, count = heapq.heappop(heap)
+        heapq.heappush(heap, (-whole / (count + 1), whole, count + 1))
+    return [whole / count for _, whole, count in heap for _ in range(count)]
+
+
+def _packed(loads: list[float], groups: int) -> float:
+    """Return the load of the fullest group, where each in turn, the largest first, goes to the emptiest with room."""
+    room = len(loads) // groups
+    heap = [(0.0, room)] * groups
+    most = 0.0
+    for one in sorted(loads, reverse=True):
+        held, left = heapq.heappop(heap)
+        most = max(most, held + one)
+        if left > 1:
+            heapq.heappush(heap, (held + one, left - 1))
+    return most
+
+
+def touched_experts(
+    model: Model, groups: Count, copies: Count, tokens: Count, routing: str = "balanced"
+) -> Count:
+    """Return the experts of a rank, copies among them, that some tokens pass, where routing is independent.
+
+    Source: an expert is missed by a token with probability ``1 - k s`` with its share `s` of the tokens, by all with
+    that to the power of their number; DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
+
+    Args:
+        model: Its experts.
+        groups, copies: As of :func:`imbalance`.
+        tokens: Those of all ranks.
+        routing: One of :data:`ROUTINGS`.
+    """
+    experts, each = model.num_experts, model.experts_per_token
+    if not ROUTINGS[routing] and not np.any(copies):
+        return (experts / groups) * (1 - (1 - each / experts) ** tokens)
+    found: Count = np.zeros(np.broadcast_shapes(*map(np.shape, (groups, copies, tokens))))
+    kinds, of = np.unique(tokens, return_inverse=True)
+    for count in np.unique(copies):
+        touched = _touched(routing, experts, each, int(count), kinds)[of].reshape(np.shape(tokens))
+        found = np.where(copies == count, touched / groups, found)
+    return found
+
+
+def _touched(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
+    """Return the experts of all ranks, copies among them, that some tokens pass."""
+    loads, alike = np.unique(_copied(shares(routing, experts), copies), return_counts=True)
+    found: Count = np.zeros_like(tokens, float)
+    for chance, many in zip(np.minimum(1.0, each * loads), alike, strict=True):
+        found += many * (1 - (1 - chance) ** tokens)
+    return found
+
 
 DISPATCH, COMBINE = "dispatch", "combine"
 """Rows of a pass, in the order of :class:`Ways`."""

@@ -28,8 +28,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENGINE_BYTES
 from calculon.editions import CORRECTED
 from calculon.serving.caches.cache import CachedBlocks, cached_width, heads_of_rank
-from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange
-from calculon.serving.passes.expert_load import imbalance, touched_experts
+from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange, imbalance, touched_experts
 from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
 from calculon.serving.passes.split_cache import SplitCache
 from calculon.serving.records.number_types import (

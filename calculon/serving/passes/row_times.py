@@ -12,10 +12,9 @@ from calculon.base.units import Array, Bytes, Count, Flops, Seconds
 from calculon.declarations.model import Model
 from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
-from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, Shapes, Types
+from calculon.hardware.kernels.laws import FusedAttention, Gemm, Processor, alignment
 from calculon.hardware.kernels.stated_rates import Stream
-from calculon.hardware.kernels.tiles import Gemm, Processor, alignment
 from calculon.hardware.system import KERNELS, System
 from calculon.serving.caches.cache import heads_of_rank
 from calculon.serving.passes.exchange import COMBINE, DISPATCH, exchange_times

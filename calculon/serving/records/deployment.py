@@ -10,7 +10,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, Array, Count
 from calculon.declarations.fields import declare, spec_fields
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
-from calculon.serving.passes.expert_load import ROUTINGS
+from calculon.serving.passes.exchange import ROUTINGS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT

@@ -1,14 +1,15 @@
 """Replicas with their memory, and their steady states with full batches."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from calculon.base.units import Array, Count
+from calculon.base.units import Array, Count, Seconds
+from calculon.plan.choices import distinct
 from calculon.serving.caches.kept_prefixes import KeptPrefixes
-from calculon.serving.caches.rank_memory import RankMemory, rank_memory
-from calculon.serving.caches.sequence_room import SequenceRoom
+from calculon.serving.caches.rank_memory import RankMemory, SequenceRoom, rank_memory
 from calculon.serving.passes.replica import Replica
 from calculon.serving.states.apart import prefilling
-from calculon.serving.states.known_states import KnownStates, State
 from calculon.serving.states.steady import (
     Prompts,
     Steady,
@@ -17,6 +18,60 @@ from calculon.serving.states.steady import (
     saturated,
     static_rate,
 )
+
+# Steady states of full batches that were found before: each replica with each batch is timed once.
+
+State = tuple[Steady, Prompts, Seconds]
+"""A steady state, what prompts add, and the time of a decode pass."""
+
+AT_ONCE = 2**14
+"""States that are timed together: bounds the memory of all rows of their passes."""
+
+_BATCHES = 2.0**21
+"""More than any batch has sequences."""
+
+_STEADY, _PROMPTS = len(Steady._fields), len(Prompts._fields)
+
+
+class KnownStates:
+    """The states of replicas, by their number and a whole number of sequences.
+
+    Args:
+        find: Returns the states of replicas, given by their numbers, with batches.
+    """
+
+    def __init__(self, find: Callable[[Array, Count], State]):
+        self._find = find
+        self._keys = np.zeros(0)
+        self._columns = np.zeros((_STEADY + _PROMPTS + 1, 0))
+
+    def of(self, replicas: Array, batch: Count) -> State:
+        """Return the states of replicas with batches; columns have the shape of `batch`."""
+        _, place, first = distinct([replicas, batch.astype(np.int64)])
+        keys = (replicas * _BATCHES + batch)[first]
+        self._add(keys[~np.isin(keys, self._keys, assume_unique=True)])
+        found = self._columns[:, np.searchsorted(self._keys, keys)[place]]
+        steady, prompts = found[:_STEADY], found[_STEADY : _STEADY + _PROMPTS]
+        return Steady(*steady), Prompts(*prompts), found[-1]
+
+    def _add(self, keys: Array) -> None:
+        """Find the states of new keys."""
+        if not len(keys):
+            return
+        parts = []
+        for first in range(0, len(keys), AT_ONCE):
+            some = keys[first : first + AT_ONCE]
+            replicas = np.floor(some / _BATCHES)
+            steady, prompts, decode = self._find(
+                replicas.astype(np.int64), some - replicas * _BATCHES
+            )
+            columns = (np.broadcast_to(one, some.shape) for one in (*steady, *prompts, decode))
+            parts.append(np.stack([*columns]))
+        every = np.concatenate([self._keys, keys])
+        order = np.argsort(every, kind="stable")
+        self._keys = every[order]
+        self._columns = np.concatenate([self._columns, *parts], axis=1)[:, order]
+
 
 MOST_SEQUENCES = 2.0**20
 """Sequences of a replica beyond which none are looked for."""

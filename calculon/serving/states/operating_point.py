@@ -10,11 +10,9 @@ from calculon.campaign.money import Quote
 from calculon.declarations.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.plan.choices import distinct
 from calculon.serving.caches.cache import CachedBlocks
-from calculon.serving.caches.rank_memory import RankMemory, cached_bytes
-from calculon.serving.caches.sequence_room import SequenceRoom
+from calculon.serving.caches.rank_memory import RankMemory, SequenceRoom, cached_bytes
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.output_lengths import PARTS, running_out
-from calculon.serving.states.all_replicas import AllReplicas, price_of
 from calculon.serving.states.apart import Prefilling, balanced
 from calculon.serving.states.batch_search import Condition, largest, least
 from calculon.serving.states.full_batches import FullBatches
@@ -27,8 +25,16 @@ from calculon.serving.states.queueing import (
     wait,
     wait_for_batch,
 )
-from calculon.serving.states.served_energy import energy_words, joules_per_token
-from calculon.serving.states.served_points import CUTS, LimitColumn, Point, Points
+from calculon.serving.states.served_points import (
+    CUTS,
+    AllReplicas,
+    LimitColumn,
+    Point,
+    Points,
+    energy_words,
+    joules_per_token,
+    price_of,
+)
 from calculon.serving.states.steady import (
     Prompts,
     Steady,

@@ -6,8 +6,7 @@ import pytest
 
 import calculon
 from calculon.advise.runs.published_beside import NEAR, published_beside
-from calculon.campaign.published import published_failures
-from calculon.campaign.published_hours import published_trainings
+from calculon.campaign.published import published_failures, published_trainings
 from calculon.campaign.record import HOUR
 from calculon.documents.campaign_beside import published_section
 from calculon.render.digits import Digits

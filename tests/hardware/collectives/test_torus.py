@@ -15,7 +15,7 @@ from calculon.hardware.collectives.algorithm_times import (
 )
 from calculon.hardware.collectives.algorithms import obstacle
 from calculon.hardware.collectives.placement import Group, place
-from calculon.hardware.torus import Sides, Torus
+from calculon.hardware.stated_networks import Sides, Torus
 from tests.helpers import document
 
 SIDE, LINK, HOP, SHARE = 16, 50e9, 1e-6, 0.9

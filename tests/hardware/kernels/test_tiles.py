@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError
 from calculon.hardware.curve import Curve
-from calculon.hardware.kernels.tiles import DEFAULT_TILES, Gemm, Processor, Tile, Tiles, alignment
+from calculon.hardware.kernels.laws import DEFAULT_TILES, Gemm, Processor, Tile, Tiles, alignment
 from tests.helpers import document
 
 SMS = 108

@@ -7,8 +7,13 @@ from calculon import inputs
 from calculon.architecture.parameters import parameter_count
 from calculon.base.errors import SpecError
 from calculon.serving.caches.cache import CachedBlocks, cached_width, token_bytes
-from calculon.serving.caches.rank_memory import cached_bytes, logit_bytes, rank_memory, weight_bytes
-from calculon.serving.caches.sequence_room import SequenceRoom
+from calculon.serving.caches.rank_memory import (
+    SequenceRoom,
+    cached_bytes,
+    logit_bytes,
+    rank_memory,
+    weight_bytes,
+)
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment, read_workload

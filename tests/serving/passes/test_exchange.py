@@ -8,8 +8,7 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import SpecError
-from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange, exchange_times
-from calculon.serving.passes.expert_load import imbalance
+from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange, exchange_times, imbalance
 from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes, spread
 from calculon.serving.passes.row_times import pass_times

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.serving.passes.expert_load import (
+from calculon.serving.passes.exchange import (
     LARGEST,
     ROUTINGS,
     imbalance,

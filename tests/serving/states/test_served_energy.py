@@ -12,8 +12,7 @@ from calculon.campaign.energy import OVERHEAD_SHARE, STEPPING_SHARE, WAITING_SHA
 from calculon.campaign.money import quote
 from calculon.hardware.extension import Power
 from calculon.serving.records.asked import read_workload
-from calculon.serving.states.all_replicas import AllReplicas
-from calculon.serving.states.served_energy import DECODING_SHARE, energy_words
+from calculon.serving.states.served_points import DECODING_SHARE, AllReplicas, energy_words
 
 SYSTEM = inputs.system("h100_80g_sxm")
 LOAD = {"prompt": 1000, "output": 200}
