@@ -23,9 +23,8 @@ def break_even(state: State, answers: Answers) -> Part:
         return _said("The plan does not run on both machines: there is nothing to compare.")
     if abs(time_of(after) / time_of(before) - 1) < STEADY:
         return _said("The change makes the same plan neither faster nor slower.")
-    even = answers.as_fast_as_changed(state, before).to_dict()["break_even"]
     section = break_even_section(
-        even,
+        answers.as_fast_as_changed(state, before),
         labels(before.system),
         lambda path, value: state.link(machine={path: float(f"{value:.6g}")}),
     )

@@ -56,7 +56,7 @@ def effects(state: State, answers: Answers) -> Part | None:
     )
     names = {**labels(found.system), **STATISTICS}
     shown = document["value"] and kinds_shown(document)
-    everything = sensitivity_page(document, found.preset.usual)
+    everything = sensitivity_page(found)
     return Part(
         title="What each figure is worth",
         blocks=(
