@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.batch_page import CUTS
-from calculon.documents.serving_page import CAUSES, deployment_words, requests_words
+from calculon.documents.serving_page import deployment_words, requests_words
 from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span
 from calculon.render.chart_axes import count_axis, time_unit, value_axis
 from calculon.serving.by_batch import ByBatch, Cut
+from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.load import Workload
 from calculon.serving.serve import Served
 
