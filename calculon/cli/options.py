@@ -321,7 +321,7 @@ ANSWER_FILES = {".json": "json", ".html": "html", ".md": "markdown", ".csv": "cs
 def add_answer(
     parser: argparse.ArgumentParser,
     everything: str = "write everything",
-    tables: str = "its tables",
+    tables: str = "a line for each of its cells",
     flags: Sequence[str] = ("-o", "--output"),
 ) -> None:
     """Declare ``--format`` and ``--output`` (or other `flags`) of an answer, for :meth:`Log.answer`.

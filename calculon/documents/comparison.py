@@ -6,7 +6,7 @@ from dataclasses import field
 from functools import cached_property
 from operator import sub, truediv
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon.base.display import Displayed, drawn
 from calculon.base.frozen import dataclass
@@ -24,6 +24,7 @@ from calculon.render.texts import percent
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 MOST = len(ascii_uppercase)
 """Results that have a letter each."""
@@ -264,13 +265,22 @@ class Comparison(SideBySide):
             },
         }
 
-    def plot(self) -> "Figure":
+    @overload
+    def plot(self, *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(self, *, interactive: bool = False) -> "Figure | InteractiveFigure":
         """Draw where the time and the memory of each result go, as ``calculon plot breakdown`` does.
 
+        Args:
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+
         Raises:
-            SpecError: Where matplotlib is missing.
+            SpecError: Where the library is missing.
         """
-        return drawn(self, "breakdown")
+        return drawn(self, "breakdown", interactive=interactive)
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.names)}>"

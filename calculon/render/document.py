@@ -87,6 +87,13 @@ def words(text: Any) -> str:
     return text.text if isinstance(text, Styled) else text if isinstance(text, str) else ""
 
 
+def indent(cell: Cell) -> int:
+    """Return the blanks before the name of a row that is a part of a row above it."""
+    stated = cell.indent if isinstance(cell, Styled) else 0
+    text = words(cell)
+    return stated + len(text) - len(text.lstrip(" "))
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Rows of cells in columns, without lines.
@@ -95,7 +102,8 @@ class Grid:
         kinds: One per column: ``left`` and ``right`` keep their lines, ``text`` and ``number`` (at the right) fold,
             ``path`` folds at dots, and ``wide`` takes the space that is left (bars).
         rows: The cells; a row may end early.
-        heads: How many of the first rows name the columns.
+        heads: How many of the first rows name the columns. Below them a row of one dim text is a remark on the row
+            before it.
         gap: Blanks between columns.
         least: Least widths of the first columns.
         widths: Exact widths of all columns, in which longer texts fold.
@@ -224,6 +232,17 @@ Block = (
 
 A page in a browser also takes HTML of its forms: objects with ``__html__``.
 """
+
+
+def inside(block: Block) -> tuple[Block, ...]:
+    """Return the blocks of a block, as wide pages have them."""
+    if isinstance(block, Document):
+        return (*block.lead, *block.parts)
+    if isinstance(block, Section):
+        return block.blocks
+    if isinstance(block, Beside):
+        return tuple(one for column in block.columns for one in column)
+    return block.wide if isinstance(block, ByWidth) else ()
 
 
 def labelled(texts: Mapping[str, Line]) -> Grid:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from calculon.render.document import Block, Grid, Line, Styled, dim
+from calculon.render.document import Block, Grid, Styled, dim
+from calculon.render.stacked_grid import stacked
 from calculon.render.text_tables import EARLY, Column, Table, aligned, characters
 
 _FOLDED = 20
@@ -114,7 +115,7 @@ def _grid(
 
 def _stacked(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int
-) -> Iterator[Line]:
+) -> Iterator[Block]:
     """Yield rows over several lines, indented from the second on.
 
     Texts that fold are below the other cells; without any, rows are broken between columns at the same places.
@@ -132,15 +133,6 @@ def _stacked(
             for cell in filter(None, (row[i] for i in below)):
                 yield Styled(cell, style, indent=2 * _INDENT)
         return
-    lines: list[list[int]] = []
-    left = 0
-    for i, width in enumerate(widths):
-        if not lines or width + 2 > left:
-            lines.append([])
-            left = room - (_INDENT if len(lines) > 1 else 0) + 2
-        lines[-1].append(i)
-        left -= width + 2
-    for row, style in styled:
-        for number, line in enumerate(lines):
-            parts = (aligned(row[i], widths[i], columns[i]) for i in line)
-            yield Styled(" " * _INDENT * (number > 0) + "  ".join(parts).rstrip(), style)
+    kinds = tuple("right" if one.right else "text" if one.fold else "left" for one in columns)
+    heads = tuple(map(dim, titles))
+    yield from stacked(Grid(kinds, (heads, *map(tuple, rows)), heads=1), room)

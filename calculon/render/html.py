@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
+from itertools import zip_longest
 from typing import Any
 
 from calculon.base.frozen import dataclass
@@ -24,6 +25,7 @@ from calculon.render.document import (
     Styled,
     Swatches,
     dim,
+    indent,
 )
 from calculon.render.fitted_grid import fitted
 from calculon.render.frontier import Frontier
@@ -226,14 +228,23 @@ class _Html:
         if grid.optional:
             grid = fitted(grid, self.look.width - 2)  # as in a section
         blank = [""] * len(grid.kinds)
-        cells = [[*map(self.words, row), *blank[len(row) :]] for row in grid.rows]
-        heads = zip(*cells[: grid.heads], strict=True)
+        cells = [[self._name(row[0]), *map(self.words, row[1:])] for row in grid.rows if row]
+        heads = zip_longest(*cells[: grid.heads], fillvalue="")
         titles = ["<br>".join(filter(None, column)) for column in heads] or blank
-        rows = [row for row in cells[grid.heads :] if any(row)]
+        titles += blank[len(titles) :]
+        rows = [
+            row if len(row) == 1 else [*row, *blank[len(row) :]]
+            for row in cells[grid.heads :]
+            if any(row)
+        ]
         most = self.look.rows
         few = rows[:most] if most and len(rows) > 2 * most else rows
         kinds = [{"right": "number", "text": "words"}.get(kind, "text") for kind in grid.kinds]
         return self._rows(titles, few, kinds) + more(len(rows) - len(few), self.look)
+
+    def _name(self, cell: Cell) -> str:
+        """Return the first cell of a row, with its indent."""
+        return "&nbsp;" * indent(cell) + self.words(cell).lstrip(" ")
 
     def _table(self, table: Table) -> str:
         """Return the first rows of a table, and how many more there are."""
@@ -260,7 +271,7 @@ class _Html:
         kinds: Sequence[str],
         values: Sequence[Sequence[object]] | None = None,
     ) -> str:
-        """Return a table of cells in HTML; the first cell of each row names it."""
+        """Return a table of cells in HTML; the first cell of a row names it, and is as wide if it is the only one."""
         roles = [self.roles.get(kind, self.roles["text"]) for kind in kinds]
         first = f"first {kinds[0]}"
         name = self.roles.get(first, self.roles["first text"])
@@ -278,9 +289,10 @@ class _Html:
             )
             cells = [
                 f"<td{role}{value}>{cell}</td>"
-                for cell, role, value in zip(row, roles, raw, strict=True)
+                for cell, role, value in zip(row, roles, raw, strict=False)
             ]
-            cells[0] = f'<th scope="row"{name}{raw[0]}>{row[0]}</th>'
+            span = f' colspan="{len(kinds)}"' if len(row) < len(kinds) else ""
+            cells[0] = f'<th scope="row"{span}{name}{raw[0]}>{row[0]}</th>'
             current = any(' aria-current="' in cell for cell in row)
             lines.append(f"<tr{self.roles['current row'] if current else ''}>{''.join(cells)}</tr>")
         table = f"<table>{above}<tbody>{''.join(lines)}</tbody></table>"

@@ -34,6 +34,7 @@ from calculon.render.document import (
 from calculon.render.fitted_grid import fitted
 from calculon.render.fitted_table import laid_out
 from calculon.render.frontier import Frontier
+from calculon.render.stacked_grid import least_width, natural_width, stacked
 from calculon.render.text_tables import Table
 
 _COLUMNS: dict[str, dict[str, Any]] = {
@@ -82,9 +83,9 @@ class _Drawn:
             Beside: self._beside,
             ByWidth: lambda one: self.blocks(one.wide if self.width >= one.width else one.narrow),
             Document: self.document,
-            Grid: lambda one: [_sized_grid(one) if one.optional else self.grid(one)],
+            Grid: lambda one: [_sized_grid(one)],
             Table: lambda one: [_sized_table(one)],
-            Facts: lambda one: [self.grid(one.grid)],
+            Facts: lambda one: [_sized_grid(one.grid)],
             Frontier: lambda one: [_sized_frontier(one)],
             Items: lambda one: [self._cell(f"- {text}") for text in one.texts],
             Picture: lambda one: (),
@@ -174,7 +175,13 @@ def _grid(
 
 
 def _sized_grid(grid: Grid) -> RenderableType:
-    return _Sized(lambda drawn: [drawn.grid(fitted(grid, drawn.width))])
+    def draw(drawn: _Drawn) -> Iterable[RenderableType]:
+        shown = fitted(grid, drawn.width) if grid.optional else grid
+        if least_width(shown) <= drawn.width or grid.widths:
+            return [drawn.grid(shown)]
+        return drawn.blocks(stacked(grid, drawn.width))
+
+    return _Sized(draw, most=natural_width(grid))
 
 
 def _sized_table(table: Table) -> RenderableType:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,13 +81,10 @@ class Table:
     def markdown(self) -> str:
         """Return the table in GitHub's Markdown."""
         shown = [column for column in self.columns if column.for_people]
-        lines = [[column.heading for column in shown]]
+        lines = [[_marked(column.heading) for column in shown]]
         lines.append(["---:" if column.right else "---" for column in shown])
-        lines += [[column.text(row[column.key]) for column in shown] for row in self.rows]
-        cells = (
-            [cell.replace("|", r"\|").replace("\n", "<br>") for cell in line] for line in lines
-        )
-        return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+        lines += [[_marked(column.text(row[column.key])) for column in shown] for row in self.rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def csv(self) -> str:
         """Return the raw values as CSV with a header."""
@@ -113,6 +111,47 @@ def words_table(
     """Return a table of texts; columns whose titles are in `fold` fold."""
     columns = tuple(Column(title, title, fold=title in fold) for title in titles)
     return Table(columns, [dict(zip(titles, row, strict=True)) for row in rows])
+
+
+_MARKS = re.compile(
+    r"(?P<code>`[^`|]+`)"  # stays
+    r"|[\\`|~$]"  # code, cells, strikethrough, formulas
+    r"|<(?=[A-Za-z/!?])"  # HTML
+    r"|(?<!\s)\*|\*(?!\s)"  # emphasis
+    r"|&(?=#?\w+;)"  # entities
+    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis, which neither begins nor ends inside a word
+    r"|\](?=[(\[:])"  # links
+)
+
+_OPENING = re.compile(r"(?m)^(\s*)(?:([#>+=-]+)(?=\s|$)|(\d+)([.)])(?=\s|$))")
+"""What makes the start of a line a heading, a quotation or an item of a list."""
+
+
+def markdown_text(text: str) -> str:
+    r"""Return a text in which Markdown finds nothing to act on.
+
+    Names between backticks stay code.
+
+    >>> print(markdown_text("<b>, 2 * tensor_par | <0.1 %, *.tflops"), markdown_text("1. first"))
+    \<b>, 2 * tensor_par \| <0.1 %, \*.tflops 1\. first
+    """
+    text = _MARKS.sub(_escaped, text)
+    return _OPENING.sub(lambda found: _escaped_opening(*found.groups("")), text)
+
+
+def _escaped(mark: re.Match[str]) -> str:
+    return mark[0] if mark["code"] else f"\\{mark[0]}"
+
+
+def _escaped_opening(blanks: str, marks: str, number: str, dot: str) -> str:
+    return f"{blanks}\\{marks}" if marks else f"{blanks}{number}\\{dot}"
+
+
+def _marked(text: str) -> str:
+    """Return a cell of a Markdown table, with its indent."""
+    words = text.lstrip(" ")
+    indent = "&nbsp;" * (len(text) - len(words))
+    return indent + _MARKS.sub(_escaped, words).replace("\n", "<br>")
 
 
 def _cell(column: Column, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from calculon.serving.states.operating_point import Load
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 PLACES = 160
 """Batches of a curve, about: all of few, else those whose logarithms are evenly spaced."""
@@ -122,13 +123,24 @@ class ByBatch(Displayed):
 
         return pd.DataFrame(self.columns)
 
-    def plot(self, kind: str = "batch") -> "Figure":
+    @overload
+    def plot(self, kind: str = "batch", *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, kind: str = "batch", *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "batch", *, interactive: bool = False
+    ) -> "Figure | InteractiveFigure":
         """Draw the curves, as ``calculon plot batch`` does.
 
+        Args:
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+
         Raises:
-            SpecError: For another kind than ``batch``, and where matplotlib is missing.
+            SpecError: For another kind than ``batch``, and where the library is missing.
         """
-        return drawn(self, kind)
+        return drawn(self, kind, interactive=interactive)
 
 
 def by_batch(served: Served) -> ByBatch:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
 from calculon.base.display import Displayed, drawn
@@ -45,6 +45,7 @@ from calculon.serving.what_helps import Help, helps
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,24 @@ class Served(Displayed):
 
         return helps(self.system, figure)
 
-    def plot(self, kind: str = "batch") -> "Figure":
+    @overload
+    def plot(self, kind: str = "batch", *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, kind: str = "batch", *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "batch", *, interactive: bool = False
+    ) -> "Figure | InteractiveFigure":
         """Draw times and rates over the batch, as ``calculon plot batch`` does.
 
+        Args:
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+
         Raises:
-            SpecError: For another kind than ``batch``, and where matplotlib is missing.
+            SpecError: For another kind than ``batch``, and where the library is missing.
         """
-        return drawn(self, kind)
+        return drawn(self, kind, interactive=interactive)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return fields, batch and figures of the deployment as a DataFrame of one row."""

@@ -178,3 +178,18 @@ def test_nothing_to_draw_is_told(answer):
     alone = replace(answer, mine=None)
     with pytest.raises(Infeasible, match="nothing to draw"):
         alone.plot("waterfall", interactive=True)
+
+
+def test_results_of_every_kind_are_interactive():
+    asked = {"prompt": 500, "output": 100}
+    one = results.estimate_of()
+    shown = (
+        served := calculon.serve("gpt2-124M", 1, "h100", users=4, **asked),
+        calculon.by_batch(served),
+        calculon.search_deployments("gpt2-124M", 1, "h100", asked),
+        calculon.compare(one, results.estimate_of(results.ONE)),
+        calculon.sweep("llama3-8B", "h100_80g_sxm", results.ONE, set={"batch_size": [256, 512]}),
+        results.fleets(),
+    )
+    for result in shown:
+        assert result.plot(interactive=True).data, type(result)

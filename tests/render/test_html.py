@@ -157,3 +157,10 @@ def test_facts_are_tiles_in_a_browser_and_a_grid_elsewhere():
 
 def test_forms_of_a_page_are_kept_and_other_texts_escaped():
     assert fragment([Markup("<input>"), "<input>"], EXPLORE) == "<input><p>&lt;input&gt;</p>"
+
+
+def test_parts_of_a_row_are_indented_and_a_row_of_one_cell_is_as_wide_as_the_table():
+    rows = (("Attn", "1"), (), ("  QKV", "2"), (dim("fused", indent=2),))
+    text = fragment([Grid(("left", "right"), rows)], REPORT)
+    assert '<th scope="row">&nbsp;&nbsp;QKV</th>' in text
+    assert '<th scope="row" colspan="2">&nbsp;&nbsp;<span class="quiet">fused</span></th>' in text

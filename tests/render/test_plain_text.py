@@ -1,12 +1,22 @@
 """Documents in pipes and as Markdown."""
 
-import json
+import re
+from html import unescape
 
 import pytest
 
-from calculon.base.errors import SpecError
 from calculon.render.bars import Bar, Share
-from calculon.render.document import ByWidth, Document, Facts, Grid, Section, bold, dim, headed
+from calculon.render.document import (
+    ByWidth,
+    Document,
+    Facts,
+    Grid,
+    Items,
+    Section,
+    bold,
+    dim,
+    headed,
+)
 from calculon.render.plain_text import written
 from calculon.render.text_tables import Column, Table
 
@@ -38,22 +48,78 @@ def test_every_format_has_the_title_and_the_tables():
     titled = Document("Answer", "edition corrected", parts=(ONE, ByWidth(100, (TABLE,), ())))
     assert written(titled, "text").startswith("Answer, edition corrected\n")
     assert written(titled, "markdown").startswith("# Answer, edition corrected\n")
-    assert written(titled, "csv") == "\n\n".join(["part,time\nall,1 s"] * 2)
-    assert json.loads(written(titled, "json")) == [TABLE.records()] * 2
-    assert json.loads(written(titled, "json", {"a": 1})) == {"a": 1}
     assert "<h1>Answer</h1>" in written(titled, "html")
 
 
 def test_a_grid_with_titles_is_a_table_without_its_bars():
     bar = Bar((Share(0.5, "blue"),))
     grid = headed(("left", "right", "wide"), ("part", "time", ""), [("all", bold("1 s"), bar)])
-    document = Document("", parts=(grid,))
-    assert written(document, "csv") == "part,time\nall,1 s"
-    assert written(document, "markdown").splitlines()[-1] == "| all | 1 s |"
-    twice = headed(("left", "left", "left"), ("", "end", "end"), [("a", "b", "c")])
-    assert written(Document("", parts=(twice,)), "csv") == "name,end 1,end 2\na,b,c"
-    facts = Document("", parts=(Facts((("MFU", "53 %", "causal"),)),))
-    assert written(facts, "csv") == "name,value,remark\nMFU,53 %,causal"
-    assert written(facts, "markdown") == "- MFU  53 %  causal"
-    with pytest.raises(SpecError, match="an answer with a table"):
-        written(Document("", parts=("a text",)), "csv")
+    assert markdown(grid).splitlines() == ["| part | time |", "| --- | ---: |", "| all | 1 s |"]
+    assert markdown(Facts((("MFU", "53 %", "causal"),))) == "- MFU  53 %  causal"
+
+
+OPERATORS = headed(
+    ("left", "right", "right"),
+    ("", "time", "time"),
+    [("Attn", "3 ms", "1"), ("  QKV", "2 ms", "-"), (dim("fused", indent=2),), ("Mlp", "5 ms")],
+)
+
+
+def test_parts_of_a_row_are_indented_and_remarks_are_no_rows():
+    assert markdown(OPERATORS).splitlines()[2:] == [
+        "| Attn | 3 ms | 1 |  |",
+        "| &nbsp;&nbsp;QKV | 2 ms | - | fused |",
+        "| Mlp | 5 ms |  |  |",
+    ]
+    assert markdown(Grid(("left", "left"), (("days", "5"), ("  goodput", "9")))) == (
+        "- days  5\n  - goodput  9"
+    )
+
+
+def markdown(*blocks):
+    return written(Document("", parts=blocks), "markdown")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<script> </b> & <0.1 % -> 2", r"\<script> \</b> & <0.1 % -> 2"),
+        ("a * b, *c*, ~d~, $e$, \\", r"a * b, \*c\*, \~d\~, \$e\$, \\"),
+        ("`a_*b`, `c", r"`a_*b`, \`c"),
+        ("tensor_par and _name_ and __init__", r"tensor_par and \_name\_ and \_\_init\_\_"),
+        ("networks[1].size [a](b)", r"networks[1].size [a\](b)"),
+        ("&lt; & &", r"\&lt; & &"),
+    ],
+)
+def test_markdown_acts_on_no_text(text, expected):
+    table = Table((Column(text, text),), [{text: text}])
+    assert markdown(text) == expected
+    assert markdown(table).splitlines() == [f"| {expected} |", "| --- |", f"| {expected} |"]
+    assert markdown(Section(text, ())) == f"**{expected}**"
+    assert markdown(Items((text,))) == f"- {expected}"
+    assert written(Document(text), "markdown") == f"# {expected}"
+
+
+HOSTILE = (
+    "<b onclick='x'>&amp; <https://a.b> [a](javascript:x) ![i](j) **b** _i_ ~~d~~ a|b $x$ \\| `<i>` <0.1 % "
+    "__init__ tensor_par * 2 [x]: y #1"
+)
+
+
+def test_a_reader_of_markdown_finds_the_text_itself():
+    markdown_it = pytest.importorskip("markdown_it")
+    reader = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    table = Table((Column("a", HOSTILE), Column("b")), [{"a": HOSTILE, "b": 1}])
+    facts = Facts((("a", HOSTILE, ""),))
+    for block in (HOSTILE, table, Items((HOSTILE,)), Section(HOSTILE, ()), facts):
+        html = reader.render(markdown(block))
+        html = re.sub(r"</?(?:p|table|t\w+|ul|li|code|strong)\b[^>]*>", "", html)
+        assert "<" not in html
+        assert HOSTILE.replace("`", "") in " ".join(unescape(html).split())
+
+
+def test_the_start_of_a_paragraph_makes_no_list():
+    for text in ("# a", "- a", "+ a", "> a", "1. a", "2) a", "---"):
+        assert "\\" in markdown(text)
+        assert markdown(text).replace("\\", "") == text
+    assert markdown("-1 %, +3, 1.5 s", "#046") == "-1 %, +3, 1.5 s\n\n#046"

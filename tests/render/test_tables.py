@@ -2,6 +2,8 @@
 
 import pytest
 
+from calculon.render.bars import Bar, Share
+from calculon.render.document import Section, bold, dim, headed, words
 from calculon.render.text_tables import EARLY, Column, Table
 from tests.documents.drawing import drawn_lines
 
@@ -138,4 +140,55 @@ def test_long_texts_stand_below_where_nothing_else_helps():
         "a_name_of_twenty_five_chars",
         "    of several words that fold between",
         "    them",
+    ]
+
+
+NUMBERS = headed(
+    ("left", "right", "right", "text", "wide"),
+    ("part", "time", "memory", "remark", ""),
+    [
+        (
+            "reading",
+            "1.25 s",
+            bold("12.5 GiB"),
+            "a remark of several words",
+            Bar((Share(1, "blue"),)),
+        ),
+        (dim("with a note of its own", indent=2),),
+        (),
+        ("  writing", "10.5 s", "-", ""),
+    ],
+)
+
+
+def test_no_width_of_a_terminal_cuts_a_grid():
+    for width in (24, 30, 40, 60, 80):
+        lines = drawn_lines(Section("", (NUMBERS,)), width=width, terminal=True)
+        assert max(map(len, lines)) <= width
+        text = " ".join(lines)
+        assert "…" not in text
+        shown = set(text.split())
+        for row in NUMBERS.rows:
+            assert set(" ".join(map(words, row)).split()) <= shown, width
+
+
+def test_a_row_of_a_grid_that_needs_several_lines_is_broken_between_columns():
+    assert drawn_lines(NUMBERS, width=30) == [
+        "part         time    memory",
+        "  remark",
+        "reading    1.25 s  12.5 GiB",
+        "  a remark of several words",
+        "  with a note of its own",
+        "",
+        "  writing  10.5 s         -",
+    ]
+    changes = headed(
+        ("text", "right"), ("change", "time"), [("a_name 1 -> 2\nb 3 -> 4", "1,234.5 s")]
+    )
+    assert drawn_lines(changes, width=20) == [
+        "change",
+        "       time",
+        "a_name 1 -> 2",
+        "b 3 -> 4",
+        "  1,234.5 s",
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from calculon.hardware.system import System
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 OBJECTIVES = ("usd", "days", "days_p90", "processor_hours", "mwh", "t_co2")
 """Figures of whole runs that fleets are compared by; less of each is better.
@@ -444,13 +445,24 @@ class FleetAnswer(Displayed):
             rows.append(kept | {"frontier": id(one) in front} | fields)
         return pd.DataFrame(rows)
 
-    def plot(self, kind: str = "budget") -> "Figure":
+    @overload
+    def plot(self, kind: str = "budget", *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, kind: str = "budget", *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "budget", *, interactive: bool = False
+    ) -> "Figure | InteractiveFigure":
         """Draw days against dollars: each point a plan and a number of processors, with the limits as lines.
 
+        Args:
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+
         Raises:
-            SpecError: For another kind, and where matplotlib is missing.
+            SpecError: For another kind, and where the library is missing.
         """
-        return drawn(self, kind)
+        return drawn(self, kind, interactive=interactive)
 
     def __repr__(self) -> str:
         model, best = self.questions[0].model.name, self.best

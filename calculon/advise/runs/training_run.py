@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from calculon.hardware.system import System
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 
 NEVER = 1e6
@@ -203,20 +204,32 @@ class TrainingRun(Displayed):
             for row, plan in zip(rows, plans, strict=True)
         )
 
-    def plot(self, kind: str = "campaign", **options: Any) -> "Figure":
+    @overload
+    def plot(
+        self, kind: str = "campaign", *, interactive: Literal[False] = False, **options: Any
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self, kind: str = "campaign", *, interactive: Literal[True], **options: Any
+    ) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "campaign", *, interactive: bool = False, **options: Any
+    ) -> "Figure | InteractiveFigure":
         """Draw the run.
 
         Args:
             kind: ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
                 processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
             **options: Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a
                 processor between failures, a curve each (:func:`calculon.advise.runs.goodput_by_size.goodput_by_size`).
 
         Raises:
-            SpecError: For another kind or option, and where matplotlib is missing.
+            SpecError: For another kind or option, and where the library is missing.
         """
-        picture: Figure = drawn(self, kind, **options)
-        return picture
+        return drawn(self, kind, interactive=interactive, **options)
 
     def __repr__(self) -> str:
         e = self.main.estimate

@@ -4,7 +4,7 @@ import math
 import operator
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from calculon.serving.serve import Served, flat, serve
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +191,28 @@ class DeploymentSearch(Displayed):
             **self.columns, model=self.space.model.name, system=self.space.system.name
         )
 
-    def plot(self, kind: str = "frontier") -> "Figure":
+    @overload
+    def plot(self, kind: str = "frontier", *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(
+        self, kind: str = "frontier", *, interactive: Literal[True]
+    ) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "frontier", *, interactive: bool = False
+    ) -> "Figure | InteractiveFigure":
         """Draw rates of a processor against those of a user at every batch, as ``calculon plot frontier`` does.
 
+        Args:
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+
         Raises:
-            SpecError: For another kind than ``frontier``, for a load that states how many requests come, and where
-                matplotlib is missing.
+            SpecError: For another kind than ``frontier``, for a load that states how many requests come, and where the
+                library is missing.
             Infeasible: Without deployments.
         """
-        return drawn(self, kind)
+        return drawn(self, kind, interactive=interactive)
 
     def __repr__(self) -> str:
         counts = self.counts

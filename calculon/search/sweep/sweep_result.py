@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from calculon.plan.plan import NAMES, Plan
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,34 @@ class Sweep(Displayed):
     def _columns(self) -> tuple[str, ...]:
         return (*self.asked, *self.fields, "reason", *self.stats)
 
-    def plot(self, x: str = "", y: str = "sample_rate", by: str | None = None) -> "Figure":
+    @overload
+    def plot(
+        self,
+        x: str = "",
+        y: str = "sample_rate",
+        by: str | None = None,
+        *,
+        interactive: Literal[False] = False,
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self,
+        x: str = "",
+        y: str = "sample_rate",
+        by: str | None = None,
+        *,
+        interactive: Literal[True],
+    ) -> "InteractiveFigure": ...
+
+    def plot(
+        self,
+        x: str = "",
+        y: str = "sample_rate",
+        by: str | None = None,
+        *,
+        interactive: bool = False,
+    ) -> "Figure | InteractiveFigure":
         """Draw a statistic over one of the columns, with a curve for each value of another.
 
         Where several rows of a curve have the same place, the best of them is drawn; places at which nothing can run
@@ -116,12 +144,13 @@ class Sweep(Displayed):
             x: A column; by default what was asked with the most values.
             y: ``STATISTIC[:max|min]``; without a sense, what is better for it.
             by: A column with a curve for each of its values; by default all that was asked; "" for one curve.
+            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
 
         Raises:
-            SpecError: For a column that there is not, for too many curves, and where matplotlib is missing.
+            SpecError: For a column that there is not, for too many curves, and where the library is missing.
             Infeasible: When no row can run.
         """
-        return drawn(self, "curves", x=x, y=y, by=by)
+        return drawn(self, "curves", interactive=interactive, x=x, y=y, by=by)
 
     def __repr__(self) -> str:
         over = f" over {', '.join(self.axes)}" if self.axes else ""
