@@ -8,7 +8,7 @@ from calculon.base.records import Plain
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.batch_page import CUTS
 from calculon.documents.serving_page import CAUSES, deployment_words, requests_words
-from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span
+from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span, dots
 from calculon.render.chart_axes import count_axis, time_unit, value_axis
 
 WORDS = "Time per token, throughput and time to the first token of a deployment over its batch, with its bounds"
@@ -116,12 +116,5 @@ def _point(point: Plain, name: str, factor: float, y: Axis) -> Iterator[Line]:
     """Yield the batch under the workload."""
     value = point[name] * factor
     if math.isfinite(value) and y.share(value) <= 1:
-        yield Line(
-            name="under the workload",
-            x=[point["batch"]],
-            y=[value],
-            color="black",
-            dash="none",
-            marker="circle",
-            clip=False,
-        )
+        look = {"name": "under the workload", "color": "black", "clip": False}
+        yield dots([(point["batch"], value)], **look)
