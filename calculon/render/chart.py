@@ -140,6 +140,11 @@ class Mark:
     links: Texts = ()
     keys: Texts = ()
 
+    @property
+    def main_color(self) -> str:
+        """The colour, or that of the first point."""
+        return self.color if isinstance(self.color, str) else self.color[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointed:
