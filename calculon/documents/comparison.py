@@ -94,9 +94,45 @@ class SideBySide(Displayed):
         """One letter per result."""
         return ascii_uppercase[: len(self.results)]
 
+    @property
+    def names(self) -> list[str]:
+        """The name of each result."""
+        return [one.label for one in self.results]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each value that has a reference: its table, its name, and both values."""
+        raise NotImplementedError
+
     def values(self) -> Table:
         """Return a row for each value that has a reference, for CSV."""
-        raise NotImplementedError
+        rows = self.rows()
+        return Table(tuple(Column(name) for name in rows[0]), rows)
+
+    def _rows_of(self, lines: Sequence[tuple[str, Line]]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of some lines, each with the name of its table."""
+        first, *others = self.results
+        for table, line in lines:
+            values = line.values[1:], line.differences, line.ratios
+            for one, value, difference, ratio in zip(others, *values, strict=True):
+                yield {
+                    "table": table,
+                    "name": line.name,
+                    "unit": line.unit.symbol,
+                    "result": one.label,
+                    **self._edition("edition", one),
+                    "value": value,
+                    "reference": line.values[0],
+                    **self._edition("reference_edition", first),
+                    "difference": difference,
+                    "ratio": ratio,
+                }
+
+    def _edition(self, name: str, one: Any) -> dict[str, str]:
+        """Return the edition of a result under a name, of results that have editions."""
+        return {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(self.names)}>"
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
@@ -124,6 +160,8 @@ class Comparison(SideBySide):
     orders: Mapping[int, Order] = field(default_factory=dict)
     waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     launched: int = 0
+
+    __repr__ = SideBySide.__repr__  # dataclasses have one of their own
     settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -282,34 +320,16 @@ class Comparison(SideBySide):
         """
         return drawn(self, "breakdown", interactive=interactive)
 
-    def __repr__(self) -> str:
-        return f"<Comparison of {', '.join(self.names)}>"
+    def _edition(self, name: str, one: Result) -> dict[str, str]:
+        return {name: one.edition}
 
-    def values(self) -> Table:
-        """Return a row for each value that has a reference, for CSV."""
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each value that has a reference, and one for each change of the waterfalls."""
         lines = [("statistics", line) for line in self.statistics]
         lines += [("time", line) for line in self.time]
         lines += [(f"memory, tier {t + 1}", line) for t in (0, 1) for line in self.memory(t)]
-        rows: list[dict[str, Any]] = [
-            {
-                "table": table,
-                "name": line.name,
-                "unit": line.unit.symbol,
-                "result": result.label,
-                "edition": result.edition,
-                "value": value,
-                "reference": line.values[0],
-                "reference_edition": self.results[0].edition,
-                "difference": difference,
-                "ratio": ratio,
-            }
-            for table, line in lines
-            for result, value, difference, ratio in zip(
-                self.results[1:], line.values[1:], line.differences, line.ratios, strict=True
-            )
-        ]
-        rows += [row for number in self.waterfalls for row in self._changes(number)]
-        return Table(tuple(Column(name) for name in rows[0]), rows)
+        changes = [row for number in self.waterfalls for row in self._changes(number)]
+        return [*self._rows_of(lines), *changes]
 
     def _changes(self, number: int) -> Iterator[dict[str, Any]]:
         """Yield the time and the memory after each change from the first result to another, against before it."""

@@ -8,6 +8,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import Array
 from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
 from calculon.documents.charts.pareto_chart import Pareto
+from calculon.estimate.evaluate import Evaluation
 from calculon.plan.plan import Plan
 from calculon.search.objective import SENSES, Objective
 from calculon.search.search_counts import pareto_front
@@ -90,6 +91,20 @@ def front_of(one: SearchResult, x: str, y: str) -> Pareto:
     return front(
         title, axis(y, "y"), axis(x, "x"), [one.evaluation.column], terms(one.plan), complete=True
     )
+
+
+def front_of_table(one: Evaluation, x: str, y: str) -> Pareto:
+    """Return the executions of a table that can run.
+
+    Raises:
+        SpecError: For an unknown statistic.
+        Infeasible: When none can run.
+    """
+    if not one.feasible.any():
+        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
+    title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
+    axes = axis(y, "y"), axis(x, "x")
+    return front(title, *axes, [one.column], terms(one.plan), complete=True)
 
 
 def terms(plan: Plan) -> Sequence[str]:

@@ -27,7 +27,7 @@ from calculon.documents.charts.tornado_chart import tornado
 from calculon.documents.charts.waterfall_chart import waterfall
 from calculon.documents.comparison import Comparison
 from calculon.documents.estimate_result import result_of
-from calculon.documents.front import axis, front, front_of, terms
+from calculon.documents.front import front_of, front_of_table
 from calculon.documents.result import Result
 from calculon.documents.schedule_passes import passes
 from calculon.documents.served_frontier import frontier_in
@@ -86,14 +86,6 @@ def _counts(one: Answer) -> Chart:
     return scaling([Series(label, points, f"{one.found.edition}, {one.question.preset.name}")])
 
 
-def _scatter(one: Evaluation, x: str, y: str) -> Chart:
-    if not one.feasible.any():
-        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
-    title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
-    axes = axis(y, "y"), axis(x, "x")
-    return pareto(front(title, *axes, [one.column], terms(one.plan), complete=True))
-
-
 def _front(one: SearchResult, x: str, y: str) -> Chart:
     """Return the executions of a result."""
     drawn = front_of(one, x, y)
@@ -118,7 +110,7 @@ _KINDS: dict[type, dict[str, Maker]] = {
         "waterfall": _changes_of_mine,
     },
     Comparison: {"breakdown": lambda one: breakdown(one.results)},
-    Evaluation: {"scatter": _scatter},
+    Evaluation: {"scatter": lambda one, x, y: pareto(front_of_table(one, x, y))},
     SearchResult: {"pareto": _front},
     FleetAnswer: {"budget": lambda one: budget(one.to_dict())},
     Sensitivity: {"tornado": lambda one: tornado(one.to_dict())},

@@ -12,7 +12,6 @@ from calculon.documents.comparison import SECONDS, Line, SideBySide, ranked
 from calculon.documents.result import Document
 from calculon.documents.serving_page import PASSES
 from calculon.render.document import Picture
-from calculon.render.text_tables import Column, Table
 from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.served_record import ServedRecord, with_replicas
 
@@ -52,16 +51,12 @@ class ServedComparison(SideBySide):
     """
 
     results: Sequence[ServedResult]
+    __repr__ = SideBySide.__repr__  # dataclasses have one of their own
 
     @property
     def headings(self) -> list[str]:
         """The heading of the values of each: its letter."""
         return list(self.letters)
-
-    @property
-    def names(self) -> list[str]:
-        """The name of each."""
-        return [one.label for one in self.results]
 
     @cached_property
     def inputs(self) -> list[tuple[str, list[Any]]]:
@@ -124,31 +119,12 @@ class ServedComparison(SideBySide):
             "memory": [line.to_dict() for line in self.memory],
         }
 
-    def values(self) -> Table:
-        """Return a row for each value that has a reference, for CSV."""
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each value that has a reference."""
         lines = [("figures", line) for line in self.figures]
         lines += [(name, line) for name in PASSES for line in self.causes(name)]
         lines += [("memory", line) for line in self.memory]
-        rows = [
-            {
-                "table": table,
-                "name": line.name,
-                "unit": line.unit.symbol,
-                "result": one.label,
-                "value": value,
-                "reference": line.values[0],
-                "difference": difference,
-                "ratio": ratio,
-            }
-            for table, line in lines
-            for one, value, difference, ratio in zip(
-                self.results[1:], line.values[1:], line.differences, line.ratios, strict=True
-            )
-        ]
-        return Table(tuple(Column(name) for name in rows[0]), rows)
-
-    def __repr__(self) -> str:
-        return f"<ServedComparison of {', '.join(self.names)}>"
+        return [*self._rows_of(lines)]
 
 
 def _finite(value: float | None) -> float | None:

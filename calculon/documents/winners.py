@@ -4,10 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from calculon.advise.candidate import tied
 from calculon.base.errors import in_words
+from calculon.declarations.plan_words import degrees_words
+from calculon.documents.how_sure import ties_in_words
 from calculon.render.digits import Digits
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import gibibytes, percent
+from calculon.search.search_result import SearchResult
 
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 """Statistics that the table of winners has in any case."""
@@ -140,3 +144,14 @@ def reasons_table(
         for reason, count in ranked
     ]
     return Table(columns, rows)
+
+
+def ties(found: SearchResult, *, ranked: bool = True) -> str:
+    """Say how many plans of a search are not distinguishable from the fastest, and name the simplest, with its rank."""
+    alike = sum(not order.told_apart for order in found.orders)
+    several = tied(found)
+    if not several:  # more than are looked at are better by another objective
+        return ties_in_words(alike, len(found), f"# {found.fastest}")
+    rank, one = several[0]
+    rank_words = f" (# {rank})" if ranked else ""
+    return ties_in_words(alike, len(found), f"{degrees_words(one.execution)}{rank_words}")

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from calculon import inputs
 from calculon.advise.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
 from calculon.advise.ask import Question, ask
 from calculon.advise.dependence import Sensitivity
-from calculon.advise.replanned import Staircase
+from calculon.advise.elasticities import Case
+from calculon.advise.replanned import Replanner, Staircase, staircase
 from calculon.advise.sensitivity import sensitivity
 from calculon.advise.shorthand import read_mine
 from calculon.advise.stage_needs import StageNeed, needs_of, stage_needs
@@ -31,7 +32,6 @@ from calculon.editions import find_edition
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.operator_passes import OperatorPass, operator_passes
 from calculon.estimate.operators import Block, block
-from calculon.explore.machine.capacities import AMPLE, at_capacity, capacities
 from calculon.explore.machine.knobs import CAPACITY
 from calculon.explore.memo import Memo
 from calculon.explore.offer import MODEL, SYSTEM, Offer
@@ -47,6 +47,11 @@ from calculon.search.search_result import SearchResult
 
 T = TypeVar("T")
 
+TIME = "total_time"
+
+AMPLE = 2**20
+"""GiB of tier 1 in which everything fits that ever will."""
+
 _FOLLOW = ("num_procs", "data_par", "batch_size", "edition", "preset", "seq_length")
 """Fields of a plan that the question and the other degrees say."""
 
@@ -59,13 +64,11 @@ class Shown:
         estimate: What it costs; None where it cannot run.
         fields: The fields of its execution, as far as they can be read.
         problem: Why it cannot run.
-        best: It is the best plan, and not one's own.
     """
 
     estimate: Estimate | None
     fields: Mapping[str, Any]
     problem: str = ""
-    best: bool = False
 
     @property
     def legal(self) -> bool:
@@ -81,6 +84,16 @@ class Shown:
     def brief(self) -> Result | None:
         """The same without what takes longer than the estimate, such as its stages and groups of ranks."""
         return None if self.estimate is None else result_of(self.estimate, details=False)
+
+
+def once(compute: Callable[[Any, State], T]) -> Callable[[Any, State], T]:
+    """Let a method compute its answer once for each question and plan."""
+
+    @wraps(compute)
+    def answered(answers: "Answers", state: State) -> T:
+        return answers.kept((compute.__name__, state.key), lambda: compute(answers, state))
+
+    return answered
 
 
 @dataclass(frozen=True)
@@ -99,38 +112,36 @@ class Answers:
         """Return the machine, with what is changed of it."""
         source = Changed.of(self.offer.source(SYSTEM, state.system), dict(state.machine))
         key = ("system", state.system, tuple(sorted(state.machine.items())))
-        return self._kept(key, lambda: inputs.system(source))
+        return self.kept(key, lambda: inputs.system(source))
 
     def figures(self, state: State) -> dict[str, Figure]:
         """Return every figure of the machine as its file has it, by path: also points of curves, prices and powers."""
         system = self.system(replace(state, machine={}))
-        return self._kept(
+        return self.kept(
             ("figures", state.system),
             lambda: figures_of(system, points=True, whole_runs=True, serving=True),
         )
 
+    @once
     def question(self, state: State) -> Question:
         """Return the question, with the plan of one's own.
 
         Raises:
             SpecError: For what has no such values.
         """
-        return self._kept(("question", state.key), lambda: self._ask(state))
-
-    def _ask(self, state: State) -> Question:
         if state.plan:
             asked = self.question(replace(state, plan={}))
             return replace(asked, mine=read_mine(dict(state.plan), state.procs))
         words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
         source = self.offer.source(MODEL, state.model)
-        model = self._kept(("model", state.model), lambda: inputs.model(source))
+        model = self.kept(("model", state.model), lambda: inputs.model(source))
         tokens = state.tokens or None
         return ask(model, state.procs, self.system(state), **words, tokens_of_run=tokens)
 
     def found(self, state: State) -> SearchResult:
         """Return the best plan of each split and number of chunks, the best of all first."""
         asked = _asked(state)
-        return self._searched(
+        return self.searched(
             ("found", asked.key), lambda: plans_on(self.question(asked), state.procs, seen)
         )
 
@@ -139,12 +150,12 @@ class Answers:
         if count == state.procs:
             return self.found(state)
         key = ("found on", _asked(state).key, count)
-        return self._searched(key, lambda: plans_on(question, count, seen))
+        return self.searched(key, lambda: plans_on(question, count, seen))
 
     def executions(self, state: State) -> int:
         """Return how many executions a search for the best plan looks at, at most."""
         asked = _asked(state)
-        return self._searched(
+        return self.searched(
             ("executions", asked.key),
             lambda: count_space(space_of(self.question(asked), state.procs)),
         )
@@ -154,37 +165,30 @@ class Answers:
         known = self.memo.known(("found", _asked(state).key))
         return None if known is None else _found(known)
 
+    @once
     def plan(self, state: State) -> Shown:
         """Return the plan that a page shows: one's own where it is stated, else the best."""
-        return self._kept(("plan", state.key), lambda: self._plan(state))
-
-    def _plan(self, state: State) -> Shown:
         question = self.question(state)
         if not state.plan:
             found = self.found(state)
             if not len(found):
-                return Shown(None, {}, "no plan fits", best=True)
-            best = found[0]
-            return Shown(best, _fields(best.execution), best=True)
+                return Shown(None, {}, "no plan fits")
+            return Shown(found[0], fields_of(found[0].execution))
         try:
             mine = own_plan(question, hints=False)
         except SpecError as error:
             return Shown(None, own_fields(question, state.plan), str(error))
         assert mine is not None
         if mine.estimate is None:
-            fields = {} if mine.execution is None else _fields(mine.execution)
+            fields = {} if mine.execution is None else fields_of(mine.execution)
             return Shown(None, fields or own_fields(question, state.plan), mine.problem)
-        return Shown(mine.estimate, _fields(mine.estimate.execution))
+        return Shown(mine.estimate, fields_of(mine.estimate.execution))
 
+    @once
     def why(self, state: State) -> Why:
         """Return why the plan cannot run and what mends it, or what binds it and what single change is faster."""
-        question, shown = self.question(state), self.plan(state)
-        return self._kept(
-            ("why", state.key),
-            lambda: why(
-                question.model, dict(shown.fields), question.system, preset=question.framework
-            ),
-        )
+        question, fields = self.question(state), dict(self.plan(state).fields)
+        return why(question.model, fields, question.system, preset=question.framework)
 
     def answer(self, state: State) -> Answer:
         """Return the best plans and the plan of one's own beside them, as ``calculon plan`` answers."""
@@ -206,24 +210,21 @@ class Answers:
     def unfit(self, state: State) -> Unfit:
         """Return why no plan fits, and what would do."""
         found = self.found(state)
-        return self._kept(("unfit", _asked(state).key), lambda: unfit(found.space, found.counts))
+        return self.kept(("unfit", _asked(state).key), lambda: unfit(found.space, found.counts))
 
     def usable(self, state: State) -> tuple[float, float]:
         """Return the bytes of both tiers of memory that a plan may use."""
         return find_edition(CORRECTED).machine(self.system(state)).usable
 
+    @once
     def single_changes(self, state: State) -> tuple[Outcome, ...]:
         """Return what every single change of the plan would do."""
         found = self.choices(state)
-        if found is None:
-            return ()
-        return self._kept(("single changes", state.key), found.singles)
+        return () if found is None else found.singles()
 
+    @once
     def stages(self, state: State) -> tuple[StageNeed, ...]:
         """Return the memory of every stage of the plan, whether it is there or not; none where rules forbid it."""
-        return self._kept(("stages", state.key), lambda: self._stages(state))
-
-    def _stages(self, state: State) -> tuple[StageNeed, ...]:
         shown, question = self.plan(state), self.question(state)
         if shown.estimate is not None:
             return needs_of(shown.estimate)
@@ -242,7 +243,7 @@ class Answers:
             return None
         of, spread = state.option("of"), state.option("spread")
         again = bool(state.option("replan"))
-        return self._kept(
+        return self.kept(
             ("sensitivity", state.key, of, spread, again),
             lambda: sensitivity(
                 one.model,
@@ -264,7 +265,7 @@ class Answers:
             kept: The plan on the machine of the file; it runs on the changed one, too.
         """
         framework, machine = self.question(state).framework, self.system(state)
-        return self._kept(
+        return self.kept(
             ("break-even", state.key),
             lambda: sensitivity(
                 kept.model,
@@ -283,28 +284,31 @@ class Answers:
         best = self.plan(asked).estimate or self.plan(ample).estimate
         if best is None:
             return None
+        case = Case(best.model, best.execution, best.system, TIME)
         preset = self.question(asked).preset
-        found = self._kept(("capacities", asked.key), lambda: capacities(best, preset))
-        return at_capacity(found, self.system(state).mem1.capacity)
+        found = self.kept(
+            ("capacities", asked.key), lambda: Replanner(case, preset).staircase()
+        )  # the same for every capacity
+        capacity = self.system(state).mem1.capacity
+        return staircase(capacity, found.withheld, found.steps, lambda time: -time)
 
     def schedule(self, state: State, microbatches: int) -> Gantt:
         """Return the passes of the first microbatches of the shown plan, which can run."""
-        return self._kept(
+        return self.kept(
             ("schedule", state.key, microbatches),
             lambda: passes(self._estimate(state), microbatches),
         )
 
+    @once
     def block(self, state: State) -> Block:
         """Return the operators of a block of the shown plan, which can run."""
         found = self._estimate(state)
-        return self._kept(
-            ("block", state.key),
-            lambda: block(found.model, found.execution, found.system, edition=found.edition),
-        )
+        return block(found.model, found.execution, found.system, edition=found.edition)
 
+    @once
     def operators(self, state: State) -> list[OperatorPass]:
         """Return the passes over these operators beside the roofs of the machine."""
-        return self._kept(("operators", state.key), lambda: operator_passes(self.block(state)))
+        return operator_passes(self.block(state))
 
     def _estimate(self, state: State) -> Estimate:
         found = self.plan(state).estimate
@@ -333,11 +337,9 @@ class Answers:
         shown = self.plan(state)
         return self.own(state, shown.fields) if shown.legal else dict(state.plan)
 
+    @once
     def choices(self, state: State) -> Choices | None:
         """Return what may be changed of the plan; None where there is none, or too little of it can be read."""
-        return self._kept(("choices", state.key), lambda: self._choices(state))
-
-    def _choices(self, state: State) -> Choices | None:
         shown = self.plan(state)
         if not (shown.fields or state.plan):
             return None
@@ -345,19 +347,11 @@ class Answers:
         return choices(question, shown.fields, self.stated(state))
 
     def kept(self, key: Any, compute: Callable[[], T]) -> T:
-        """Return what a view computes, once for each key."""
-        return self._kept(key, compute)
-
-    def searched(self, key: Any, compute: Callable[[], T]) -> T:
-        """Return the same of what may take longer than a request waits, and then raises ``Pending``."""
-        return self._searched(key, compute)
-
-    def _kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once, with the warnings of the computation told again each time."""
         found: T = _found(self.memo(key, lambda: _with_warnings(compute)))
         return found
 
-    def _searched(self, key: Any, compute: Callable[[], T]) -> T:
+    def searched(self, key: Any, compute: Callable[[], T]) -> T:
         """Return the same of what may take longer than a request waits, and then raises ``Pending``."""
         found: T = _found(self.memo.search(key, lambda: _with_warnings(compute)))
         return found
@@ -368,7 +362,7 @@ class Unsearched(Answers):
 
     def plan(self, state: State) -> Shown:
         """Return that no plan is known."""
-        return Shown(None, dict(state.plan), best=not state.plan)
+        return Shown(None, dict(state.plan))
 
 
 def _asked(state: State) -> State:
@@ -376,7 +370,8 @@ def _asked(state: State) -> State:
     return replace(state, plan={}, tokens="")
 
 
-def _fields(execution: Execution) -> dict[str, Any]:
+def fields_of(execution: Execution) -> dict[str, Any]:
+    """Return all fields of an execution."""
     return {name: getattr(execution, name) for name in NAMES}
 
 

@@ -9,26 +9,24 @@ from calculon.advise.answer import Answer
 from calculon.advise.ask import Question, ask
 from calculon.advise.dependence import Sensitivity
 from calculon.advise.stage_needs import StageNeed, needs_of
-from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Unit
 from calculon.declarations.plan_words import plan_words
 from calculon.documents import result_pictures
+from calculon.documents.charts.capacity_chart import capacity_chart
 from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_chart
-from calculon.documents.front import COUNTED, axis, front, front_of, terms
-from calculon.documents.plans_table import figure as written
+from calculon.documents.front import COUNTED, axis, front_of, front_of_table
 from calculon.documents.result_pages import usual_of
 from calculon.documents.result_pictures import Maker
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
-from calculon.explore.answers import Answers, Shown
+from calculon.explore.answers import TIME, Answers, Shown, fields_of
 from calculon.explore.machine.both_machines import digits_of
-from calculon.explore.machine.capacities import TIME
-from calculon.explore.machine.capacity_view import steps_chart
 from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
-from calculon.explore.search.found_plans import split_name
+from calculon.explore.search.found_plans import plan_point
 from calculon.explore.views import KINDS
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
@@ -82,13 +80,9 @@ class Known(Answers):
             assert self.whole is not None
             mine = self.whole.mine
             assert mine is not None
-            fields = {} if mine.execution is None else _fields(mine.execution)
+            fields = {} if mine.execution is None else fields_of(mine.execution)
             return Shown(mine.estimate, fields, mine.problem)
-        return Shown(one, _fields(one.execution), best=self.whole is not None)
-
-
-def _fields(execution: Any) -> dict[str, Any]:
-    return {name: getattr(execution, name) for name in NAMES}
+        return Shown(one, fields_of(one.execution))
 
 
 def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -> State:
@@ -133,7 +127,7 @@ def _capacity(one: Sensitivity) -> Chart:
     digits = digits_of(estimate(one.model, one.execution, one.system))
     title = f"{one.model.name} on {one.execution.num_procs:,} x {one.system.name}"
     steps = one.searched.staircase
-    return steps_chart(title, steps, one.system.mem1.capacity, digits, lambda _: "")
+    return capacity_chart(title, steps, one.system.mem1.capacity, digits)
 
 
 Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
@@ -154,20 +148,13 @@ def _front(one: SearchResult, x: str, y: str) -> Chart:
 
 def _scatter(one: Evaluation, x: str, y: str) -> Chart:
     """Return the best of each split in the vertical statistic, and the executions that no other one beats in both."""
-    if not one.feasible.any():
-        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
-    up = axis(y, "y")
-    found = front(_executions(one), up, axis(x, "x"), [one.column], terms(one.plan), complete=True)
+    found, (name, sign) = front_of_table(one, x, y), axis(y, "y")
 
     def told(row: int) -> Any:
         fields = {name: one.plan.values(name)[row].item() for name in NAMES}
         return fields, {name: float(one[name][row]) for name in one.names}, usual_of(fields)
 
-    return _by_two(found, one, np.argsort(-up[1] * one.column(up[0]), kind="stable"), told)
-
-
-def _executions(one: Evaluation) -> str:
-    return f"{int(one.feasible.sum()):,} of {len(one):,} executions"
+    return _by_two(found, one, np.argsort(-sign * one.column(name), kind="stable"), told)
 
 
 def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart:
@@ -188,14 +175,8 @@ def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart
 
     def point(row: int) -> PlanPoint:
         fields, stats, usual = told(row)
-        x, y = values[:, row].tolist()
-        figures = ", ".join((written(up, y, stats), written(across, x, stats)))
-        return PlanPoint(
-            x=x,
-            y=y,
-            words=f"{plan_words(fields, usual)}\n{figures}",
-            key=split_name(fields["tensor_par"], fields["pipeline_par"]),
-        )
+        words = plan_words(fields, usual)
+        return plan_point(across, up, tuple(values[:, row].tolist()), fields, stats, words)
 
     each = [point(row) for row in order[np.sort(first)].tolist()]
     unbeaten = [point(row) for row in np.flatnonzero(placed)[found.front].tolist()]

@@ -355,8 +355,9 @@ def _scaling(best: "list[SearchResult]") -> "Frontier":
 
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
     """Say of the winners what makes them less sure than their intervals, and how many others are as fast."""
-    from calculon.documents.how_sure import remarks, ties_in_words
+    from calculon.documents.how_sure import remarks
     from calculon.documents.page_title import machine_sentences
+    from calculon.documents.winners import ties
 
     said: dict[str, list[int]] = {}
     for result in best:
@@ -364,8 +365,7 @@ def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
             continue
         texts = [f"{label}: {text}" for label, text in remarks(belief.to_dict())]
         if len(result) > 1:
-            alike = sum(not order.told_apart for order in result.orders)
-            texts.append(ties_in_words(alike, len(result), _simplest(result)))
+            texts.append(ties(result))
         for text in texts:
             said.setdefault(text, []).append(result.space.num_procs)
     if any(result[0].belief for result in best):
@@ -373,18 +373,6 @@ def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
     for text, counts in said.items():
         several = len(counts) < len(best)
         yield f"{', '.join(f'{n:,}' for n in counts)} processors: {text}" if several else text
-
-
-def _simplest(result: "SearchResult") -> str:
-    """Name the simplest of the executions that are as fast as the fastest, with its rank."""
-    from calculon.advise.candidate import tied
-    from calculon.declarations.plan_words import degrees_words
-
-    several = tied(result)
-    if not several:  # so many are better by another objective
-        return f"# {result.fastest}"
-    rank, one = several[0]
-    return f"{degrees_words(one.execution)} (# {rank})"
 
 
 def _selected(results: "list[SearchResult]", good: int, most: int) -> str:

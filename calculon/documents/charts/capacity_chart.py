@@ -1,11 +1,12 @@
 """The time of the best plan over the capacity of memory, as a staircase."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from calculon.base.frozen import dataclass
+from calculon.advise.replanned import Staircase
 from calculon.base.units import GIB
-from calculon.render.chart import Axis, Chart, Line, Panel, Rule
+from calculon.declarations.plan_words import degrees_words
+from calculon.render.chart import Axis, Chart, Line, Panel, Rule, dots
 from calculon.render.chart_axes import time_unit, widened
 from calculon.render.digits import Digits
 
@@ -16,53 +17,42 @@ _NEAR = 0.2
 """Share of the time below which changes are so small that the axis does not start at 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityStep:
-    """A capacity in bytes from which a plan fits, the seconds of its step, its words, and the address of its page."""
-
-    capacity: float
-    seconds: float
-    words: str
-    link: str = ""
-
-
 def capacity_chart(
-    title: str, every: Sequence[CapacityStep], now: float, in_file: float, digits: Digits
+    title: str,
+    found: Staircase,
+    in_file: float,
+    digits: Digits,
+    link: Callable[[float], str] | None = None,
 ) -> Chart:
-    """Return the staircase.
+    """Return the best plan of each capacity.
 
     Args:
         title: Model and machine.
-        every: The steps, the least capacity first.
-        now, in_file: Capacity of the machine, and of the machine in its file, in bytes.
+        in_file: Bytes of the machine in its file.
         digits: Digits of the times.
+        link: Returns the address of a page on which the machine has a capacity.
     """
+    now, every = found.capacity, found.steps
     first, last = min(now, in_file) / WIDEST, max(now, in_file) * WIDEST
     steps = [one for one in every if first <= one.capacity <= last] or list(every[:1])
-    seconds = [one.seconds for one in steps]
+    seconds = [one.best.value for one in steps]
     unit, factor = time_unit(max(seconds))
     sizes, times = [one.capacity / GIB for one in steps], [factor * time for time in seconds]
     words = [
-        f"from {size:,.1f} GiB: {text}\n{one.words}"
+        f"from {size:,.1f} GiB: {text}\n{degrees_words(one.best.execution)}"
         for size, text, one in zip(sizes, digits.seconds(seconds, seconds[0]), steps, strict=True)
     ]
     rules = _rules(now / GIB, in_file / GIB)
     end = max(last / GIB, sizes[-1])
-    points = Line(
-        x=sizes,
-        y=times,
-        dash="none",
-        marker="circle",
-        words=words,
-        links=[one.link for one in steps],
-    )
+    links = [link(one.capacity) if link else "" for one in steps]
+    points = dots(zip(sizes, times, strict=True), words=words, links=links)
     panel = Panel(
         x=_sizes([*sizes, end, *(rule.at for rule in rules)]),
         y=_times(times, unit),
         marks=[Line(x=[*sizes, end], y=[*times, times[-1]], steps="after"), points, *rules],
         height=3.7,
     )
-    return Chart(title=title, rows=((panel,),))
+    return Chart(title=f"Best plans of {title}", rows=((panel,),))
 
 
 def _rules(now: float, in_file: float) -> list[Rule]:

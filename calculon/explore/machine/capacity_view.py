@@ -1,21 +1,19 @@
 """What more memory buys: the best plan of each capacity, as a chart and as a table."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from calculon.advise.replanned import Staircase, Step
 from calculon.base.units import GIB
-from calculon.declarations.plan_words import degrees_words, plan_words
-from calculon.documents.charts.capacity_chart import CapacityStep, capacity_chart
+from calculon.declarations.plan_words import plan_words
+from calculon.documents.charts.capacity_chart import capacity_chart
 from calculon.documents.sensitivity_page import memory_section
 from calculon.explore.answers import Answers
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.machine.knobs import CAPACITY
 from calculon.explore.page_state import State
 from calculon.explore.part import Part
-from calculon.render.chart import Chart
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import dim
 
@@ -54,20 +52,9 @@ def capacity(state: State, answers: Answers) -> Part | None:
             dim("The plan is searched again for each capacity; the time of a step changes by:"),
             *section.blocks,
         ),
-        chart=steps_chart(state.title, found, in_file, digits, lambda step: link(step.capacity)),
+        chart=capacity_chart(state.title, found, in_file, digits, link),
         summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",
     )
-
-
-def steps_chart(
-    title: str, found: Staircase, in_file: float, digits: Digits, link: Callable[[Step], str]
-) -> Chart:
-    """Return the steps as a chart; the capacity of the machine in its file is in bytes."""
-    steps = [
-        CapacityStep(step.capacity, step.best.value, degrees_words(step.best.execution), link(step))
-        for step in found.steps
-    ]
-    return capacity_chart(f"Best plans of {title}", steps, found.capacity, in_file, digits)
 
 
 def enough(capacity: float) -> float:

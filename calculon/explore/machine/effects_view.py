@@ -1,15 +1,16 @@
-"""What each figure of the machine is worth to the plan: elasticities, and a tornado."""
+"""What each figure of the machine is worth to the plan: elasticities, a tornado, and what else does as much."""
 
 from collections.abc import Iterator
 from functools import partial
 
 from calculon.advise.dependence import CALIBRATED, Sensitivity
+from calculon.advise.elasticities import STEADY
 from calculon.advise.replanned import Staircase
 from calculon.base.units import GIB
 from calculon.documents.charts.tornado_chart import kinds_shown, tornado
-from calculon.documents.sensitivity_page import change, sensitivity_page, stated
-from calculon.explore.answers import Answers
-from calculon.explore.machine.capacities import TIME
+from calculon.documents.sensitivity_page import break_even_section, change, sensitivity_page, stated
+from calculon.explore.answers import TIME, Answers
+from calculon.explore.machine.both_machines import same_plan, time_of
 from calculon.explore.machine.capacity_view import capacity_text
 from calculon.explore.machine.knobs import CAPACITY, labels
 from calculon.explore.page_state import State
@@ -34,6 +35,9 @@ LEAST = 0.005
 
 MOST = 5
 """Figures that are told in words."""
+
+EVEN = "What else would do as much"
+"""Title of the part that compares a change of the machine with changes of single figures."""
 
 
 def effects(state: State, answers: Answers) -> Part | None:
@@ -116,3 +120,29 @@ def _of_memory(stairs: Staircase) -> str:
     if stairs.here is None:
         return text
     return f"{text} ({change(step.best.value, stairs.here.best.value)})"
+
+
+def break_even(state: State, answers: Answers) -> Part:
+    """Compare the change of the machine with changes of single figures."""
+    both = same_plan(state, answers)
+    before, after = both.before.estimate, both.after.estimate
+    if not state.machine:
+        return _said(
+            "Change the machine, and other figures stand here that would do as much alone."
+        )
+    if before is None or after is None:
+        return _said("The plan does not run on both machines: there is nothing to compare.")
+    if abs(time_of(after) / time_of(before) - 1) < STEADY:
+        return _said("The change makes the same plan neither faster nor slower.")
+    even = answers.as_fast_as_changed(state, before)
+    section = break_even_section(
+        even,
+        labels(before.system),
+        lambda path, value: state.link(machine={path: float(f"{value:.6g}")}),
+    )
+    said = "With the same plan, one of these figures alone makes a step as long as the changed machine does."
+    return Part(title=EVEN, blocks=(said, *section.blocks[1:]))
+
+
+def _said(text: str) -> Part:
+    return Part(title=EVEN, blocks=(text,))

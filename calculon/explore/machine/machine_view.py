@@ -8,7 +8,7 @@ from calculon.base.units import GIB
 from calculon.declarations.named_values import product_type
 from calculon.declarations.recipes import NO_RECIPE
 from calculon.documents.sensitivity_page import stated
-from calculon.explore.answers import Answers, Shown
+from calculon.explore.answers import AMPLE, Answers, Shown
 from calculon.explore.machine.both_machines import (
     Both,
     best_plans,
@@ -20,11 +20,8 @@ from calculon.explore.machine.both_machines import (
     step_text,
     usable_memory,
 )
-from calculon.explore.machine.break_even_view import TITLE as EVEN
-from calculon.explore.machine.break_even_view import break_even
-from calculon.explore.machine.capacities import AMPLE
 from calculon.explore.machine.capacity_view import capacity, capacity_text
-from calculon.explore.machine.effects_view import effects
+from calculon.explore.machine.effects_view import EVEN, break_even, effects
 from calculon.explore.machine.knobs import (
     CAPACITY,
     Knob,

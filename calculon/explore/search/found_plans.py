@@ -8,6 +8,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column, column
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.statistics import CorrectedStats
+from calculon.documents.charts.pareto_chart import PlanPoint
 from calculon.documents.plans_table import Plans, figure, plans_table
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers
@@ -105,6 +106,26 @@ class FoundPlans:
         ties = [self.tied(rank) for rank in self.ranks]
         numbers = list(range(len(self.ranks)))
         return plans_table(executions, stats, [one], self.usual, numbers, ties=ties, whole=True)
+
+
+def plan_point(
+    x: Column,
+    y: Column,
+    place: tuple[float, float],
+    fields: Fields,
+    stats: Fields,
+    words: str,
+    link: str = "",
+) -> PlanPoint:
+    """Return a plan at its place on the chart of two statistics, with both in words."""
+    figures = ", ".join(figure(*pair, stats) for pair in ((y, place[1]), (x, place[0])))
+    return PlanPoint(
+        x=place[0],
+        y=place[1],
+        words=f"{words}\n{figures}",
+        key=split_name(fields["tensor_par"], fields["pipeline_par"]),
+        link=link,
+    )
 
 
 def split_name(tensor_par: int, pipeline_par: int) -> str:

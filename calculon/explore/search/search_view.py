@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from calculon.advise.candidate import of_estimate, tied
+from calculon.advise.candidate import of_estimate
 from calculon.advise.unfit import why_none
 from calculon.base.errors import CalculonError, in_words
 from calculon.base.records import Column as Statistic
@@ -21,16 +21,16 @@ from calculon.documents.charts.heatmap_chart import Cell, Heatmap, heatmap
 from calculon.documents.charts.pareto_chart import PlanPoint, plans_chart
 from calculon.documents.charts.scaling_chart import Point as CountPoint
 from calculon.documents.charts.scaling_chart import Series, count_point, scaling
-from calculon.documents.how_sure import WHY_TIED, ties_in_words
+from calculon.documents.how_sure import WHY_TIED
 from calculon.documents.plans_table import figure
 from calculon.documents.why_page import percent_more
-from calculon.documents.winners import reasons_table
+from calculon.documents.winners import reasons_table, ties
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers
 from calculon.explore.choice_words import label, value_words
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
-from calculon.explore.search.found_plans import FoundPlans, split_name
+from calculon.explore.search.found_plans import FoundPlans, plan_point, split_name
 from calculon.explore.search.searches import (
     Asked,
     asked,
@@ -210,7 +210,7 @@ def _table(state: State, answers: Answers) -> Part | None:
             dim(listed.shared),
             first,
             Section(f"{len(others.rows)} more", (others,)) if others.rows else "",
-            f"{_ties(plans)}.{why}",
+            f"{ties(found, ranked=False)}.{why}",
             dim(f"{listed.meaning}."),
         ),
     )
@@ -225,16 +225,6 @@ def _plan(plans: FoundPlans, rank: int, *, selected: bool) -> Styled:
     words = degrees_words(plans.winners[rank][0])
     style = "current" if selected else ""
     return Styled(words, style, link=plans.link(rank), key=plans.split(rank))
-
-
-def _ties(plans: FoundPlans) -> str:
-    """Say how many plans are not distinguishable from the fastest, and which of them is the simplest."""
-    orders = plans.found.orders
-    alike = sum(not order.told_apart for order in orders)
-    several = tied(plans.found)
-    fastest = plans.winners[plans.found.fastest][0]
-    simplest = degrees_words(several[0][1].execution if several else fastest)
-    return ties_in_words(alike, len(orders), simplest)
 
 
 def _same(plan: Mapping[str, Any], shown: Estimate | None) -> bool:
@@ -370,19 +360,9 @@ def _points(
     """Yield plans as points; those without one of the statistics have no place."""
     across, up = plans.table[x.name].tolist(), plans.table[y.name].tolist()
     for rank in ranks:
-        if not math.isfinite(across[rank] + up[rank]):
-            continue
-        stats = plans.winners[rank][1]
-        both = ", ".join(
-            figure(one, value, stats) for one, value in ((y, up[rank]), (x, across[rank]))
-        )
-        yield PlanPoint(
-            x=across[rank],
-            y=up[rank],
-            words=f"{plans.words(rank)}\n{both}",
-            key=plans.split(rank),
-            link=plans.link(rank),
-        )
+        if math.isfinite(across[rank] + up[rank]):
+            place, link = (across[rank], up[rank]), plans.link(rank)
+            yield plan_point(x, y, place, *plans.winners[rank], plans.words(rank), link)
 
 
 def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
@@ -395,14 +375,8 @@ def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
     across, up = (stats.get(one.name) for one in (x, y))
     if across is None or up is None:
         return None
-    both = f"{figure(y, up, stats)}, {figure(x, across, stats)}"
-    return PlanPoint(
-        x=across,
-        y=up,
-        words=f"The plan of this page\n{both}",
-        key=split_name(shown.fields["tensor_par"], shown.fields["pipeline_par"]),
-        link=state.link(),
-    )
+    words = "The plan of this page"
+    return plan_point(x, y, (across, up), shown.fields, stats, words, state.link())
 
 
 def _counts(state: State, answers: Answers) -> Part | None:

@@ -10,10 +10,9 @@ from calculon.advise.shorthand import read_mine
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.execution import Execution
 from calculon.declarations.spellings import PRECISIONS, precision
-from calculon.explore.answers import Answers
+from calculon.explore.answers import Answers, fields_of
 from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State, read_state
-from calculon.plan.plan import NAMES
 
 _SAID = {"batch_size": "batch", "seq_length": "seq"}
 """Fields of a plan that are words of the question."""
@@ -80,9 +79,7 @@ def _of_file(answers: Answers, state: State, file: str) -> State:
         wanted = f"a plan of {state.procs:,} processors"
         raise SpecError(file, Problem("num_procs", wanted, f"one of {execution.num_procs:,}"))
     state = replace(state, **_words(state, question, execution, launched=found.launch is not None))
-    return replace(
-        state, plan=answers.own(state, {name: getattr(execution, name) for name in NAMES})
-    )
+    return replace(state, plan=answers.own(state, fields_of(execution)))
 
 
 def _words(
