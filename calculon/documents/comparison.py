@@ -160,9 +160,9 @@ class Comparison(SideBySide):
     orders: Mapping[int, Order] = field(default_factory=dict)
     waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     launched: int = 0
+    settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     __repr__ = SideBySide.__repr__  # dataclasses have one of their own
-    settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def headings(self) -> list[str]:
