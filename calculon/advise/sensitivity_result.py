@@ -133,6 +133,18 @@ class Sensitivity(Displayed):
         )
 
     @property
+    def without_effect(self) -> list[str]:
+        """Paths of the figures without effect on any plan."""
+        return [one.figure.path for one in self.idle if one not in self._of_other_plans]
+
+    @property
+    def assumed(self) -> list[dict[str, Any]]:
+        """Unstated defaults of a whole run, including prices and powers; none for a step."""
+        if self.campaign is None:
+            return []
+        return [*told_defaults(self.campaign, [self.system.name]), *self._of_system]
+
+    @property
     def _of_system(self) -> Iterator[dict[str, Any]]:
         """Yield the prices and powers of the system with an effect as plain data, with their sources."""
         for one in (effect.figure for effect in self.effects):
@@ -168,12 +180,10 @@ class Sensitivity(Displayed):
             "value": self.value,
             "range": {"share": self.within.share, "calibrated": self.within.calibrated},
             "figures": self.rows(),
-            "without_effect": [
-                one.figure.path for one in self.idle if one not in self._of_other_plans
-            ],
+            "without_effect": self.without_effect,
         }
         if self.campaign is not None:
-            found["assumed"] = [*told_defaults(self.campaign, [self.system.name]), *self._of_system]
+            found["assumed"] = self.assumed
         if self.total is not None:
             names = ("stated", "lists", "sum", "together", "unstated")
             found["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}

@@ -176,7 +176,10 @@ def _mapping(
     if not isinstance(raw, Mapping) or not (raw or not choices):
         problems.append(Problem(path, wanted, shown(raw)))
         return None
-    inside = replace(field, annotation=get_args(field.annotation)[1])
+    item = get_args(field.annotation)[1]
+    if item is Any:
+        return dict(raw)
+    inside = replace(field, annotation=item)
     values: dict[str, object] = {}
     for key, value in raw.items():
         if choices and key not in choices:

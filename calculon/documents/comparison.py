@@ -162,6 +162,8 @@ class Comparison(SideBySide):
     launched: int = 0
     settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
+    __repr__ = SideBySide.__repr__  # dataclasses have one of their own
+
     @property
     def headings(self) -> list[str]:
         """The heading of the values of each result: its letter, and its edition where they differ."""

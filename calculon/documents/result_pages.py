@@ -277,7 +277,7 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     FleetAnswer: fleet_page,
     SearchResult: _search,
     Evaluation: _evaluation,
-    Sensitivity: lambda one: sensitivity_page(one.to_dict(), one.preset.usual),
+    Sensitivity: sensitivity_page,
     Waterfall: _waterfall,
     TrainingRun: campaign_page,
     Launch: launch_page,

@@ -17,7 +17,7 @@ from calculon.estimate.operator_passes import (
     OperatorPass,
     roofs,
 )
-from calculon.render.chart import Chart, Line, Panel
+from calculon.render.chart import Chart, Line, Panel, dots
 from calculon.render.chart_axes import log_axis
 from calculon.render.texts import percent
 
@@ -94,12 +94,10 @@ def _points(
         f"{percent(one.share_of_roof)} of the roof\nbound by {BOUND[one.bound]}"
         for one in passes
     ]
-    return Line(
+    return dots(
+        [(one.intensity or 0.0, one.achieved / TERA) for one in passes],
+        _MARKERS[passes[0].engine],
         name=PASSES[work],
-        x=[one.intensity or 0.0 for one in passes],
-        y=[one.achieved / TERA for one in passes],
-        dash="none",
-        marker=_MARKERS[passes[0].engine],
         sizes=[_width(one, total) for one in passes],
         color=[WORK_COLORS[work]] * len(passes),
         words=words,
@@ -109,15 +107,8 @@ def _points(
 
 def _ring(one: OperatorPass, total: float) -> Line:
     """Return a ring around a point."""
-    return Line(
-        x=[one.intensity or 0.0],
-        y=[one.achieved / TERA],
-        dash="none",
-        marker=_MARKERS[one.engine],
-        sizes=[_width(one, total) + 3],
-        hollow=True,
-        color="vermilion",
-    )
+    at, size = (one.intensity or 0.0, one.achieved / TERA), _width(one, total) + 3
+    return dots([at], _MARKERS[one.engine], sizes=[size], hollow=True, color="vermilion")
 
 
 def _roofs(passes: Sequence[OperatorPass]) -> list[Line]:

@@ -3,23 +3,22 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from calculon.advise.elasticities import Total
+from calculon.advise.replanned import CapacitySweep, Replanned, Step
+from calculon.advise.sensitivity_result import Searched, Sensitivity
 from calculon.base.records import Plain
 from calculon.base.units import GIB, duration, scaled, significant
 from calculon.declarations.named_values import PUBLISHED
-from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.campaign_sections import assumed_section
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.page_title import titled
+from calculon.documents.page_title import machine_of, titled
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Document, Grid, Line, Section, Styled, dim, labelled
 from calculon.render.fitted_grid import aligned
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, edition_and_preset
-
-Usual = Callable[[Plain], Plain]
-"""The fields of an execution as a preset has them (:meth:`calculon.declarations.presets.Preset.usual`)."""
 
 SHOWN = 0.005
 """Relative change over the range from which on a figure has a row; of a share near 1, of what it lacks."""
@@ -62,10 +61,10 @@ _REPLANNED = (
 )
 
 
-def figures_table(document: Plain) -> Table:
+def figures_table(found: Sensitivity) -> Table:
     """Return every figure with an effect as a table of plain values, for files and other programs."""
-    more = _REPLANNED if "replanned" in document else ()
-    return Table((*_COLUMNS, *more), document["figures"])
+    more = () if found.searched is None else _REPLANNED
+    return Table((*_COLUMNS, *more), found.rows())
 
 
 def change(value: float | None, now: float) -> str:
@@ -124,34 +123,33 @@ def capped(row: Plain, share: float) -> bool:
     return bool(high < value * (1 + share) * (1 - _ROUNDING))
 
 
-def sensitivity_page(found: Plain, usual: Usual) -> Document:
-    """Return the page of a sensitivity; `usual` says which fields of an execution need no words."""
-    return _SensitivityPage(found, usual).document()
+def sensitivity_page(found: Sensitivity) -> Document:
+    """Return the page of a sensitivity."""
+    return _SensitivityPage(found).document()
 
 
 class _SensitivityPage:
     """The sections of the page of a sensitivity."""
 
-    def __init__(self, found: Plain, usual: Usual):
-        self.found, self.usual = found, usual
-        self.now: float = found["value"]
-        self.least = whole(self.now, found["unit"]) / abs(self.now) if self.now else 1.0
-        self.again: Plain | None = found.get("replanned")
+    def __init__(self, found: Sensitivity):
+        self.found, self.now, self.again = found, found.value, found.searched
+        self.rows = found.rows()
+        unit = found.statistic.unit.symbol
+        self.least = whole(self.now, unit) / abs(self.now) if self.now else 1.0
 
     def document(self) -> Document:
         """Return the whole page."""
-        asked = self.found["question"]
-        fields = asked["execution"]["fields"]
-        procs = f"{fields['num_procs']:,} x {stated_name(asked['system'])}"
+        found = self.found
         said = {
-            "plan": self._words(fields),
-            "run": _length(asked["campaign"]) if asked.get("campaign") is not None else "",
-            self.found["statistic"]: f"{self._value(self.now)}, {self.found['help']}",
+            "plan": self._words(found.execution.to_dict()),
+            "run": "" if found.campaign is None else _length(found.campaign.document),
+            found.statistic.name: f"{self._value(self.now)}, {found.statistic.help}",
         }
+        terms = {"edition": found.execution.edition, "preset": found.preset.to_dict()}
         return titled(
-            f"Sensitivity of {stated_name(asked['model'])} on {procs}",
-            f"edition {edition_and_preset(asked)}",
-            asked["system"],
+            f"Sensitivity of {found.model.name} on {found.execution.num_procs:,} x {found.system.name}",
+            f"edition {edition_and_preset(terms)}",
+            machine_of(found.system),
             lead=(labelled(said),),
             parts=self._sections(),
         )
@@ -162,22 +160,22 @@ class _SensitivityPage:
             yield Section("", notes)
         if self.again is not None:
             yield self._plans(self.again)
-            yield memory_section(self.again["capacity"], self.now, self._words)
-            if sizes := self.again["sizes"]:
-                yield self._sizes(sizes)
-        if "break_even" in self.found:
-            yield break_even_section(self.found["break_even"])
-        felt = {row["path"] for row in self.found["figures"]}
-        if used := [one for one in self.found.get("assumed", ()) if one["field"] in felt]:
+            yield memory_section(self.again.staircase, self.now, self._words)
+            if self.again.sizes:
+                yield self._sizes(self.again)
+        if self.found.rival:
+            yield break_even_section(self.found)
+        felt = {row["path"] for row in self.rows}
+        if used := [one for one in self.found.assumed if one["field"] in felt]:
             yield assumed_section(used, every=True)
 
     def _words(self, execution: Plain) -> str:
-        return plan_words(execution, self.usual(execution))
+        return plan_words(execution, self.found.preset.usual(execution))
 
     def _value(self, value: float) -> str:
-        unit = self.found["unit"]
+        unit = self.found.statistic.unit.symbol
         if unit == "s":
-            exact = self.found["question"]["edition"] == PUBLISHED
+            exact = self.found.execution.edition == PUBLISHED
             return Digits(0.0 if exact else WITHOUT_INTERVAL).duration(value)
         if unit == "B":
             return f"{value / GIB:,.2f} GiB"
@@ -189,7 +187,7 @@ class _SensitivityPage:
 
     def _figures(self) -> Iterator[Section]:
         """Yield the tornado: the figures of each kind, the longest bar fills a half."""
-        rows = [row for row in self.found["figures"] if self._large(row)]
+        rows = [row for row in self.rows if self._large(row)]
         kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
         shown = {KINDS[kind]: some for kind, some in kinds.items() if some}
         again = ", and with the plan searched again" if self.again else ""
@@ -202,7 +200,7 @@ class _SensitivityPage:
     def _large(self, row: Plain) -> bool:
         changes = self._changes(row)
         if self.again is not None:
-            best = self.again["now"]["value"]
+            best = self.again.now.value
             ends = (row["replanned_at_low"], row["replanned_at_high"])
             changes += [one / best - 1 for one in ends if one is not None and best]
         least = SHOWN * self.least
@@ -218,10 +216,10 @@ class _SensitivityPage:
 
     def _tornado(self, rows: Sequence[Plain]) -> Grid:
         """Return a row for each figure; a narrow page leaves out the bars, or the values of now."""
-        share = 100 * self.found["range"]["share"]
+        share = 100 * self.found.within.share
         again = ("again", "again") if self.again and rows[0]["hardware"] else ()
         titles = ("", "now", "elast.", f"-{share:g} %", f"+{share:g} %", *again)
-        changes = (abs(one) for row in self.found["figures"] for one in self._changes(row))
+        changes = (abs(one) for row in self.rows for one in self._changes(row))
         largest = max(changes, default=0.0)
         return Grid(
             ("path", *["right"] * (len(titles) - 1), "wide"),
@@ -248,7 +246,7 @@ class _SensitivityPage:
         if row[end] is None:
             return "-"
         text = change(row[name], self.now)
-        if end == "high" and capped(row, self.found["range"]["share"]):
+        if end == "high" and capped(row, self.found.within.share):
             return f"to {stated(row[end], row['unit'])}: {text}"
         count = row["hardware"] and isinstance(row["value"], int)
         return f"{row[end]:,}: {text}" if count else text
@@ -263,34 +261,32 @@ class _SensitivityPage:
 
     def _notes(self) -> Iterator[str]:
         """Say how many figures have no row, and the sum of the elasticities."""
-        if small := sum(not self._large(row) for row in self.found["figures"]):
+        if small := sum(not self._large(row) for row in self.rows):
             yield f"{counted(small, 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
-        if idle := self.found["without_effect"]:
+        if idle := self.found.without_effect:
             named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MOST_IDLE])
             more = f", among them {named}" if named else ""
             yield f"{counted(len(idle), 'figure')} without effect{more}."
-        if any(row["kink"] for row in self.found["figures"] if self._large(row)):
+        if any(row["kink"] for row in self.rows if self._large(row)):
             yield "* At a threshold: the elasticity is another one below and above, and this is their mean."
-        if total := self.found.get("sum_of_elasticities"):
-            yield _sum(total)
-        if self.found["range"]["calibrated"]:
+        if self.found.total is not None:
+            yield _sum(self.found.total)
+        if self.found.within.calibrated:
             yield "Rates of calibrated parts go to the ends of their intervals."
 
-    def _plans(self, again: Plain) -> Section:
+    def _plans(self, again: Searched) -> Section:
         """Name the best plan now, and the other plans that changes make better."""
-        best, rows = again["now"], []
-        if not best["kept"]:
+        best, rows = again.now, []
+        if not best.kept:
             rows.append(("nothing changed", *self._step(best)))
         gains = []
-        for row in self.found["figures"]:
+        for row in self.rows:
             if not row["hardware"]:
                 continue
-            for end, found in zip(
-                ("low", "high"), again["ends"].get(row["path"], ()), strict=False
-            ):
-                if found is None or found["kept"] or found["execution"] == best["execution"]:
+            for end, found in zip(("low", "high"), again.ends.get(row["path"], ()), strict=False):
+                if found is None or found.kept or found.execution == best.execution:
                     continue
-                gained = abs(found["value"] - min(best["value"], row[f"at_{end}"] or math.inf))
+                gained = abs(found.value - min(best.value, row[f"at_{end}"] or math.inf))
                 gains.append(
                     (gained / self.now, f"{row['path']} {stated(row[end], row['unit'])}", found)
                 )
@@ -303,16 +299,15 @@ class _SensitivityPage:
             "Searched again", (block,), "the best plan on each changed machine", opened=True
         )
 
-    def _step(self, step: Plain) -> tuple[str, str]:
-        return change(step["value"], self.now), self._words(step["execution"])
+    def _step(self, best: Replanned) -> tuple[str, str]:
+        return change(best.value, self.now), self._words(best.execution)
 
-    def _sizes(self, sizes: Mapping[str, Plain]) -> Section:
+    def _sizes(self, again: Searched) -> Section:
         rows: list[tuple[Line, ...]] = [("", dim("same plan"), dim("again"), "")]
-        for size, found in sizes.items():
-            best = found["best"]
-            words = "" if best is None or best["kept"] else self._words(best["execution"])
-            value = change(None if best is None else best["value"], self.now)
-            rows.append((f"{int(size):,}", change(found["same_plan"], self.now), value, words))
+        for size, (same_plan, best) in again.sizes.items():
+            words = "" if best is None or best.kept else self._words(best.execution)
+            value = change(None if best is None else best.value, self.now)
+            rows.append((f"{size:,}", change(same_plan, self.now), value, words))
         grid = Grid(("left", "right", "right", "text"), tuple(rows), heads=1)
         return Section("Domain", (grid,), "processors of the innermost network")
 
@@ -322,7 +317,7 @@ def _no_link(*_: object) -> str:
 
 
 def memory_section(
-    stairs: Plain,
+    stairs: CapacitySweep,
     value: float,
     words: Callable[[Plain], str],
     link: Callable[[float], str] = _no_link,
@@ -331,32 +326,31 @@ def memory_section(
     """Return how much more memory gains, and how much less memory costs.
 
     Args:
-        stairs: The best plan of each capacity (:meth:`calculon.advise.replanned.CapacitySweep.to_dict`).
+        stairs: The best plan of each capacity.
         value: What changes are relative to: the statistic now.
         words: Returns an execution in words.
         link: Returns the address of a page with a capacity in bytes.
         most: Steps up that are listed.
     """
-    now, steps, here = stairs["now"], stairs["steps"], stairs["capacity"]
+    here = stairs.capacity
 
-    def row(text: str, step: Plain) -> tuple[Line, ...]:
-        size = Styled(text, link=link(step["capacity"]))
-        return size, change(step["value"], value), words(step["execution"])
+    def row(text: str, step: Step) -> tuple[Line, ...]:
+        size = Styled(text, link=link(step.capacity))
+        return size, change(step.best.value, value), words(step.best.execution)
 
     rows = [
-        (step["capacity"], row(_capacity(step["capacity"], here), step))
-        for step in _steps(stairs, most)
+        (step.capacity, row(_capacity(step.capacity, here), step)) for step in _steps(stairs, most)
     ]
-    if now >= 0:
-        price = stairs["shadow_price_of_1_GiB"]
-        same = change(steps[now]["value"] - (price or 0.0), value)
+    if (now := stairs.here) is not None:
+        price = stairs.shadow_price
+        same = change(now.best.value - (price or 0.0), value)
         more = (_capacity(here + GIB, here), same, "" if price else "no other plan")
         rows.insert(0, (here + GIB, more))
     shown = [cells for _, cells in sorted(rows, key=lambda one: one[0])]
-    if now > 0:
-        below = f"{steps[now - 1]['capacity'] / GIB:,.4g} to "
-        shown.insert(0, row(below + _capacity(steps[now]["capacity"], here), steps[now - 1]))
-    usable = (here - stairs["withheld"]) / GIB
+    if now is not None and (down := stairs.down) is not None:
+        below = f"{down.capacity / GIB:,.4g} to "
+        shown.insert(0, row(below + _capacity(now.capacity, here), down))
+    usable = (here - stairs.withheld) / GIB
     return Section(
         "Memory",
         (Grid(("left", "right", "text"), tuple(shown)),),
@@ -365,33 +359,32 @@ def memory_section(
 
 
 def break_even_section(
-    even: Plain,
+    found: Sensitivity,
     names: Mapping[str, str] = _NO_NAMES,
     link: Callable[[str, float], str] = _no_link,
 ) -> Section:
     """Return the figures that alone make two plans, or two machines, equal.
 
     Args:
-        even: The values of figures, as a part of a sensitivity.
+        found: A sensitivity with break-even values.
         names: Names of figures by their paths.
         link: Returns the address of a page with a figure at a value.
     """
-    blocks: list[Block] = [dim(f"Compared: {even['compared']}.")]
+    blocks: list[Block] = [dim(f"Compared: {found.compared}.")]
     rows = tuple(
         (
-            names.get(path, path),
-            Styled(stated(value, row["unit"]), link=link(path, value)),
-            f"{row['factor']:,.3g} x",
+            names.get(one.figure.path, one.figure.path),
+            Styled(stated(one.value, one.figure.unit), link=link(one.figure.path, one.value)),
+            f"{one.factor:,.3g} x",
         )
-        for row in even["figures"]
-        for path, value in [(row["path"], row["value"])]
-        if value is not None
+        for one in found.break_evens
+        if one.value is not None
     )
     blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
-    paths = (row["path"] for row in even["figures"] if row["value"] is None)
+    paths = (one.figure.path for one in found.break_evens if one.value is None)
     if never := ", ".join(names.get(path, path) for path in paths):
         blocks.append(dim(f"Never within 1/16 to 16 times: {never}."))
-    return Section(f"As good as {even['with']}", tuple(blocks), "with one figure alone at")
+    return Section(f"As good as {found.rival}", tuple(blocks), "with one figure alone at")
 
 
 def _length(run: Plain) -> str:
@@ -407,23 +400,23 @@ def _capacity(size: float, now: float) -> str:
     return f"{size / GIB:,.4g} GiB ({(size - now) / GIB:+,.3g})"
 
 
-def _steps(stairs: Plain, most: int) -> list[Plain]:
+def _steps(stairs: CapacitySweep, most: int) -> list[Step]:
     """Return the steps up that are worth telling: the next one, and those that gain a little more."""
-    shown: list[Plain] = []
-    for step in stairs["steps"][stairs["now"] + 1 :]:
-        if not shown or abs(step["value"] / shown[-1]["value"] - 1) > SHOWN:
+    shown: list[Step] = []
+    for step in stairs.up:
+        if not shown or abs(step.best.value / shown[-1].best.value - 1) > SHOWN:
             shown.append(step)
     return shown[:most]
 
 
-def _sum(total: Plain) -> str:
+def _sum(total: Total) -> str:
     """Say what the elasticities of rates and times add up to."""
-    text = f"Elasticities of all rates, less those of all times: {total['sum']:.4f}"
-    left = total["unstated"]
+    text = f"Elasticities of all rates, less those of all times: {total.sum:.4f}"
+    left = total.unstated
     if abs(left) > _LEAST_SHARE:
         text += (
             f"; {100 * left:.2g} % of the time follows from latencies that the file does not state"
         )
-    if abs(total["sum"] - total["together"]) > _LEAST_SHARE:
+    if abs(total.sum - total.together) > _LEAST_SHARE:
         text += "; thresholds make the rest"
     return f"{text}."

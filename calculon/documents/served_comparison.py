@@ -10,8 +10,9 @@ from calculon.base.units import Unit
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.documents.comparison import SECONDS, Line, SideBySide, ranked
 from calculon.documents.result import Document
-from calculon.documents.serving_page import CAUSES, PASSES
+from calculon.documents.serving_page import PASSES
 from calculon.render.document import Picture
+from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.served_record import ServedRecord, with_replicas
 
 _BYTES = Unit("B", binary=True)
@@ -50,6 +51,7 @@ class ServedComparison(SideBySide):
     """
 
     results: Sequence[ServedResult]
+    __repr__ = SideBySide.__repr__  # dataclasses have one of their own
 
     @property
     def headings(self) -> list[str]:

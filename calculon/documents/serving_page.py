@@ -25,21 +25,11 @@ from calculon.render.document import (
 )
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
+from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
 from calculon.serving.served_record import PassRecord, ServedRecord
-
-CAUSES = {
-    "weights": "reading weights",
-    "cache": "reading the cache",
-    "activations": "reading and writing activations",
-    "arithmetic": "arithmetic",
-    "network": "reductions and exchanges over the network",
-    "floors": "floors of kernels",
-    "host": "the host between passes",
-}
-"""Words for the causes of the time of passes."""
 
 CUTS = {
     "memory": "as many as fit into memory",

@@ -232,12 +232,13 @@ class Choices:
             if _divides(self.question, stated := self._changed(one), one)
         }
         found: list[_Attempt] = []
-        for ways in (_WAYS[:1], _WAYS[1:]) if steps > 1 else (_WAYS,):
+        ranks = range(_RANKS)
+        for part in (ranks[:1], ranks[1:]) if steps > 1 else (ranks,):
             tried = [
                 (rank, _Attempt(number, row))
                 for number, stated in changed.items()
-                for rank, follow in enumerate(ways)
-                for row in follow(self.question, stated, asked[number])
+                for rank in part
+                for row in _followed(self.question, stated, asked[number], rank)
             ]
             if not tried:
                 break
@@ -321,44 +322,27 @@ def _replica_batch(question: Question, stated: Fields) -> int:
     return int(question.batch_size // replicas)
 
 
-def _as_stated(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
-    """Yield the plan as it is."""
-    yield from _with_layouts(question, stated, first=True)
+_RANKS = 5
 
 
-def _layouts(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
-    """Yield the plan with other layouts of its stages."""
-    yield from _with_layouts(question, stated)
+def _followed(question: Question, stated: Fields, changed: Fields, rank: int) -> Iterator[Fields]:
+    """Yield a plan with what may follow from a change; the higher the rank, the more it is.
 
+    Nothing follows with rank 0, layouts of stages with 1, numbers of chunks with 2, both with 3, and microbatches, with
+    and without other numbers of chunks, with 4.
+    """
 
-def _chunks(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
-    """Yield the plan with other numbers of chunks."""
-    if CHUNKS not in changed:
-        for chunks in _numbers_of_chunks(question, stated):
-            yield from _with_layouts(question, {**stated, CHUNKS: chunks}, first=True)
+    def chunked(row: Fields) -> list[Fields]:
+        numbers = () if CHUNKS in changed else _numbers_of_chunks(question, stated)
+        return [{**row, CHUNKS: chunks} for chunks in numbers]
 
-
-def _chunks_of_layouts(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
-    """Yield the plan with other numbers of chunks, and other layouts of its stages."""
-    if CHUNKS not in changed:
-        for chunks in _numbers_of_chunks(question, stated):
-            yield from _with_layouts(question, {**stated, CHUNKS: chunks})
-
-
-def _microbatches(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
-    """Yield the plan with other microbatches, and with other numbers of chunks beside them."""
-    if MICROBATCH in changed:
-        return
-    for size in divisors(_replica_batch(question, stated)):
-        row = {**stated, MICROBATCH: size}
-        yield from _with_layouts(question, row, first=True)
-        if CHUNKS not in changed:
-            for chunks in _numbers_of_chunks(question, stated):
-                yield from _with_layouts(question, {**row, CHUNKS: chunks}, first=True)
-
-
-_WAYS = (_as_stated, _layouts, _chunks, _chunks_of_layouts, _microbatches)
-"""What may follow from a change, the least first."""
+    rows = [stated] if rank < 2 else chunked(stated)
+    if rank == 4:
+        sizes = () if MICROBATCH in changed else divisors(_replica_batch(question, stated))
+        sized = [{**stated, MICROBATCH: size} for size in sizes]
+        rows = [one for row in sized for one in (row, *chunked(row))]
+    for row in rows:
+        yield from _with_layouts(question, row, first=rank not in (1, 3))
 
 
 def _with_layouts(question: Question, stated: Fields, *, first: bool = False) -> Iterable[Fields]:

@@ -8,7 +8,7 @@ styles repeat what colours say, so that pictures can be read in grey.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -140,6 +140,11 @@ class Mark:
     links: Texts = ()
     keys: Texts = ()
 
+    @property
+    def main_color(self) -> str:
+        """The colour, or that of the first point."""
+        return self.color if isinstance(self.color, str) else self.color[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointed:
@@ -208,6 +213,13 @@ class Line(Mark):
     clip: bool = True
 
 
+def dots(points: Iterable[tuple[float, float]], marker: str = "circle", /, **look: Any) -> Line:
+    """Return markers at points, without a line."""
+    several = [*points]
+    x, y = ([point[which] for point in several] for which in (0, 1))
+    return Line(x=x, y=y, dash="none", marker=marker, **look)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area(Mark):
     """The area between two lines."""
@@ -217,6 +229,12 @@ class Area(Mark):
     high: Floats
     hatch: str = ""
     opacity: float = 1.0
+
+
+def band(ends: Floats, share: float, **look: Any) -> Area:
+    """Return the values within a share of others, from one end of an axis to the other."""
+    low, high = ([end * factor for end in ends] for factor in (1 - share, 1 + share))
+    return Area(x=ends, low=low, high=high, **look)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,7 +211,7 @@ def _line(axes: "Axes", mark: Line, order: float) -> None:
 
 def _line_look(mark: Line, size: float) -> dict[str, Any]:
     """Return how a line and its markers look."""
-    code = color_code(mark.color if isinstance(mark.color, str) else mark.color[0])
+    code = color_code(mark.main_color)
     return {
         "color": code,
         "linestyle": _DASHES[mark.dash],
@@ -339,8 +339,7 @@ def _handle(mark: Mark) -> Any:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    color = mark.color if isinstance(mark.color, str) else mark.color[0]
-    code = color_code(color)
+    code = color_code(mark.main_color)
     if isinstance(mark, Line):
         return Line2D([], [], label=mark.name, **_line_look(mark, min(mark.sizes[0], _LARGEST)))
     if isinstance(mark, Rule):

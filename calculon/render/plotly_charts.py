@@ -285,9 +285,12 @@ def _line(mark: Line) -> list[Json]:
         marker["maxdisplayed"] = mark.most
     if mark.hollow or symbol.endswith("thin"):
         marker["line"] = {"width": 2, "color": _codes(mark)}
-    color = mark.color if isinstance(mark.color, str) else mark.color[0]
-    dash = mark.dash if mark.dash != "none" else "solid"
-    line = {"shape": _SHAPES[mark.steps], "width": mark.width, "dash": dash, "color": _code(color)}
+    line = {
+        "shape": _SHAPES[mark.steps],
+        "width": mark.width,
+        "dash": mark.dash if mark.dash != "none" else "solid",
+        "color": _code(mark.main_color),
+    }
     return [
         {
             "type": "scatter",
@@ -317,7 +320,6 @@ def _clear(code: str, opacity: float) -> str:
 
 
 def _area(mark: Area) -> list[Json]:
-    color = mark.color if isinstance(mark.color, str) else mark.color[0]
     look: Json = {"shape": mark.hatch, "fillmode": "overlay", "size": 6, "solidity": 0.15}
     return [
         {
@@ -326,7 +328,7 @@ def _area(mark: Area) -> list[Json]:
             "x": [*mark.x, *reversed(mark.x)],
             "y": [*mark.high, *reversed(mark.low)],
             "fill": "toself",
-            "fillcolor": _clear(_code(color), mark.opacity),
+            "fillcolor": _clear(_code(mark.main_color), mark.opacity),
             **({"fillpattern": {**look, "fgcolor": "white"}} if mark.hatch else {}),
             "hoverinfo": "skip",
         }
@@ -340,12 +342,12 @@ def _boxes(mark: Boxes) -> list[Json]:
     for left, right, low, high in mark.boxes:
         x += (left, right, right, left, left, None)
         y += (low, low, high, high, low, None)
-    color = mark.color if isinstance(mark.color, str) else mark.color[0]
-    edge = {"width": mark.edge, "color": "white" if mark.filled else _code(color)}
+    code = _code(mark.main_color)
+    edge = {"width": mark.edge, "color": "white" if mark.filled else code}
     look: Json = {"mode": "lines", "line": edge} if mark.edge else {"mode": "none"}
-    look["fillcolor"] = _code(color) if mark.filled else "rgba(0,0,0,0)"
+    look["fillcolor"] = code if mark.filled else "rgba(0,0,0,0)"
     if mark.hatch:
-        pattern = {"shape": mark.hatch, "fgcolor": _code(color), "size": 6, "solidity": 0.12}
+        pattern = {"shape": mark.hatch, "fgcolor": code, "size": 6, "solidity": 0.12}
         look |= {"fillcolor": "rgba(0,0,0,0)", "fillpattern": pattern}
     shape = {"type": "scatter", "x": x, "y": y, "fill": "toself", "hoverinfo": "skip", **look}
     return [shape]
@@ -368,7 +370,6 @@ def _pointers(mark: Boxes, place: _Place) -> Json:
         x += [left + (i + 0.5) * (right - left) / count for i in range(count)]
         y += [(low + top) / 2] * count
         told += [[group, "", _lines(words)]] * count
-    color = mark.color if isinstance(mark.color, str) else mark.color[0]
     return {
         "type": "scatter",
         "mode": "none",
@@ -376,7 +377,7 @@ def _pointers(mark: Boxes, place: _Place) -> Json:
         "y": y,
         "customdata": told,
         "meta": list(mark.links),
-        "line": {"color": _code(color)},
+        "line": {"color": _code(mark.main_color)},
         "hovertemplate": "%{customdata[2]}<extra></extra>",
     }
 
@@ -437,7 +438,7 @@ def _notes(mark: Notes) -> list[Json]:
 def _across(mark: Rule | Span, panel: Panel, end: str, layout: Json) -> None:
     """Add a line or a range across a panel."""
     which, other = ("y", "x") if mark.level else ("x", "y")
-    code = _code(mark.color if isinstance(mark.color, str) else mark.color[0])
+    code = _code(mark.main_color)
     refs = {f"{which}ref": f"{which}{end}", f"{other}ref": f"{other}{end} domain"}
     ends: Json = {f"{other}0": 0, f"{other}1": 1}
     if isinstance(mark, Span):

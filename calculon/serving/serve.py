@@ -37,7 +37,6 @@ from calculon.serving.served_record import (
     LimitRecord,
     PassRecord,
     PassRecords,
-    PlainObject,
     ServedRecord,
 )
 from calculon.serving.states.served_points import Limit, Point
@@ -163,7 +162,7 @@ class Served(Displayed):
             model=self.model.name,
             seq_size=self.model.seq_size,
             system=self.system.name,
-            provenance=PlainObject(self.system.provenance.to_dict()),
+            provenance=self.system.provenance.to_dict(),
             deployment=self.deployment,
             workload=self.workload,
             batch=self.batch,
@@ -173,7 +172,7 @@ class Served(Displayed):
             run_time=self.run_time,
             price=self.point.price,
             power=self.point.power,
-            published=PlainObject(published_errors()),
+            published=published_errors(),
             limits=tuple(map(LimitRecord.of, self.limits)),
             worth=self.worth,
             helps={one.part: one.elasticity for one in self.helps},

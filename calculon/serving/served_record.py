@@ -8,11 +8,11 @@ from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.declarations.decode import decode
 from calculon.declarations.encode import encode
-from calculon.declarations.fields import declare, spec_fields
+from calculon.declarations.fields import declare
 from calculon.declarations.result_numbers import number, with_numbers
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.estimate.served_errors import published_errors
-from calculon.serving.passes.row_times import PassTimes
+from calculon.serving.passes.row_times import QUANTITIES, CausesRecord, PassTimes, RowRecord
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.speculation import Speculation
@@ -21,20 +21,6 @@ from calculon.serving.states.served_points import CUTS, Limit
 STEADY_STATE = "steady state"
 REPLICAS = "replicas"
 """Member of a deployment in a result that is no field of it."""
-
-
-class PlainObject(dict[str, Any]):
-    """Any object of a file."""
-
-    @classmethod
-    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "PlainObject":
-        """Return the object; nothing in it is wrong."""
-        return cls(raw) if isinstance(raw, Mapping) else cls()
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the raw value."""
-        return {"type": "object"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,38 +36,6 @@ class FigureRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowRecord:
-    """All rows of a name in a pass: times in seconds, and FLOP and bytes."""
-
-    unknown_keys: ClassVar[str] = "ignored"
-
-    time: float = number("whole time")
-    floor: float = number("the least that its kernels take")
-    arithmetic: float = number("time of the arithmetic")
-    memory: float = number("time of reading and writing memory")
-    network: float = number("time of messages")
-    flops: float = number("FLOP")
-    moved: float = number("bytes read and written")
-    weights: float = number("bytes of weights read")
-    cache: float = number("bytes of the cache read")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CausesRecord:
-    """The seconds of a pass by cause; they sum up to its time."""
-
-    unknown_keys: ClassVar[str] = "ignored"
-
-    weights: float = number("reading weights")
-    cache: float = number("reading the cache")
-    activations: float = number("reading and writing activations")
-    arithmetic: float = number("arithmetic")
-    network: float = number("reductions and exchanges over the network")
-    floors: float = number("floors of kernels")
-    host: float = number("the host between passes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PassRecord:
     """The time of a pass in seconds, its rows by name, and the causes of its time."""
 
@@ -94,17 +48,13 @@ class PassRecord:
     @classmethod
     def of(cls, times: PassTimes) -> "PassRecord":
         """Return the first of some passes; its rows of each name together."""
-        rows = {
-            name: RowRecord(
-                **{
-                    quantity.name: sum(
-                        float(getattr(row, quantity.name)[0]) for row in times.of(name)
-                    )
-                    for quantity in spec_fields(RowRecord)
-                }
-            )
-            for name in dict.fromkeys(row.name for row in times.rows)
-        }
+        rows = {}
+        for name in dict.fromkeys(row.name for row in times.rows):
+            sums = {
+                one: sum(float(getattr(row, one)[0]) for row in times.of(name))
+                for one in QUANTITIES
+            }
+            rows[name] = RowRecord(**sums)
         causes = {name: float(value[0]) for name, value in times.causes().items()}
         return cls(time=float(times.time[0]), rows=rows, causes=CausesRecord(**causes))
 
@@ -134,13 +84,8 @@ class LimitRecord:
     @classmethod
     def of(cls, limit: Limit) -> "LimitRecord":
         """Return a limit as files have it."""
-        return cls(
-            name=limit.name,
-            most=limit.most,
-            found=limit.found,
-            met=limit.met,
-            in_words=limit.in_words,
-        )
+        names = ("name", "most", "found", "met", "in_words")
+        return cls(**{name: getattr(limit, name) for name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +97,7 @@ class ServedRecord:
     model: str = declare("name of the model")
     seq_size: int = declare("tokens of a sequence of its training", default=0)
     system: str = declare("name of the machine")
-    provenance: PlainObject = declare("origin of its figures")
+    provenance: dict[str, Any] = declare("origin of its figures")
     deployment: Deployment = declare("the deployment")
     workload: Workload = declare("the workload")
     method: str = declare("how it is estimated", default=STEADY_STATE)
@@ -163,7 +108,7 @@ class ServedRecord:
     run_time: float | None = number("seconds of a finite run", default=None, nullable=True)
     price: str = declare("source of the price; empty without one")
     power: str = declare("source of the power, and what it assumes; empty without one")
-    published: PlainObject = declare("errors of published figures")
+    published: dict[str, Any] = declare("errors of published figures")
     limits: tuple[LimitRecord, ...] = declare("limits of the workload", default=())
     worth: str = declare(
         "figure by which parts of the machine are worth something",

@@ -4,17 +4,13 @@ import pytest
 
 import calculon
 from calculon.cli.result_files import results_in
-from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import read_document, write_json
 from calculon.documents.estimate_result import result_of
-from calculon.serving.passes.row_times import CAUSES, QUANTITIES
-from calculon.serving.served_record import CausesRecord, RowRecord, read_served
+from calculon.serving.served_record import read_served
 
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 PUBLISHED = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 ASKED = {"prompt": 900, "output": 300}
-
-
 ESTIMATES = {"corrected": TODAY, "published": PUBLISHED}
 SERVED = {
     "limits": ({}, {"tpot_limit": 0.02}),
@@ -46,8 +42,3 @@ def test_a_deployment_is_read_as_it_was_written(kind):
     found = calculon.serve("llama3-8B", procs, "h100", ASKED, changes=changes, **load)
     write_json("one.json", found.to_dict())
     assert read_served(read_document("one.json"), "one.json") == found.record
-
-
-def test_rows_and_causes_of_passes_have_their_names():
-    assert [one.name for one in spec_fields(RowRecord)] == [*QUANTITIES]
-    assert [one.name for one in spec_fields(CausesRecord)] == [*CAUSES]

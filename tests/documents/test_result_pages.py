@@ -189,7 +189,7 @@ def test_advice_says_all_of_its_page():
     assert "What would do" in text
     told = calculon.sensitivity(*LLAMA)
     bars = re.compile(r"[^\w.,%/+<-]+")
-    missing = unsaid(told, sensitivity_page(told.to_dict(), told.preset.usual))
+    missing = unsaid(told, sensitivity_page(told))
     assert [word for word in missing if not bars.fullmatch(word)] == []
 
 

@@ -1,10 +1,13 @@
 """The page of a sensitivity fits its width, and a tornado has a bar from now to each end of a range."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 import calculon
+from calculon.advise.replanned import CapacitySweep, Replanned, Step
+from calculon.base.units import GIB
 from calculon.documents.sensitivity_page import SHOWN, sensitivity_page
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
@@ -25,18 +28,21 @@ FEWER_FIGURES = (*TODAY[:2], "gaudi3")
 
 
 @cache
+def found():
+    return calculon.sensitivity(*TODAY)
+
+
 def document():
-    return calculon.sensitivity(*TODAY).to_dict()
+    return found().to_dict()
 
 
-@cache
 def searched():
     """A plan that is searched again on each machine."""
-    return test_sensitivity.searched().to_dict()
+    return test_sensitivity.searched()
 
 
 def page(width, content):
-    return drawn(sensitivity_page(content, lambda _: {}), width=width)
+    return drawn(sensitivity_page(content), width=width)
 
 
 def test_no_path_is_cut():
@@ -49,7 +55,7 @@ def test_no_path_is_cut():
     ]
     assert shown
     for width in (60, 80, 160):
-        text = page(width, document())
+        text = page(width, found())
         assert max(map(len, text.splitlines())) <= width
         joined = "".join(text.split())
         assert all(path in joined or path.rpartition(".")[2] in joined for path in shown), width
@@ -74,26 +80,24 @@ def test_what_was_searched_again_fits_the_width(width):
     for line in lines:
         if line.startswith("  ") and line.split():
             rows.setdefault(line.split()[0], line)
-    ends = searched()["replanned"]["ends"]
-    for row in searched()["figures"]:
+    ends = searched().searched.ends
+    for row in searched().rows():
         if row["path"] in ends and row["path"] in rows:
-            value = row["replanned_at_high"] / searched()["value"] - 1
+            value = row["replanned_at_high"] / searched().value - 1
             shown = "0" if abs(100 * value) < 0.005 else f"{100 * value:+.1f} %"
             assert shown in rows[row["path"]] or f"{100 * value:+.2f} %" in rows[row["path"]]
     assert any("Memory: 80 GiB" in line for line in lines)
 
 
 def test_the_staircase_rises_and_says_both_ends_of_the_step_below():
-    gib, fields = 2**30, searched()["question"]["execution"]["fields"]
-    sizes = (20.25, 40.5, 80.5, 90.0)
-    steps = [
-        {"capacity": size * gib, "value": 1 / size, "kept": False, "execution": fields}
-        for size in sizes
-    ]
-    stairs = {"capacity": 80 * gib, "withheld": 0.0, "now": 1, "steps": steps}
-    stairs["shadow_price_of_1_GiB"] = steps[1]["value"] - steps[2]["value"]
-    again = searched()["replanned"] | {"capacity": stairs}
-    text = page(400, {**searched(), "value": steps[1]["value"], "replanned": again})
+    fields = searched().execution.to_dict()
+    steps = tuple(
+        Step(capacity=size * GIB, best=Replanned(value=1 / size, execution=fields))
+        for size in (20.25, 40.5, 80.5, 90.0)
+    )
+    stairs = CapacitySweep(capacity=80 * GIB, withheld=0.0, now=1, steps=steps)
+    again = replace(searched().searched, staircase=stairs)
+    text = page(400, replace(searched(), value=steps[1].best.value, searched=again))
     lines = text.partition("Memory: ")[2].splitlines()[1:]
     assert lines[0].split()[:5] == ["20.25", "to", "40.5", "GiB", "(-39.5)"]
     assert f"{100 * (40.5 / 20.25 - 1):+.1f} %" in lines[0]
@@ -123,8 +127,9 @@ def test_a_tornado_goes_from_now_to_both_ends():
 
 
 def test_diamonds_are_the_best_plans():
-    kind, now = kinds_shown(searched())[0], searched()["value"]
-    (line,) = marks(tornado(searched()).panels[0], Line)
+    plain, now = searched().to_dict(), searched().value
+    kind = kinds_shown(plain)[0]
+    (line,) = marks(tornado(plain).panels[0], Line)
     best = (row[f"replanned_at_{end}"] for row in kind.rows for end in ("low", "high"))
     assert list(line.x) == pytest.approx([100 * (one / now - 1) for one in best if one is not None])
 
@@ -133,13 +138,14 @@ def test_shares_that_end_at_1_say_so():
     name = "ext.kernels.product.bfloat16.max_efficiency"
     row = next(one for one in document()["figures"] if one["path"] == name)
     assert row["high"] == 1 < 1.25 * row["value"]
-    line = next(line for line in page(160, document()).splitlines() if name in line)
+    line = next(line for line in page(160, found()).splitlines() if name in line)
     assert f"to 1: {100 * (row['at_high'] / document()['value'] - 1):+.1f} %" in line
     free = [one for one in document()["figures"] if one["high"] != 1]
     for figures, told in ((document()["figures"], True), (free, False)):
         chart = tornado({**document(), "figures": figures})
         assert any("shares at most 1" in text for text in legend(chart)) is told
-    assert "to 1: " not in page(160, {**document(), "figures": free})
+    effects = tuple(one for one in found().effects if one.high != 1)
+    assert "to 1: " not in page(160, replace(found(), effects=effects))
 
 
 def test_a_plan_that_nothing_changes_has_a_picture():
@@ -152,11 +158,11 @@ def whole():
     fleet = {"price": 2.0, "pue": 1.2, "g_co2_per_kwh": "france"}
     return calculon.sensitivity(
         *FEWER_FIGURES, campaign={"tokens": 15e12, "fleet": fleet}, of="usd"
-    ).to_dict()
+    )
 
 
 def test_a_run_fits_the_width():
-    value = Digits(WITHOUT_INTERVAL).rate(whole()["value"])
+    value = Digits(WITHOUT_INTERVAL).rate(whole().value)
     for width in (60, 80, 160):
         text = page(width, whole())
         assert max(map(len, text.splitlines())) <= width
@@ -166,19 +172,20 @@ def test_a_run_fits_the_width():
 
 
 def test_a_tornado_of_a_run_has_a_panel_of_it():
-    assert [panel.title for panel in tornado(whole()).panels] == [
+    chart = tornado(whole().to_dict())
+    assert [panel.title for panel in chart.panels] == [
         "The run",
         "Hardware",
         "How well it is used",
     ]
-    assert tornado(whole()).subtitle.endswith(f": {whole()['value'] / 1e3:.3g} k USD")
+    assert chart.subtitle.endswith(f": {whole().value / 1e3:.3g} k USD")
 
 
 def test_a_goodput_near_1_has_rows_of_what_it_lacks():
     """A figure has a row from 0.5 % of what is lost on, as nothing changes 97 % by much."""
-    found = calculon.sensitivity(*FEWER_FIGURES, of="goodput", campaign={"tokens": "15T"}).to_dict()
-    now, text = found["value"], "".join(page(100, found).split())
-    rows = [row for row in found["figures"] if row["kind"] == "run"]
+    goodput = calculon.sensitivity(*FEWER_FIGURES, of="goodput", campaign={"tokens": "15T"})
+    now, text = goodput.value, "".join(page(100, goodput).split())
+    rows = [row for row in goodput.rows() if row["kind"] == "run"]
     assert now > 0.9
     changes = {
         row["path"]: max(abs(row[f"at_{end}"] - now) for end in ("low", "high")) for row in rows
@@ -187,5 +194,5 @@ def test_a_goodput_near_1_has_rows_of_what_it_lacks():
     for path, change in changes.items():
         if change >= SHOWN * (1 - now):
             assert path in text.partition("Assumed")[0]
-    drawn = [row["path"] for one in kinds_shown(found) for row in one.rows]
+    drawn = [row["path"] for one in kinds_shown(goodput.to_dict()) for row in one.rows]
     assert "reliability.mtbf_processor" in drawn

@@ -1,8 +1,10 @@
 """Words and numbers of pages."""
 
 import math
+from types import SimpleNamespace
 
-from calculon.base.units import GIB
+from calculon.advise.replanned import CapacitySweep, Replanned, Step
+from calculon.base.units import GIB, Unit
 from calculon.declarations.statistics import BOUNDS
 from calculon.documents import expert_section, fleet_page, sensitivity_page
 from calculon.documents import serving_page as serving
@@ -17,9 +19,20 @@ from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from tests.cases import for_each
 from tests.documents.drawing import drawn
 
-PRICE = "shadow_price_of_1_GiB"
-NOW = {"value": 10.0, "unit": "s"}
-STAIRS = {"now": 0, "steps": [{"value": 10.0}], "capacity": 64 * GIB, "withheld": 0}
+
+def _stairs(*values, now=0, capacity=64 * GIB):
+    """Return a staircase with a step at each GiB from the capacity on."""
+    steps = (
+        Step(capacity=capacity + i * GIB, best=Replanned(value=v, execution={}))
+        for i, v in enumerate(values)
+    )
+    return CapacitySweep(capacity=capacity, withheld=0, steps=tuple(steps), now=now)
+
+
+def _sensitivity(unit):
+    """Return a sensitivity of a statistic of this unit as far as its values need it."""
+    statistic = SimpleNamespace(unit=Unit(unit))
+    return SimpleNamespace(value=10.0, searched=None, rows=list, statistic=statistic)
 
 
 @for_each(
@@ -40,13 +53,13 @@ STAIRS = {"now": 0, "steps": [{"value": 10.0}], "capacity": 64 * GIB, "withheld"
         (lambda now: sensitivity_page.change(1.0, now), [1.00004, 1.0006, 1.0004], ["0", "-0.1 %", "-0.04 %"]),
         (lambda v: sensitivity_page.change(v, 0.0), [None, 2.5], ["no fit", "2.500"]),
         (lambda v: sensitivity_page.stated(v, ""), [9999.4, 9999.6, 10_000.0], ["9,999", "10,000", "10,000"]),
-        (lambda steps: [one["value"] for one in sensitivity_page._steps({"now": 1, "steps": steps}, 5)],
-         [[{"value": value} for value in (9, 1.0, 1.001, 1.005, 1.007)]], [[1.001, 1.007]]),
-        (lambda one: _SensitivityPage(NOW | {"unit": one[1]}, dict)._value(one[0]),
+        (lambda values: [one.best.value for one in sensitivity_page._steps(_stairs(*values, now=1), 5)],
+         [(9, 1.0, 1.001, 1.005, 1.007)], [[1.001, 1.007]]),
+        (lambda one: _SensitivityPage(_sensitivity(one[1]))._value(one[0]),
          [(2 * GIB, "B"), (0.5, "fraction"), (12.5, "u"), (1e4, "u")], ["2.00 GiB", "50.00 %", "12.50 u", "10.000 ku"]),
         # a price is the time that a GiB saves
-        (lambda price: drawn(sensitivity_page.memory_section(STAIRS | {PRICE: price}, 10.0, dict)).split()[-2:],
-         [1.0, None], [["-10.0", "%"], ["other", "plan"]]),
+        (lambda steps: drawn(sensitivity_page.memory_section(_stairs(*steps), 10.0, lambda _: "")).split()[-2:],
+         [(10.0, 9.0), (10.0,)], [["-10.0", "%"], ["other", "plan"]]),
         (sensitivity_page._length, [{"tokens": 1e9}, {"steps": "5 k"}, {}], ["1 G tokens", "5 k steps", "phases"]),
         (lambda low: fleet_page.digits_of({"days": 10, "days_low": low, "days_high": 12}).spread, [8, None],
          [0.2, WITHOUT_INTERVAL]),

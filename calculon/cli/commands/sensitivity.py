@@ -122,18 +122,18 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.documents.sensitivity_page import figures_table, sensitivity_page
 
     if arguments.format == "text":
-        log.show(sensitivity_page(document, found.preset.usual))
+        log.show(sensitivity_page(found))
     elif arguments.format == "json":
         log.write(document, STDOUT)
     else:
-        log(figures_table(document).written(arguments.format))
+        log(figures_table(found).written(arguments.format))
     for path in arguments.output:
         if document_suffix(path) in PICTURES:
             from calculon.documents.charts.tornado_chart import tornado
 
             write_picture(tornado(document), path, log)
         else:
-            log.write(document, path, figures_table(document))
+            log.write(document, path, figures_table(found))
     return 0
 
 

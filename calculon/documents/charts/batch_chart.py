@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.batch_page import CUTS
-from calculon.documents.serving_page import CAUSES, deployment_words, requests_words
-from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span
+from calculon.documents.serving_page import deployment_words, requests_words
+from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span, dots
 from calculon.render.chart_axes import count_axis, time_unit, value_axis
 from calculon.serving.by_batch import ByBatch, Cut
+from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.load import Workload
 from calculon.serving.serve import Served
 
@@ -117,12 +118,5 @@ def _point(served: Served, name: str, factor: float, y: Axis) -> Iterator[Line]:
     """Yield the batch under the workload."""
     value = served[name] * factor
     if math.isfinite(value) and y.share(value) <= 1:
-        yield Line(
-            name="under the workload",
-            x=[served["concurrency"]],
-            y=[value],
-            color="black",
-            dash="none",
-            marker="circle",
-            clip=False,
-        )
+        look = {"name": "under the workload", "color": "black", "clip": False}
+        yield dots([(served["concurrency"], value)], **look)

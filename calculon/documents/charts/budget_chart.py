@@ -7,7 +7,7 @@ from calculon.base.errors import Infeasible
 from calculon.base.records import Plain
 from calculon.declarations.origin import stated_name
 from calculon.render.canvas import wrapped
-from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Rule, line_look
+from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Rule, dots, line_look
 from calculon.render.chart_axes import value_axis
 from calculon.render.label_places import placed
 from calculon.render.texts import token_count
@@ -148,16 +148,9 @@ def _best(document: Plain, factor: float) -> Iterator[Line]:
         name = "interval of its days"
         yield Line(name=name, x=ends, y=[y, y], color="grey+40", width=3.0)
     words = "best" if document["best"] is not None else "nearest to the limits"
-    yield Line(
-        name=f"{words}: {one['num_procs']:,} x {one['system']}",
-        x=[one["days"]],
-        y=[y],
-        color="black",
-        dash="none",
-        marker="circle",
-        sizes=(13.0,),
-        hollow=True,
-    )
+    look = {"color": "black", "sizes": (13.0,), "hollow": True}
+    name = f"{words}: {one['num_procs']:,} x {one['system']}"
+    yield dots([(one["days"], y)], name=name, **look)
 
 
 def _names(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calculon.base.units import scaled
-from calculon.render.chart import Area, Axis, Chart, Line, Panel, Rule, Span, tiled
+from calculon.render.chart import Axis, Chart, Line, Panel, Rule, Span, band, dots, tiled
 from calculon.render.chart_axes import log_axis, time_unit
 
 Points = tuple[Sequence[float], Sequence[float]]
@@ -39,17 +39,15 @@ def _measured(fitted: Points, held: Points, left: Points = ((), ())) -> list[Lin
         (left, "left out", "thin cross", False),
     )
     return [
-        Line(
+        dots(
+            zip(*points, strict=True),
+            marker,
             name=f"measured, {rows}",
-            x=x,
-            y=y,
-            dash="none",
-            marker=marker,
             sizes=(4.5 if hollow else 4.0,),
             hollow=hollow,
         )
-        for (x, y), rows, marker, hollow in looks
-        if x
+        for points, rows, marker, hollow in looks
+        if points[0]
     ]
 
 
@@ -97,13 +95,7 @@ def times_panel(title: str, fitted: Points, held: Points) -> Panel:
         x=replace(axis, unit=f"s, band: {100 * BAND:g} %"),
         y=replace(axis, label="Measured"),
         marks=[
-            Area(
-                x=ends,
-                low=[end * (1 - BAND) for end in ends],
-                high=[end * (1 + BAND) for end in ends],
-                color="vermilion",
-                opacity=0.15,
-            ),
+            band(ends, BAND, color="vermilion", opacity=0.15),
             Line(name="calibrated file", x=ends, y=ends, color="vermilion"),
             *_measured(fitted, held),
         ],
@@ -128,7 +120,7 @@ def errors_panel(title: str, fitted: Points, held: Points) -> Panel:
         (fitted, "circle", "sky", "seen by the fit"),
         (held, "square", "vermilion", "held out"),
     )
-    band = 100 * BAND
+    percent = 100 * BAND
     return Panel(
         title=title,
         x=log_axis("Measured time", "", [*fitted[0], *held[0]], form=_duration, most=_TICKS - 1),
@@ -139,21 +131,22 @@ def errors_panel(title: str, fitted: Points, held: Points) -> Panel:
             ticks=[(tick, f"{tick}".replace("-", "\N{MINUS SIGN}")) for tick in range(-50, 51, 25)],
         ),
         marks=[
-            Span(name=f"within {band:g} %", low=-band, high=band, level=True, opacity=0.5),
+            Span(name=f"within {percent:g} %", low=-percent, high=percent, level=True, opacity=0.5),
             Rule(at=0.0, level=True, color="grey", width=0.8),
             *(
-                Line(
+                dots(
+                    [
+                        (time, min(max(error, -MOST), MOST))
+                        for time, error in zip(*points, strict=True)
+                    ],
+                    marker,
                     name=name,
-                    x=times,
-                    y=[min(max(error, -MOST), MOST) for error in errors],
-                    dash="none",
-                    marker=marker,
                     sizes=(2.5,),
                     hollow=marker == "square",
                     color=color,
                 )
-                for (times, errors), marker, color, name in looks
-                if times
+                for points, marker, color, name in looks
+                if points[0]
             ),
         ],
         height=1.9,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from calculon.advise.replanned import CapacitySweep
 from calculon.base.units import GIB
 from calculon.declarations.plan_words import degrees_words
-from calculon.render.chart import Axis, Chart, Line, Panel, Rule
+from calculon.render.chart import Axis, Chart, Line, Panel, Rule, dots
 from calculon.render.chart_axes import time_unit, widened
 from calculon.render.digits import Digits
 
@@ -44,14 +44,8 @@ def capacity_chart(
     ]
     rules = _rules(now / GIB, in_file / GIB)
     end = max(last / GIB, sizes[-1])
-    points = Line(
-        x=sizes,
-        y=times,
-        dash="none",
-        marker="circle",
-        words=words,
-        links=[link(one.capacity) if link else "" for one in steps],
-    )
+    links = [link(one.capacity) if link else "" for one in steps]
+    points = dots(zip(sizes, times, strict=True), words=words, links=links)
     panel = Panel(
         x=_sizes([*sizes, end, *(rule.at for rule in rules)]),
         y=_times(times, unit),

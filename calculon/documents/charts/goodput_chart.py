@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from calculon.base.records import Plain
 from calculon.declarations.origin import stated_name
@@ -15,6 +14,7 @@ from calculon.render.chart import (
     Panel,
     Rule,
     Span,
+    dots,
     line_look,
 )
 from calculon.render.chart_axes import count_axis, log_axis, widened
@@ -106,17 +106,10 @@ def _curves(document: Plain, place: int) -> list[Line]:
         )
         hollow = [(x, y) for x, y, bound in points if bound and name == "checkpoint_interval"]
         if hollow:
-            found.append(_points("", hollow, color=color, marker=marker, hollow=True))
+            found.append(dots(hollow, marker, color=color, hollow=True))
     if limited:
-        name = "storage takes no more checkpoints"
-        found.append(_points(name, [], color="grey", marker="circle", hollow=True))
+        found.append(dots([], name="storage takes no more checkpoints", color="grey", hollow=True))
     return found
-
-
-def _points(name: str, points: Sequence[tuple[float, float]], **look: Any) -> Line:
-    """Return markers without a line."""
-    x, y = ([point[which] for point in points] for which in (0, 1))
-    return Line(name=name, x=x, y=y, dash="none", **look)
 
 
 def _label(document: Plain, curve: Plain) -> str:
@@ -141,7 +134,7 @@ def _runs(document: Plain, place: int) -> list[Line]:
         points = [] if one[name] is None else [(one["num_procs"], factor * one[name])]
         look = {"color": "black", "sizes": (8.0,), "hollow": one["projected"], "clip": False}
         marker = _PUBLISHED[number % len(_PUBLISHED)]
-        found.append(_points(one["run"] + evidence, points, marker=marker, **look))
+        found.append(dots(points, marker, name=one["run"] + evidence, **look))
     return found
 
 

@@ -11,12 +11,12 @@ from calculon.render.chart import (
     Boxes,
     Cells,
     Chart,
-    Line,
     Mark,
     Notes,
     Panel,
     Pointed,
     categories,
+    dots,
     told,
 )
 from calculon.render.chart_axes import Quantity
@@ -175,20 +175,10 @@ def _crosses(found: Heatmap) -> Iterator[Mark]:
     words = "no execution can run"
     if any("GiB" in cell.note for cell in missing):
         words += " (memory that is missing)"
-    yield Line(
-        name=words,
-        x=[column for _, column in places],
-        y=[
-            row + (0.15 if cell.note else 0) for (row, _), cell in zip(places, missing, strict=True)
-        ],
-        dash="none",
-        marker="thin cross",
-        color="grey",
-        **told(missing),
-    )
     noted = [(row, column, cell.note) for (row, column), cell in zip(places, missing, strict=True)]
-    noted = [one for one in noted if one[2]]
-    if noted:
+    crosses = [(column, row + (0.15 if note else 0)) for row, column, note in noted]
+    yield dots(crosses, "thin cross", name=words, color="grey", **told(missing))
+    if noted := [one for one in noted if one[2]]:
         yield Notes(
             x=[column for _, column, _ in noted],
             y=[row - 0.2 for row, _, _ in noted],

@@ -8,7 +8,7 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
-from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Pointed, told
+from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Pointed, dots, told
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, time_unit, widened
 
 CELLS = (360, 240)
@@ -136,12 +136,10 @@ class _Plans:
         hollow: bool = False,
     ) -> Line:
         """Return plans as points."""
-        return Line(
+        return dots(
+            [(one.x * self.x_factor, one.y * self.y_factor) for one in plans],
+            marker,
             name=name,
-            x=[one.x * self.x_factor for one in plans],
-            y=[one.y * self.y_factor for one in plans],
-            dash="none",
-            marker=marker,
             color=color,
             sizes=sizes,
             hollow=hollow,

@@ -12,7 +12,18 @@ from calculon.documents.campaign_words import span
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Result
 from calculon.render.canvas import wrapped
-from calculon.render.chart import Axis, Bars, Chart, Line, Mark, Notes, Panel, Rule, categories
+from calculon.render.chart import (
+    Axis,
+    Bars,
+    Chart,
+    Line,
+    Mark,
+    Notes,
+    Panel,
+    Rule,
+    categories,
+    dots,
+)
 from calculon.render.texts import level_text, percent, token_count
 
 if TYPE_CHECKING:
@@ -29,6 +40,7 @@ _CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
 
 _AROUND, _ROW = 0.85, 0.3  # inches: title and axis of a panel, and a bar
 _LOWER = 1.75  # inches: the panels of the end
+_SIZES = (7.0,)  # points: width of dots
 _ROOM = 1.5  # end of an axis over the longest bar, for the text at its end
 _LABEL = 24  # letters of a line
 
@@ -166,7 +178,7 @@ def _ends_panel(run: Plain, main: Result) -> Panel:
         if one.low < one.high:
             line = [one.low * factor, one.high * factor]
             marks.append(Line(x=line, y=[place] * 2, color=one.color, width=4.0))
-        marks.append(_dots([one.middle * factor], [place], one.color))
+        marks.append(dots([(one.middle * factor, place)], color=one.color, sizes=_SIZES))
     highs = [one.high * factor for one in ends]
     marks.append(Notes(x=highs, y=range(len(ends)), texts=[one.text for one in ends]))
     low, high = min(values), max(values)
@@ -181,22 +193,18 @@ def _ends_panel(run: Plain, main: Result) -> Panel:
     )
 
 
-def _dots(x: Sequence[float], y: Sequence[float], color: str) -> Line:
-    return Line(x=x, y=y, color=color, dash="none", marker="circle", sizes=(7.0,))
-
-
 def _chances_panel(run: Plain, ended: Sequence[float]) -> Panel:
     """Return the chance to have ended by each day, as failures alone leave it, with p10, p50 and p90."""
     figures = run["figures"]
     unit, factor = _unit(figures["days"])
     marked = (10, 50, 90)
-    middle = [factor * figures[f"days_p{share}"] for share in marked]
+    middle = [(factor * figures[f"days_p{share}"], share) for share in marked]
     days = [factor * one for one in ended]
     line = Line(x=days, y=[100 * share for share in _CHANCES], color="vermilion")
     return Panel(
         title="Failures alone",
         x=Axis(label=unit),
         y=Axis(label="Ended", unit="%", limits=(0.0, 100.0), ticks=[(n, str(n)) for n in marked]),
-        marks=(line, _dots(middle, marked, "vermilion")),
+        marks=(line, dots(middle, color="vermilion", sizes=_SIZES)),
         height=_LOWER,
     )

@@ -9,7 +9,7 @@ from calculon.base.records import Plain
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.serving_frontier_page import all_types, counts_words, pools_words
 from calculon.documents.serving_page import requests_words
-from calculon.render.chart import Chart, Line, Mark, Notes, Panel, Rule, line_look
+from calculon.render.chart import Chart, Line, Mark, Notes, Panel, Rule, dots, line_look
 from calculon.render.chart_axes import value_axis
 from calculon.render.label_places import placed
 
@@ -44,9 +44,8 @@ def serving_frontier(document: Plain) -> Chart:
         labels += own
         across, up = _places(curve["points"])
         marks.append(Line(x=across, y=up, color=color))
-        across, up = _places([one.point for one in own])
-        name = curve["system"]
-        marks.append(Line(name=name, x=across, y=up, color=color, dash="none", marker=marker))
+        ends = zip(*_places([one.point for one in own]), strict=True)
+        marks.append(dots(ends, marker, name=curve["system"], color=color))
     marks += [
         Line(name=f"{curve['system']}: {curve['none']}", x=(), y=(), dash="none")
         for curve in document["curves"]

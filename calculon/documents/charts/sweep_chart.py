@@ -12,7 +12,7 @@ from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
 from calculon.documents.front import axis, terms
 from calculon.render.canvas import wrapped
-from calculon.render.chart import DASHES, SERIES, Axis, Chart, Line, Panel, line_look
+from calculon.render.chart import DASHES, SERIES, Axis, Chart, Line, Panel, dots, line_look
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis, widened
 from calculon.search.sweep.sweep_result import Sweep
 
@@ -122,15 +122,8 @@ def _marks(one: Curve, number: int, factor: float, y: Axis, *, named: bool) -> I
         low, high = y.limits or (0.0, 1.0)
         share = 0.015 + 0.018 * (number % len(SERIES))
         foot = low * (high / low) ** share if y.scale == "log" else low + share * (high - low)
-        yield Line(
-            name="cannot run",
-            x=missing,
-            y=[foot] * len(missing),
-            color=color,
-            dash="none",
-            marker="thin cross",
-            sizes=(3.5,),
-        )
+        look = {"name": "cannot run", "color": color, "sizes": (3.5,)}
+        yield dots([(x, foot) for x in missing], "thin cross", **look)
 
 
 def _places_axis(label: str, places: Sequence[float], names: Sequence[str]) -> Axis:

@@ -16,7 +16,7 @@ from calculon.documents.sensitivity_page import (
     stated,
     whole,
 )
-from calculon.render.chart import Axis, Bars, Chart, Line, Mark, Notes, Panel, Rule, categories
+from calculon.render.chart import Axis, Bars, Chart, Mark, Notes, Panel, Rule, categories, dots
 from calculon.render.chart_axes import Quantity
 from calculon.render.fitted_grid import folded
 
@@ -156,12 +156,10 @@ class _Tornado:
             yield self._texts(shown, end)
         if "replanned" in self.document:
             best = [(at, row, x) for at, row in enumerate(rows) for x in self._best(row)]
-            yield Line(
+            yield dots(
+                [(x, at) for at, _, x in best],
+                "diamond",
                 name="planned again",
-                x=[x for *_, x in best],
-                y=[at for at, *_ in best],
-                dash="none",
-                marker="diamond",
                 color="black",
                 sizes=(3.2,),
                 words=[f"{row['path']}: best plan {x:+.1f} %" for _, row, x in best],

@@ -7,7 +7,7 @@ from typing import Any
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA
 from calculon.declarations.named_values import PUBLISHED
-from calculon.render.chart import Area, Axis, Chart, Line, Notes, Panel, categories, tiled
+from calculon.render.chart import Axis, Chart, Line, Notes, Panel, band, categories, dots, tiled
 from calculon.render.chart_axes import log_axis, value_axis
 
 BAND = 0.10
@@ -84,7 +84,7 @@ def _rows(one: Pairs, edition: str) -> Chart:
         f"{label}: measured {true:,.4g} {one.unit}, predicted {found:,.4g} {one.unit} ({error})"
         for label, (true, found), error in zip(one.labels, pairs, errors, strict=True)
     ]
-    points = Line(x=estimated, y=places, dash="none", marker="circle", words=words)
+    points = dots(zip(estimated, places, strict=True), words=words)
     values = [*measured, *estimated]
     panel = Panel(
         x=value_axis(
@@ -130,21 +130,11 @@ def _panel(one: Pairs) -> Panel:
         x=replace(axis, label=f"Measured {one.quantity}"),
         y=replace(axis, label="Predicted", unit=""),
         marks=[
-            Area(
-                name=f"within {100 * BAND:.0f} %",
-                x=ends,
-                low=[end * (1 - BAND) for end in ends],
-                high=[end * (1 + BAND) for end in ends],
-                color="sky",
-                opacity=0.3,
-            ),
+            band(ends, BAND, name=f"within {100 * BAND:.0f} %", color="sky", opacity=0.3),
             Line(name="predicted = measured", x=ends, y=ends, color="grey", width=0.9),
-            Line(
+            dots(
+                zip(one.measured, one.estimated, strict=True),
                 name="an execution",
-                x=one.measured,
-                y=one.estimated,
-                dash="none",
-                marker="circle",
                 sizes=(3.4 if len(one.measured) < _MANY else 1.6,),
                 words=words,
             ),

@@ -268,7 +268,7 @@ EXPORTS: dict[str, Export] = {
     ),
     "sensitivity.csv": Export(
         title="Figures of the machine and their effects",
-        text=lambda state, answers: f"{figures_table(depends(state, answers).to_dict()).csv()}\n",
+        text=lambda state, answers: f"{figures_table(depends(state, answers)).csv()}\n",
         views=("machine",),
     ),
     "block.json": Export(

@@ -38,7 +38,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
         return state.link(machine={**state.machine, CAPACITY: enough(size)})
 
     first = found.steps[0] if here is None else here
-    section = memory_section(found.to_dict(), first.best.value, words, link, MOST)
+    section = memory_section(found, first.best.value, words, link, MOST)
     size, plan = f"{found.capacity / GIB:,.5g} GiB", words(first.best.execution)
     said = (
         f"Nothing fits in {size}: the first plan needs {capacity_text(first.capacity)} ({plan})."

@@ -61,7 +61,7 @@ def effects(state: State, answers: Answers) -> Part | None:
     )
     names = {**labels(found.system), **STATISTICS}
     shown = document["value"] and kinds_shown(document)
-    everything = sensitivity_page(document, found.preset.usual)
+    everything = sensitivity_page(found)
     return Part(
         title="What each figure is worth",
         blocks=(
@@ -135,7 +135,7 @@ def break_even(state: State, answers: Answers) -> Part:
         return _said("The plan does not run on both machines: there is nothing to compare.")
     if abs(time_of(after) / time_of(before) - 1) < STEADY:
         return _said("The change makes the same plan neither faster nor slower.")
-    even = answers.as_fast_as_changed(state, before).to_dict()["break_even"]
+    even = answers.as_fast_as_changed(state, before)
     section = break_even_section(
         even,
         labels(before.system),

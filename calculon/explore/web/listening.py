@@ -18,7 +18,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.declarations.files import reason
 from calculon.explore.memo import share_heaps
 from calculon.explore.web.guard import is_loopback
-from calculon.explore.web.patience import MOST_CONNECTIONS, Patient
+from calculon.explore.web.patience import config
 
 TRIED = 20
 """Ports that are tried one after the other, before any that is free."""
@@ -99,7 +99,9 @@ def serve(
 
     async def served() -> None:
         loop = asyncio.get_running_loop()
-        own = asyncio.ensure_future(_Server(_config(page)).serve([listener]))
+        settings = {"lifespan": "off", "loop": "asyncio", "proxy_headers": False}
+        server = _Server(config(page, timeout_keep_alive=QUIET, **settings))
+        own = asyncio.ensure_future(server.serve([listener]))
 
         def end(number: int) -> None:
             came.append(number)
@@ -120,23 +122,6 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
     return came[0] if came else None
-
-
-def _config(page: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        page,
-        lifespan="off",
-        loop="asyncio",
-        http=Patient,
-        limit_concurrency=MOST_CONNECTIONS,
-        ws="none",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=QUIET,
-    )
 
 
 class _Server(uvicorn.Server):

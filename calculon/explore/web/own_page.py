@@ -37,23 +37,11 @@ class ExplorePage:
     def __init__(self, app: "ASGIApp", query: str, port: int = 0):
         import uvicorn
 
-        from calculon.explore.web.patience import MOST_CONNECTIONS, Patient
+        from calculon.explore.web.patience import config
 
         self._socket = _listening(port)
         self.url = f"http://{HOST}:{self._socket.getsockname()[1]}{query}"
-        config = uvicorn.Config(
-            app,
-            lifespan="on",
-            http=Patient,
-            limit_concurrency=MOST_CONNECTIONS,
-            ws="none",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(config(app, lifespan="on", timeout_graceful_shutdown=1))
         sockets = {"sockets": [self._socket]}
         name = f"calculon {self.url}"
         self._thread = Thread(target=self._server.run, kwargs=sockets, name=name, daemon=True)

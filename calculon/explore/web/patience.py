@@ -1,7 +1,10 @@
-"""Connections that are dropped: those that do not complete a request in time."""
+"""How the page is served, and connections that are dropped: those that do not complete a request in time."""
 
 import asyncio
+from typing import Any
 
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEADERS = 10.0
@@ -42,3 +45,18 @@ class Patient(H11Protocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+
+def config(page: ASGIApp, **more: Any) -> uvicorn.Config:
+    """Return how the page is served, with further settings."""
+    return uvicorn.Config(
+        page,
+        http=Patient,
+        limit_concurrency=MOST_CONNECTIONS,
+        ws="none",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        **more,
+    )

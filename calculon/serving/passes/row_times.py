@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from calculon.architecture.experts import SHARED
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Count, Flops, Seconds
+from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
+from calculon.declarations.result_numbers import number
 from calculon.hardware.collectives.algorithm_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, Shapes, Types
@@ -22,21 +24,44 @@ from calculon.serving.passes.pass_rows import Row
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.records.number_types import ACTIVATION_BYTES, WIDE
 
-QUANTITIES = (
-    "time",
-    "floor",
-    "arithmetic",
-    "memory",
-    "network",
-    "flops",
-    "moved",
-    "weights",
-    "cache",
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRecord:
+    """All rows of a name in a pass: times in seconds, and FLOP and bytes."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    time: float = number("whole time")
+    floor: float = number("the least that its kernels take")
+    arithmetic: float = number("time of the arithmetic")
+    memory: float = number("time of reading and writing memory")
+    network: float = number("time of messages")
+    flops: float = number("FLOP")
+    moved: float = number("bytes read and written")
+    weights: float = number("bytes of weights read")
+    cache: float = number("bytes of the cache read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausesRecord:
+    """The seconds of a pass by cause; they sum up to its time."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    weights: float = number("reading weights")
+    cache: float = number("reading the cache")
+    activations: float = number("reading and writing activations")
+    arithmetic: float = number("arithmetic")
+    network: float = number("reductions and exchanges over the network")
+    floors: float = number("floors of kernels")
+    host: float = number("the host between passes")
+
+
+QUANTITIES = tuple(one.name for one in spec_fields(RowRecord))
 """Quantities of a row that files have."""
 
-CAUSES = ("weights", "cache", "activations", "arithmetic", "network", "floors", "host")
-"""What the time of a pass is due to: reading of weights, caches and activations, and what is no memory."""
+CAUSES = {one.name: one.declaration.help for one in spec_fields(CausesRecord)}
+"""What the time of a pass is due to: reading of weights, caches and activations, and what is no memory; in words."""
 
 
 class Parts(NamedTuple):
