@@ -299,7 +299,7 @@ class FixSearch:
                 return
 
     def _batches(self, most: int) -> Iterator[NeighborTable]:
-        """Yield the neighbors with another batch and at most so many changes."""
+        """Yield the neighbors with another batch and at most `most` changes."""
         for size in range(1, most + 1):
             yield self._with_one_of(batch_changes(self.near.execution), self.changes, size)
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.advise.stage_needs import largest_first
+from calculon.advise.stage_needs import needs_of
 from calculon.base.frozen import dataclass
-from calculon.declarations.statistics import memory_by_kind
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
 from calculon.plan.rules.all_rules import MEMORY_REASONS
@@ -69,7 +68,7 @@ def least(space: Space, tier: int, where: Condition | None = None) -> Estimate |
 
 
 def with_memory(system: System, needed: Mapping[int, float]) -> System:
-    """Return a system with so many usable bytes of some tiers, rounded up to whole ones of capacity."""
+    """Return a system with the needed usable bytes of some tiers, its capacity rounded up to whole bytes."""
     use = system.ext.memory
     for tier, size in needed.items():
         name = f"mem{tier}"
@@ -104,16 +103,15 @@ def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
 
 def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
     """Return what an execution lacks of some tiers."""
-    stages = found.stages if found.execution.pipeline_par > 1 else []
-    blocks = max((int(stage["blocks"]) for stage in stages), default=space.model.num_blocks)
-    kinds = memory_by_kind(found.stats, found.execution.to_dict(), blocks)
+    stages = needs_of(found)
+    fullest = [(tier, max(stages, key=lambda one: one.needed[tier - 1])) for tier in tiers]
     return [
         NearestInfeasible(
             tier=tier,
             estimate=found,
-            needed=found.stats[MEMORY[tier - 1]] or 0.0,
+            needed=stage.needed[tier - 1],
             available=space.system.usable[tier - 1],
-            parts=largest_first(kinds[tier - 1]),
+            parts=stage.parts[tier - 1],
         )
-        for tier in tiers
+        for tier, stage in fullest
     ]

@@ -244,7 +244,7 @@ def choices_of(changes: Sequence[FieldChange], size: int, needed: int) -> Array:
     """Return all combinations of `size` changes of different fields, the nearest first.
 
     Args:
-        needed: Each combination has one of so many first changes; any combination if 0.
+        needed: Each combination has one of the first `needed` changes; any combination if 0.
     """
     fields = _field_numbers(changes)
     found = subsets(fields, size - bool(needed), needed)

@@ -154,7 +154,7 @@ def memory_savers(space: "Space", *, activations: bool) -> list[tuple[str, Any]]
         activations: Whether activations fill the memory, so that shorter parts of sequences help.
     """
     model = space.model
-    # The operators that are worth recomputing by themselves are those of experts.
+    # Only the operators of experts are worth recomputing by themselves.
     names = [name for name in SAVES if name != "recompute_modules" or model.mixes]
     named = [(name, value) for name in names for value in SAVES[name]]
     if model.mixes:
@@ -313,7 +313,7 @@ def _changes(execution: Execution, several: Iterable[_Values]) -> Iterator[Field
 
 
 def changes_to(name: str, values: Iterable[Any], execution: Execution) -> tuple[FieldChange, ...]:
-    """Return changes of a field to those of some other values that the framework has, the nearest first."""
+    """Return the changes of a field to other values, as far as the framework has them, the nearest first."""
     preset, now = find_preset(execution.preset), getattr(execution, name)
     numbers = not field_of(name).named and name not in NETWORKS and now > 0
     found = [

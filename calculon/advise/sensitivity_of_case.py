@@ -38,12 +38,12 @@ Seen = Callable[[int], None]
 WHY = "calculon why says what would make it run"
 
 CALIBRATED = "calibrated"
-"""Range that is, where residuals of a calibration say so, that of the part."""
+"""Range of each part as residuals of its calibration say, if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is asked of a case; the attributes are those of :func:`sensitivity`."""
+    """Options of a sensitivity; the attributes are arguments of :func:`calculon.sensitivity`."""
 
     spread: float | str = 0.25
     replan: bool = False
