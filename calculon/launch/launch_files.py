@@ -3,7 +3,6 @@
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 from calculon.base.errors import Problem, SpecError, printable
 from calculon.declarations.decode import SpecWarning
@@ -53,8 +52,9 @@ def read_launch_file(
         text, file = path, "command"
     else:
         text, file = launch_text(path), "<stdin>" if path == STDIN else path
-    given: dict[str, Any] = {"num_procs": num_procs, "variables": variables, "server": server}
-    return read_launch(text, file, dialect=dialect, **given)
+    return read_launch(
+        text, file, dialect=dialect, num_procs=num_procs, variables=variables, server=server
+    )
 
 
 def is_command(text: str) -> bool:
@@ -130,8 +130,7 @@ def lost_in_words(launch: Launch) -> str:
     names = [setting.name for setting, _ in launch.not_modelled] + unknown
     if not names:
         return ""
-    listed = ", ".join(names[:_MOST]) + (
-        f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    )
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    listed = ", ".join(names[:_MOST]) + more
     what = f"{listed}: {_LOST}" if not unknown else f"{listed}: not modelled, or unknown"
     return f"{what} (calculon import-flags lists them)"

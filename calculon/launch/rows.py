@@ -22,6 +22,11 @@ def row(
     return Row(tuple(fields.split()), tuple(settings.split()), read, write, subject)
 
 
+def by_name(names: Mapping[V, str]) -> dict[str, V]:
+    """Return our values by the launcher's names, given those of each value in a text."""
+    return {name: value for value, text in names.items() for name in text.split()}
+
+
 def first_names(values: Mapping[Any, V]) -> dict[V, Any]:
     """Return the launcher's names by our values; of several names of one value the first."""
     names: dict[V, Any] = {}

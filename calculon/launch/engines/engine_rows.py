@@ -11,7 +11,7 @@ from calculon.base.units import GIB
 from calculon.launch import rows
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
 from calculon.launch.engines.engine_files import BESIDE, CHECKPOINT
-from calculon.launch.rows import first_names
+from calculon.launch.rows import by_name
 from calculon.launch.server import RankBytes
 
 WIDE = ("bfloat16", "float16")
@@ -131,15 +131,15 @@ class TypeNames:
     Attributes:
         dtype, weights, cache: The settings of the type of 16 bits, of quantised weights, and of the cache; `weights` is
             empty where the checkpoint alone says it.
-        quantised: Types of weights and of experts by the engine's names; ``wide`` is the type of 16 bits, and ``same``
-            that of the other weights.
-        caches: Types of the cache by the engine's names.
+        quantised: Types of weights and of experts, each with the engine's names in a text, of which the first is
+            written; ``wide`` is the type of 16 bits, and ``same`` that of the other weights.
+        caches: Types of the cache, likewise.
     """
 
     dtype: str
     weights: str
     cache: str
-    quantised: Mapping[str, tuple[str, str]]
+    quantised: Mapping[tuple[str, str], str]
     caches: Mapping[str, str]
 
     def row(self) -> Row:
@@ -158,7 +158,8 @@ class TypeNames:
         stated = one.setting(self.cache)
         cache = wide
         if stated is not None and stated.value != "auto":
-            cache = self.caches[one.choice(stated, self.caches)]
+            caches = by_name(self.caches)
+            cache = caches[one.choice(stated, caches)]
         return {
             "weights_dtype": said["weights_dtype"] or weights,
             "experts_dtype": said["experts_dtype"] or experts,
@@ -170,9 +171,8 @@ class TypeNames:
         """Return the types of weights and experts; those that the checkpoint alone says are told."""
         stated = one.setting(self.weights) if self.weights else None
         if stated is not None and stated.value not in (None, "auto"):
-            name = str(stated.value)
-            if name in self.quantised:
-                return self.quantised[name]
+            if types := by_name(self.quantised).get(str(stated.value)):
+                return types
             effect = (
                 "types of weights that the checkpoint says: --set weights_dtype=... states them"
             )
@@ -185,21 +185,19 @@ class TypeNames:
         weights, experts, head = (one[f"{n}_dtype"] for n in ("weights", "experts", "head"))
         wide = next((name for name in (head, weights, one["kv_dtype"]) if name in WIDE), WIDE[0])
         found: Fields = {} if wide == WIDE[0] else {self.dtype: wide}
-        names = first_names(self.quantised)
         pair = ("wide" if weights == wide else weights), experts
-        if pair in names and self.weights:
-            found[self.weights] = names[pair]
+        if pair in self.quantised and self.weights:
+            found[self.weights] = self.quantised[pair].split()[0]
         elif pair != ("wide", "same"):
             found[f"{BESIDE}weights_dtype"] = weights
             found |= {f"{BESIDE}experts_dtype": experts} if experts != "same" else {}
         found |= {f"{BESIDE}head_dtype": head} if head != wide else {}
         if one["kv_dtype"] == wide:
             return found
-        theirs = first_names(self.caches)
-        if one["kv_dtype"] not in theirs:
-            wanted = ", ".join(dict.fromkeys((wide, *theirs)))
+        if one["kv_dtype"] not in self.caches:
+            wanted = ", ".join(dict.fromkeys((wide, *self.caches)))
             raise one.refuse("kv_dtype", wanted, f"--set kv_dtype={wide}")
-        return found | {self.cache: theirs[one["kv_dtype"]]}
+        return found | {self.cache: self.caches[one["kv_dtype"]].split()[0]}
 
 
 def _narrow(one: Reading) -> list[str]:

@@ -29,6 +29,7 @@ from calculon.launch.engines.engine_rows import (
     row,
 )
 from calculon.launch.engines.engine_words import SGLANG_NO_EFFECT, SGLANG_NOT_MODELLED
+from calculon.launch.rows import by_name
 
 _TP, _PP, _DP, _EP = "--tp-size", "--pp-size", "--dp-size", "--ep-size"
 _DP_ATTENTION = "--enable-dp-attention"
@@ -36,45 +37,33 @@ _CHUNK, _MIXED = "--chunked-prefill-size", "--enable-mixed-chunk"
 _SEQUENCES = "--max-running-requests"
 _SHARE = "--mem-fraction-static"
 
-_SPELLINGS = {
-    "--tp": _TP,
-    "--tensor-parallel-size": _TP,
-    "--pp": _PP,
-    "--pipeline-parallel-size": _PP,
-    "--dp": _DP,
-    "--data-parallel-size": _DP,
-    "--ep": _EP,
-    "--expert-parallel-size": _EP,
-    "--model": CHECKPOINT,
-    "--model-path": CHECKPOINT,
-    "--quant": "--quantization",
-}
+_SPELLINGS = by_name(
+    {
+        _TP: "--tp --tensor-parallel-size",
+        _PP: "--pp --pipeline-parallel-size",
+        _DP: "--dp --data-parallel-size",
+        _EP: "--ep --expert-parallel-size",
+        CHECKPOINT: "--model --model-path",
+        "--quantization": "--quant",
+    }
+)
 _PROGRAM = re.compile(r"sglang(_router)?\.launch_server|serve")
 _SIGN = re.compile(r"\bsglang(_router)?\.launch_server\b|\bsglang\s+serve\b")
 _CHUNK_TOKENS = 8192
 """Tokens of a part of a prompt without flag, on GPUs of 60 to 90 GiB (recalled)."""
 
-_QUANTISED = {
-    "fp8": ("float8", "same"),
-    "w8a8_fp8": ("float8", "same"),
-    "modelopt": ("float8", "same"),
-    "modelopt_fp8": ("float8", "same"),
-    "awq": ("int4_g128", "same"),
-    "awq_marlin": ("int4_g128", "same"),
-    "gptq": ("int4_g128", "same"),
-    "gptq_marlin": ("int4_g128", "same"),
-    "marlin": ("int4_g128", "same"),
-    "modelopt_fp4": ("nvfp4", "same"),
-    "petit_nvfp4": ("nvfp4", "same"),
-    "mxfp4": ("wide", "mxfp4"),
-}
-_CACHES = {
-    "fp8_e4m3": "float8",
-    "fp8_e5m2": "float8",
-    "bf16": "bfloat16",
-    "bfloat16": "bfloat16",
-}
-_TYPES = TypeNames("--dtype", "--quantization", "--kv-cache-dtype", _QUANTISED, _CACHES)
+_TYPES = TypeNames(
+    dtype="--dtype",
+    weights="--quantization",
+    cache="--kv-cache-dtype",
+    quantised={
+        ("float8", "same"): "fp8 w8a8_fp8 modelopt modelopt_fp8",
+        ("int4_g128", "same"): "awq awq_marlin gptq gptq_marlin marlin",
+        ("nvfp4", "same"): "modelopt_fp4 petit_nvfp4",
+        ("wide", "mxfp4"): "mxfp4",
+    },
+    caches={"float8": "fp8_e4m3 fp8_e5m2", "bfloat16": "bf16 bfloat16"},
+)
 
 
 def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:

@@ -73,7 +73,7 @@ _TYPES = TypeNames(
     weights="",
     cache="kv_cache_config.dtype",
     quantised={},
-    caches={"fp8": "float8", "int8": "int8"},
+    caches={"float8": "fp8", "int8": "int8"},
 )
 
 

@@ -57,26 +57,17 @@ _DEFAULTS = {True: (8192, 1024), False: (2048, 256)}
 
 _FRACTION = 0.9
 
-_QUANTISED = {
-    "fp8": ("float8", "same"),
-    "fbgemm_fp8": ("float8", "same"),
-    "ptpc_fp8": ("float8", "same"),
-    "modelopt": ("float8", "same"),
-    "awq": ("int4_g128", "same"),
-    "awq_marlin": ("int4_g128", "same"),
-    "gptq": ("int4_g128", "same"),
-    "gptq_marlin": ("int4_g128", "same"),
-    "modelopt_fp4": ("nvfp4", "same"),
-    "mxfp4": ("wide", "mxfp4"),
-}
-"""``--quantization mxfp4`` is of experts: other weights of such checkpoints (gpt-oss) have 16 bits."""
-
 _TYPES = TypeNames(
     dtype="--dtype",
     weights="--quantization",
     cache="--kv-cache-dtype",
-    quantised=_QUANTISED,
-    caches={"fp8": "float8", "fp8_e4m3": "float8", "fp8_e5m2": "float8", "bfloat16": "bfloat16"},
+    quantised={
+        ("float8", "same"): "fp8 fbgemm_fp8 ptpc_fp8 modelopt",
+        ("int4_g128", "same"): "awq awq_marlin gptq gptq_marlin",
+        ("nvfp4", "same"): "modelopt_fp4",
+        ("wide", "mxfp4"): "mxfp4",  # other weights of such checkpoints (gpt-oss) have 16 bits
+    },
+    caches={"float8": "fp8 fp8_e4m3 fp8_e5m2", "bfloat16": "bfloat16"},
 )
 
 

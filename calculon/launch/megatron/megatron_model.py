@@ -20,7 +20,6 @@ VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
 NO_VOCABULARY = "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
 """What is said of a model whose vocabulary the flags do not tell."""
 
-_MOE_WIDTH, _SHARED = "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size"
 _NEEDED = ("--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length")
 _SHARES = ("--hybrid-attention-ratio", "--hybrid-mlp-ratio")
 _OTHER_SHAPES = {
@@ -72,11 +71,8 @@ def _stated(every: Fields) -> Fields:
 def _widths(one: Reading, hidden: int, heads: int, _blocks: int) -> Fields:
     gated = one.switch("--swiglu")
     usual = 64 * int(4 * hidden * 2 / 3 / 64) if gated else 4 * hidden
-    groups = (
-        one.count("--num-query-groups", default=1)
-        if one.switch("--group-query-attention")
-        else heads
-    )
+    grouped = one.switch("--group-query-attention")
+    groups = one.count("--num-query-groups", default=1) if grouped else heads
     one.used.add("--num-query-groups")
     return {
         "feedforward": one.count("--ffn-hidden-size", default=usual),
@@ -86,8 +82,8 @@ def _widths(one: Reading, hidden: int, heads: int, _blocks: int) -> Fields:
 
 
 def _kinds(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
-    gated, squared = one.switch("--swiglu"), one.switch("--squared-relu")
-    geglu = one.switch("--quick-geglu") or one.switch("--glu-activation")
+    activations = {name: one.switch(flag) for name, flag in _ACTIVATIONS.items()}
+    activations["geglu"] = one.switch("--glu-activation") or activations["geglu"]
     biased = not one.switch("--disable-bias-linear")
     rms = str(one.get("--normalization", default="LayerNorm")) == "RMSNorm"
     kept = [one.get(name, default=0.1) for name in ("--attention-dropout", "--hidden-dropout")]
@@ -96,13 +92,7 @@ def _kinds(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
         r"\(?(\d+)", " ".join(map(str, window)) if isinstance(window, list) else str(window)
     )
     return {
-        "activation": "swiglu"
-        if gated
-        else "squared_relu"
-        if squared
-        else "geglu"
-        if geglu
-        else "gelu",
+        "activation": next((name for name, on in activations.items() if on), "gelu"),
         "norm": "rmsnorm" if rms else "layernorm",
         "qk_norm": "head" if one.switch("--qk-layernorm") else "none",
         "qkv_bias": one.switch("--add-qkv-bias") or biased,
@@ -131,18 +121,25 @@ def _positions(one: Reading) -> Fields:
     }
 
 
+_MOE = {
+    "experts_per_token": ("--moe-router-topk", 2),
+    "expert_feedforward": ("--moe-ffn-hidden-size", 0),
+    "shared_feedforward": ("--moe-shared-expert-intermediate-size", 0),
+    "router_groups": ("--moe-router-num-groups", 0),
+    "router_group_topk": ("--moe-router-group-topk", 0),
+    "moe_latent": ("--moe-latent-size", 0),
+}
+_MOE_SWITCHES = {
+    "shared_gate": "--moe-shared-expert-gate",
+    "router_bias": "--moe-router-enable-expert-bias",
+}
+"""Numbers of a model with experts, with their flags and defaults, and its switches."""
+
+
 def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
     experts = one.count("--num-experts", default=0)
-    width, chosen = one.count(_MOE_WIDTH, default=0), one.count("--moe-router-topk", default=2)
-    shared, groups = one.count(_SHARED, default=0), one.count("--moe-router-num-groups", default=0)
-    gate, biased = (
-        one.switch("--moe-shared-expert-gate"),
-        one.switch("--moe-router-enable-expert-bias"),
-    )
-    limit, latent = (
-        one.count("--moe-router-group-topk", default=0),
-        one.count("--moe-latent-size", default=0),
-    )
+    found: Fields = {name: one.count(flag, default=usual) for name, (flag, usual) in _MOE.items()}
+    found |= {name: one.switch(flag) for name, flag in _MOE_SWITCHES.items()}
     one.switch("--moe-grouped-gemm")
     pattern = expert_pattern(one.get("--moe-layer-freq", default=1), blocks)
     if not experts:
@@ -153,18 +150,10 @@ def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
     first, every = pattern
     mixed = first > 0 or every > 1
     linear = not one.switch("--disable-bias-linear")
-    return {
+    return found | {
         "num_experts": experts,
-        "experts_per_token": chosen,
-        "expert_feedforward": width,
-        "shared_feedforward": shared,
-        "shared_gate": gate,
-        "router_bias": biased,
         "expert_bias": linear,
         "mlp_bias": linear and mixed,
-        "router_groups": groups,
-        "router_group_topk": limit,
-        "moe_latent": latent,
         "first_k_dense": first,
         "moe_layer_freq": every,
     }
@@ -331,21 +320,11 @@ def _write_kinds(model: Model) -> Fields:
 def _write_experts(model: Model) -> Fields:
     if not model.num_experts:
         return {}
-    found: Fields = {
-        "--num-experts": model.num_experts,
-        "--moe-router-topk": model.experts_per_token,
-    }
-    numbers = {
-        _MOE_WIDTH: model.expert_feedforward,
-        _SHARED: model.shared_feedforward,
-        "--moe-router-num-groups": model.router_groups,
-        "--moe-router-group-topk": model.router_group_topk,
-        "--moe-latent-size": model.moe_latent,
-        "--moe-shared-expert-gate": model.shared_gate,
-        "--moe-router-enable-expert-bias": model.router_bias,
-        "--moe-router-pre-softmax": model.experts_per_token == 1 and not model.router_bias,
-    }
-    found |= {name: value for name, value in numbers.items() if value}
+    found: Fields = {"--num-experts": model.num_experts}
+    flags = {name: flag for name, (flag, _) in _MOE.items()} | _MOE_SWITCHES
+    found |= {flag: value for name, flag in flags.items() if (value := getattr(model, name))}
+    if model.experts_per_token == 1 and not model.router_bias:
+        found["--moe-router-pre-softmax"] = True
     if model.router_bias:
         found["--moe-router-score-function"] = "sigmoid"  # no other takes a bias
     if (model.first_k_dense or model.moe_layer_freq > 1) and not model.in_parts:
@@ -384,8 +363,7 @@ _READ_BY_SHAPE = f"""
     --swiglu --squared-relu --quick-geglu --normalization --disable-bias-linear --add-qkv-bias --qk-layernorm
     --attention-dropout --hidden-dropout --position-embedding-type --use-rotary-position-embeddings --rotary-percent
     --max-position-embeddings --window-size --window-attn-skip-freq --softmax-type
-    --num-experts --moe-router-topk {_MOE_WIDTH} {_SHARED} --moe-shared-expert-gate --moe-router-num-groups
-    --moe-router-group-topk --moe-layer-freq --moe-router-enable-expert-bias --moe-latent-size
+    --num-experts {" ".join(flag for flag, _ in _MOE.values())} {" ".join(_MOE_SWITCHES.values())} --moe-layer-freq
     --multi-latent-attention --q-lora-rank {" ".join(flag for flag, _ in _LATENTS.values())}
     --hybrid-override-pattern --is-hybrid-model --mamba-num-heads {" ".join(flag for flag, _ in _STATES.values())}
     --vocab-size --untie-embeddings-and-output-weights --mtp-num-layers --tokenizer-type --padded-vocab-size

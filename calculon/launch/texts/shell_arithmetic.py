@@ -1,6 +1,7 @@
 """Whole numbers of a shell script: its arithmetic, and its comparisons of numbers and texts."""
 
 import ast
+import operator
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -9,12 +10,7 @@ from typing import Any
 from calculon.launch.texts.reading_budget import Budget
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "-eq": lambda a, b: a == b,
-    "-ne": lambda a, b: a != b,
-    "-gt": lambda a, b: a > b,
-    "-ge": lambda a, b: a >= b,
-    "-lt": lambda a, b: a < b,
-    "-le": lambda a, b: a <= b,
+    f"-{name}": getattr(operator, name) for name in ("eq", "ne", "gt", "ge", "lt", "le")
 }
 
 
@@ -60,30 +56,30 @@ def _divided(a: int, b: int) -> int:
 
 
 _ARITHMETIC: dict[Any, Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
     ast.Div: _divided,
     ast.Mod: lambda a, b: a - b * _divided(a, b),
 }
 _COMPARISONS: dict[Any, Callable[[int, int], bool]] = {
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-    ast.Lt: lambda a, b: a < b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.Gt: lambda a, b: a > b,
-    ast.GtE: lambda a, b: a >= b,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
 
 
-def decided(first: str, operator: str, second: str, budget: Budget) -> bool | None:
+def decided(first: str, sign: str, second: str, budget: Budget) -> bool | None:
     """Return whether a comparison of ``[ ]`` holds; nothing where it is none that is known."""
-    if operator in ("=", "==", "!="):
-        return alike(first, second, budget) is not (operator == "!=")
-    if operator in ("<", ">"):
-        return first < second if operator == "<" else first > second
+    if sign in ("=", "==", "!="):
+        return alike(first, second, budget) is not (sign == "!=")
+    if sign in ("<", ">"):
+        return first < second if sign == "<" else first > second
     try:
-        return _COMPARE[operator](int(first or 0), int(second or 0))
+        return _COMPARE[sign](int(first or 0), int(second or 0))
     except (KeyError, ValueError):
         return None
 

@@ -64,20 +64,27 @@ def quote_end(word: str, at: int) -> int:
     return end
 
 
+BRACKETS = {"(": ")", "{": "}"}
+
+
+def after_bracket(text: str, at: int) -> int:
+    """Return the place after the bracket that closes the one at a place; 0 where none does."""
+    opening, closing, depth = text[at], BRACKETS[text[at]], 0
+    for end in range(at, len(text)):
+        depth += (text[end] == opening) - (text[end] == closing)
+        if not depth:
+            return end + 1
+    return 0
+
+
 def substitution(word: str, at: int) -> tuple[str, int]:
     """Return a substitution that begins at a place, and the place after it."""
     if word[at] == "`":
         end = word.find("`", at + 1)
         end = len(word) if end < 0 else end + 1
         return word[at:end], end
-    opening = word[at + 1 : at + 2]
-    if opening in ("(", "{"):
-        closing, depth, end = {"(": ")", "{": "}"}[opening], 0, at + 1
-        while end < len(word):
-            depth += (word[end] == opening) - (word[end] == closing)
-            end += 1
-            if not depth:
-                break
+    if word[at + 1 : at + 2] in BRACKETS:
+        end = after_bracket(word, at + 1) or len(word)
         return word[at:end], end
     found = _PARAMETER.match(word, at)
     return (found[0], found.end()) if found else ("$", at + 1)

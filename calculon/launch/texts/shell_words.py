@@ -11,7 +11,7 @@ from typing import NamedTuple
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.launch.texts.reading_budget import Budget, reading
-from calculon.launch.texts.shell_quotes import ANSI_QUOTED
+from calculon.launch.texts.shell_quotes import ANSI_QUOTED, BRACKETS, after_bracket
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,6 @@ _PLAIN = re.compile(r"[^ \t\r\n;&|()<>\\'\"`$]+")
 
 _RESERVED = {"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"}
 _ASSIGNS_ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=\Z")
-_OPENING = {"(": ")", "{": "}"}
 _REDIRECTS = re.compile(r"&>|\d*[<>]")
 _REDIRECTION = re.compile(r"\d*(<<<|<<-|<<|&>>|&>|>>|>&|<&|>\||>|<)[ \t]*")
 
@@ -211,7 +210,7 @@ class _Lexer:
             if end < 0:
                 raise self._open(quote)
             return end + 1
-        closing = quote if quote in '"`' else _OPENING[text[at + 1]]
+        closing = quote if quote in '"`' else BRACKETS[text[at + 1]]
         inner = at + (1 if quote in '"`' else 2)
         while inner < len(text) and text[inner] != closing:
             if text[inner] == "\\":
@@ -233,24 +232,15 @@ class _Lexer:
 
     def _parenthesis(self, at: int) -> int:
         """Return the place after a parenthesis inside of a substitution."""
-        depth = 0
-        while at < len(self.text):
-            depth += {"(": 1, ")": -1}.get(self.text[at], 0)
-            at += 1
-            if not depth:
-                return at
+        if end := after_bracket(self.text, at):
+            return end
         raise self._open("(")
 
     def _calculation_end(self, at: int) -> int:
         """Return the place after ``(( ... ))``; 0 where it has no end."""
-        depth, end = 0, at
-        while end < len(self.text):
-            depth += {"(": 1, ")": -1}.get(self.text[end], 0)
-            end += 1
-            if not depth:
-                break
-        self.budget.spend_characters(end - at)
-        return end if self.text.endswith("))", at, end) and not depth else 0
+        end = after_bracket(self.text, at)
+        self.budget.spend_characters((end or len(self.text)) - at)
+        return end if self.text.endswith("))", at, end) else 0
 
     def _redirection(self) -> None:
         """Pass over a redirection and its target; remember a here document."""
