@@ -19,12 +19,27 @@ from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.classes import synced_block
 from calculon.cost.data.sharding import Sharding, unit_blocks
+from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.data.synced import SyncedBytes
-from calculon.cost.embedding_head import EmbeddingHead
+from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.declarations.statistics import Work
 from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
+
+
+class StageLayers(NamedTuple):
+    """A block of a stage, embedding and LM head, with the copies of their weights and gradients.
+
+    Attributes:
+        block_copies, embedding_copies, head_copies: Times of the copies for a microbatch, which are part of the passes.
+    """
+
+    block: BlockCost
+    embedding_head: EmbeddingHead | None
+    block_copies: Seconds
+    embedding_copies: Seconds
+    head_copies: Seconds
 
 
 class Copied(NamedTuple):
@@ -40,6 +55,43 @@ class CopiedEnds(NamedTuple):
     ends: EmbeddingHead
     embedding: Seconds
     head: Seconds
+
+
+def with_copies(
+    block: BlockCost,
+    optimizer: OptimizerCost,
+    embedding_head: EmbeddingHead | None,
+    schedule: Schedule,
+    system: System,
+) -> StageLayers:
+    """Add the copies that the data-parallel strategy makes to the passes of a block, of embedding and LM head."""
+    strategy, none = STRATEGIES[schedule.choice.zero_stage], np.zeros(1)
+    if strategy.splits_weights:
+        again = schedule.columns.reshard_after_forward & schedule.training
+        block = with_conversion(block, again, system)
+        if embedding_head is not None:
+            embedding_head = modules_with_conversion(embedding_head, system)
+    sharding = strategy.sharding
+    if sharding is None or not sharding.buffered or not schedule.training:
+        return StageLayers(block, embedding_head, none, none, none)
+    copies = Copies(sharding, schedule, system)
+    copied, each = copies.of_block(block, optimizer)
+    if embedding_head is None:
+        return StageLayers(copied, None, each, none, none)
+    reduced = block.gradient_message / block.weight
+    ends, embedding, head = copies.of_embedding_and_head(embedding_head, reduced)
+    return StageLayers(copied, ends, each, embedding, head)
+
+
+def copy_time(
+    layers: StageLayers, schedule: Schedule, embedding_head: EmbeddingHeadTimes | None
+) -> Seconds:
+    """Return the time of the copies per batch; the schedule has the blocks of the slowest stage."""
+    time: Seconds = schedule.microbatches * schedule.blocks * layers.block_copies
+    if embedding_head is None:
+        return time
+    of_ends = embedding_head.of_slower(layers.embedding_copies, layers.head_copies)
+    return time + schedule.microbatches * of_ends
 
 
 class Copies:

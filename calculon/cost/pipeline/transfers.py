@@ -1,9 +1,12 @@
 """Pipeline parallelism: transfers between stages, and the bubble."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Seconds
+from calculon.cost.data.stage_traffic import SyncedStage
 from calculon.cost.process_groups import ProcessGroup
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
@@ -49,6 +52,42 @@ def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
     per_chunk = forward + backward if schedule.training else forward
     batch = schedule.microbatches * schedule.interleaving * per_chunk
     return np.where(schedule.pipeline_par > 1, batch, 0.0)
+
+
+def pipeline_time(
+    sent: Transfers,
+    shared: Bytes | None,
+    mirrored: Bytes | None,
+    schedule: Schedule,
+    system: System,
+) -> Seconds:
+    """Return the time of the pipeline's network in a batch; messages as in :func:`pipeline_volume`."""
+    link = sent.link
+    if mirrored is not None:
+        link = link + mirrored_gradient_time(mirrored, schedule, system)
+    return link if shared is None else link + shared_gradient_time(shared, schedule, system)
+
+
+def mirrored_gradient(stages: Sequence[SyncedStage], schedule: Schedule) -> Bytes | None:
+    """Return the bytes of gradients that two ranks with the same parts of the model add up; None if no parts are.
+
+    Of the ranks that have most. Replicas of one direction have reduced theirs by then: where the state is split, each
+    has its shard of the sum.
+    """
+    layout = schedule.layout
+    if layout is None or not schedule.choice.mirrored:
+        return None
+    found: Bytes = np.zeros(1)
+    for kind, stage in enumerate(stages):
+        block, ends = stage.synced
+        each = block.dense.gradient / schedule.shards
+        if block.experts is not None:
+            each = each + block.experts.gradient / schedule.expert_shards(schedule.shards)
+        message = np.where(layout.count[kind] > 0, layout.blocks[kind], 0.0) * each
+        if ends is not None and kind == len(stages) - 1:
+            message = message + ends.both.gradient / schedule.shards
+        found = np.maximum(found, message)
+    return found
 
 
 def pipeline_volume(
