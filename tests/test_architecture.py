@@ -222,3 +222,8 @@ def test_the_modules_of_costs_are_listed_in_the_order_of_computation():
         and (wrong := [used for used in _modules_used(path) if place.get(used, -1) > place[name]])
     }
     assert late == {}
+
+
+def test_only_one_module_writes_into_caches_by_name():
+    found = _violations(lambda path: re.findall(r"__dict__(?:\[| \|=|\.pop|\.update)", _text(path)))
+    assert found == {"base/arrays.py": ["__dict__["]}

@@ -17,6 +17,7 @@ The modules in the order of computation; each imports only from those before it:
 - memory: ``in_flight``, ``stage_memory``;
 - statistics: ``quoted_figures``, ``batch``.
 
-Steps are functions of records that return records. Only ``stage``, ``pipeline_stages``, ``iteration_times`` and
-``batch`` are lazy: a search asks them for the columns that it needs, and the steps for other columns never run.
+Steps are functions of records that return records. The classes of ``stage``, ``pipeline_stages``, ``iteration_times``
+and ``batch`` call them, each step when a column first needs it: a search asks a batch for its columns, and the steps
+for other columns never run.
 """

@@ -42,21 +42,6 @@ class StageLayers(NamedTuple):
     head_copies: Seconds
 
 
-class Copied(NamedTuple):
-    """What the passes of a microbatch cost with their copies, and the time of these."""
-
-    cost: BlockCost
-    time: Seconds
-
-
-class CopiedEnds(NamedTuple):
-    """Embedding and LM head with their copies, and the times of these for a microbatch."""
-
-    ends: EmbeddingHead
-    embedding: Seconds
-    head: Seconds
-
-
 def with_copies(
     block: BlockCost,
     optimizer: OptimizerCost,
@@ -106,7 +91,7 @@ class Copies:
         self._shards = sharding.shards(schedule)
         self._active = self._shards > 1  # then those of experts have such buffers, too
 
-    def of_block(self, cost: BlockCost, optimizer: OptimizerCost) -> Copied:
+    def of_block(self, cost: BlockCost, optimizer: OptimizerCost) -> tuple[BlockCost, Seconds]:
         """Add the copies of a block; the kernels are those of a unit."""
         synced = SyncedBytes(weight=cost.weight, gradient=cost.gradient_message)
         again = self._schedule.columns.reshard_after_forward
@@ -118,8 +103,10 @@ class Copies:
         received = cost.forms.sent
         return self._copied(cost, synced, received, optimizer.weight, again, unit, sent)
 
-    def of_embedding_and_head(self, ends: EmbeddingHead, reduced: Array) -> "CopiedEnds":
-        """Add those of embedding and LM head, whose weights stay until their backward pass.
+    def of_embedding_and_head(
+        self, ends: EmbeddingHead, reduced: Array
+    ) -> tuple[EmbeddingHead, Seconds, Seconds]:
+        """Add the copies of embedding and LM head, whose weights stay until their backward pass.
 
         `reduced` is bytes of gradients per byte of weights.
         """
@@ -132,13 +119,15 @@ class Copies:
         never = np.array(False)
         sent = 1 / self._shards
         cost, whole = ends.cost, first.weight
-        embedding = self._copied(cost.embedding, first, whole, shard, never, once, sent)
-        head = self._copied(cost.head, last, last.weight, rest, never, once, sent)
-        cost = changed(cost, embedding=embedding.cost, head=head.cost)
+        embedding, in_embedding = self._copied(
+            cost.embedding, first, whole, shard, never, once, sent
+        )
+        head, in_head = self._copied(cost.head, last, last.weight, rest, never, once, sent)
+        cost = changed(cost, embedding=embedding, head=head)
         if ends.modules is not None:
             share = 1 - ends.modules.head / step.last.weight
-            cost = changed(cost, modules=ends.cost.modules + share * head.time)
-        return CopiedEnds(replace(ends, cost=cost), embedding.time, head.time)
+            cost = changed(cost, modules=ends.cost.modules + share * in_head)
+        return replace(ends, cost=cost), in_embedding, in_head
 
     def _copied(
         self,
@@ -149,7 +138,7 @@ class Copies:
         again: Array,
         unit: Count,
         sent: Fraction,
-    ) -> Copied:
+    ) -> tuple[BlockCost, Seconds]:
         """Add copies to a forward pass, to a backward pass that gathers `again`, and to the gradients of weights.
 
         A gather reads the `shard` as it is kept and writes it as it is `sent`, which share of the weights that is, then
@@ -164,7 +153,7 @@ class Copies:
         passes = zip((cost.fw, cost.agrad, cost.wgrad), sizes, times, strict=True)
         fw, agrad, wgrad = (_longer(work, size, time) for work, size, time in passes)
         whole = times[0] + times[1] + times[2]
-        return Copied(changed(cost, fw=fw, agrad=agrad, wgrad=wgrad), whole)
+        return changed(cost, fw=fw, agrad=agrad, wgrad=wgrad), whole
 
 
 def with_conversion(cost: BlockCost, again: Array, system: System) -> BlockCost:

@@ -29,6 +29,8 @@ class IterationTimes:
     ranks by one of them pays for this one only.
     """
 
+    # Computed all at once they would slow a search by exposed tensor-parallel time down by a factor of four.
+
     def __init__(self, model: Model, pipeline: PipelineStages):
         self._model, self._pipeline = model, pipeline
         self._schedule = pipeline.schedule

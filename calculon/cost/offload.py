@@ -127,7 +127,7 @@ def crowded(
     if host is None or host.network is None or not schedule.training or not overlapped.any():
         return None
     cost = CollectiveCost(system, schedule, bytes=True, network=host.network)
-    taken = traffic.traffic(cost) / system.mem2.bandwidth
+    taken = traffic.total(cost) / system.mem2.bandwidth
     forward, backward = memory[0] + moved.forward, memory[1] + moved.backward
     base = np.maximum(0.0, alone.forward_base - forward)
     base = base + np.maximum(0.0, alone.backward_base - backward)

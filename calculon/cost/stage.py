@@ -24,8 +24,8 @@ from calculon.plan.schedule import Schedule
 class Stage:
     """A stage whose blocks are all alike, or the mean of its own: its steps in the order of computation.
 
-    A step is a function of records that returns a record, and runs when a column first needs it: a search that ranks by
-    tensor-parallel time, or asks for memory, never times transfers and offload traffic.
+    A step runs when a column first needs it: a search that asks for memory, or ranks by tensor-parallel time, never
+    times transfers and offload traffic.
 
     Args:
         block, optimizer: Cost of a block and of its optimizer step. All arguments hold one entry per execution on the

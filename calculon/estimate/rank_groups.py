@@ -214,7 +214,7 @@ def _spaced(ranks: int, clusters: _Clusters, apart: int = 1) -> _Clusters:
 
 def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) -> list[RankGroup]:
     """Return the groups of ranks with the same weights: all of them, or with hybrid sharding shards and copies."""
-    schedule, system, traffic = batch.schedule, batch.system, batch.pipeline.traffic.traffic
+    schedule, system, traffic = batch.schedule, batch.system, batch.pipeline.traffic.total
     sharding = STRATEGIES[schedule.choice.zero_stage].sharding
     cost, (synced, _) = CollectiveCost(system, schedule), batch.stage.synced
     shards = 1 if sharding is None else int(sharding.shards(schedule)[0])

@@ -61,11 +61,21 @@ def pipeline_time(
     schedule: Schedule,
     system: System,
 ) -> Seconds:
-    """Return the time of the pipeline's network in a batch; messages as in :func:`pipeline_volume`."""
+    """Time per batch on the pipeline's network: transfers, and gradients that two ranks add up once per batch.
+
+    Source of the `shared` gradient of a table that first and last stage have: Narayanan et al., arXiv 2104.04473,
+    section 4 (tied embeddings are kept equal over two stages); of parts `mirrored` on another rank:
+    ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
+    """
+    network, time, two = schedule.networks["pp"], system.fabric.time, np.array(2.0)
     link = sent.link
     if mirrored is not None:
-        link = link + mirrored_gradient_time(mirrored, schedule, system)
-    return link if shared is None else link + shared_gradient_time(shared, schedule, system)
+        between = schedule.training & (schedule.pipeline_par > 1)
+        link = link + np.where(between, time(network, "all_reduce", mirrored, two), 0.0)
+    if shared is not None:
+        between = schedule.training & schedule.ends_apart
+        link = link + np.where(between, time(network, "all_reduce", shared, two), 0.0)
+    return link
 
 
 def mirrored_gradient(stages: Sequence[SyncedStage], schedule: Schedule) -> Bytes | None:
@@ -113,25 +123,6 @@ def pipeline_volume(
         return moved
     between = schedule.training & schedule.ends_apart
     return moved + np.where(between, volume(network, "all_reduce", shared, two), 0.0)
-
-
-def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
-    """Time to add up the gradients of a table that first and last stage both have, once per batch.
-
-    Source: Narayanan et al., arXiv 2104.04473, section 4 (tied embeddings are kept equal over two stages).
-    """
-    between = schedule.training & schedule.ends_apart
-    time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
-    return np.where(between, time, 0.0)
-
-
-def mirrored_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
-    """Time in which two ranks that have the same parts of the model add their gradients up, once per batch.
-
-    Source: ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
-    """
-    time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
-    return np.where(schedule.training & (schedule.pipeline_par > 1), time, 0.0)
 
 
 def bubble_time(
