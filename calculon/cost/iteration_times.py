@@ -10,7 +10,7 @@ from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.cost.gradient_accumulation import accumulation_of_batch
 from calculon.cost.latent_gradients import latent_traffic
-from calculon.cost.offload import crowded, step_offload, transfers_after_offload
+from calculon.cost.offload import crowded, transfers_after_offload
 from calculon.cost.pipeline.transfers import bubble_time, pipeline_time
 from calculon.cost.pipeline_stages import PipelineStages
 from calculon.cost.process_groups import CollectiveCost
@@ -35,12 +35,12 @@ class IterationTimes:
         self._model, self._pipeline = model, pipeline
         self._schedule = pipeline.schedule
 
-    @property
+    @derived
     def _stage(self) -> Stage:
         """The slowest stage, of which times are counted."""
         return self._pipeline.slowest
 
-    @property
+    @derived
     def _slowest(self) -> Schedule:
         """The schedule with its blocks."""
         return self._pipeline.slowest_schedule
@@ -237,14 +237,14 @@ class IterationTimes:
     @property
     def _moved_states(self) -> Seconds | None:
         """Time to move the offloaded optimizer once per batch, of all blocks of the stage where it takes longest."""
-        schedule, stage, layout = self._schedule, self._stage, self._schedule.layout
-        alike = layout is None or layout.of_kind is None
-        stages = [stage] if alike else self._pipeline.stages
-        each = [step_offload(s.optimizer, schedule, s.system, s.edition) for s in stages]
-        if alike or layout is None:
-            return None if each[0] is None else schedule.blocks * each[0]
-        moved = [n * t for n, t in zip(layout.blocks, each, strict=True) if t is not None]
-        return reduce(np.maximum, moved) if moved else None
+        layout, each = self._schedule.layout, self._stage.step_offload
+        if each is None:
+            return None
+        if layout is None or layout.of_kind is None:
+            return self._schedule.blocks * each
+        stages = zip(layout.blocks, self._pipeline.stages, strict=True)
+        moved = [n * s.step_offload for n, s in stages if s.step_offload is not None]
+        return reduce(np.maximum, moved)
 
     @property
     def _exchanges(self) -> bool:

@@ -13,7 +13,7 @@ from calculon.cost.data.backward_window import backward_pass
 from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.gradient_accumulation import Accumulation, accumulation
-from calculon.cost.offload import Offload, offload, offload_waits
+from calculon.cost.offload import Offload, offload, offload_waits, step_offload
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.pipeline.transfers import Transfers, transfers
 from calculon.editions.edition import Edition
@@ -121,6 +121,11 @@ class Stage:
     def times(self) -> BlockTimes:
         """Times of a block, offload traffic included."""
         return apply(np.add, [self.alone, self.waits])
+
+    @derived
+    def step_offload(self) -> Seconds | None:
+        """Time per block to move an offloaded optimizer once per batch; None where it moves in every pass."""
+        return step_offload(self.optimizer, self.schedule, self.system, self.edition)
 
     @derived
     def accumulation(self) -> Accumulation | None:
