@@ -251,3 +251,28 @@ def test_loads_nothing_heavy_for(statement):
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.decode().split()}
     assert loaded & HEAVY == set()
+
+
+def test_the_modules_of_costs_are_listed_in_the_order_of_computation():
+    """The docstring of the package names each module once, after all that it imports from."""
+    package = PACKAGE / "cost"
+    text = ast.get_docstring(ast.parse(_text(package / "__init__.py")))
+    order = [
+        f"calculon.cost.{name}"
+        for name in re.findall(r"``([a-z_.]+)``", text.split("\n\nSteps")[0])
+    ]
+    modules = {_dotted(path) for path in package.rglob("*.py") if path.stem != "__init__"}
+    assert sorted(order) == sorted(modules)
+    place = {name: number for number, name in enumerate(order)}
+    late = {
+        name: wrong
+        for path in package.rglob("*.py")
+        if (name := _dotted(path)) in place
+        and (wrong := [used for used in _modules_used(path) if place.get(used, -1) > place[name]])
+    }
+    assert late == {}
+
+
+def test_only_one_module_writes_into_caches_by_name():
+    found = _violations(lambda path: re.findall(r"__dict__(?:\[| \|=|\.pop|\.update)", _text(path)))
+    assert found == {"base/arrays.py": ["__dict__["]}

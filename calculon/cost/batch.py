@@ -1,51 +1,92 @@
 """The cost of a batch on one processor of the first stage: from block to chunk, stage and iteration."""
 
-from operator import attrgetter
 from types import SimpleNamespace
 
 import numpy as np
 
 from calculon.base.arrays import derived, nothing, rate
 from calculon.base.records import record_of
+from calculon.cost.block_cost import BlockCost
+from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.iteration_times import IterationTimes
+from calculon.cost.mixture import Kinds
+from calculon.cost.optimizer_step import OptimizerCost
+from calculon.cost.pipeline_stages import PipelineStages
 from calculon.cost.quoted_figures import quoted_figures
 from calculon.cost.stage import Stage
 from calculon.cost.stage_memory import Memory, memory
+from calculon.declarations.model import Model
 from calculon.declarations.statistics import (
+    AxisTimes,
     BlockSpace,
+    Buffers,
+    Capacity,
+    Communication,
     Efficiency,
     ExpertFigures,
+    ExpertSpace,
     Figures,
     Messages,
     OffloadBandwidth,
+    OffloadedSpace,
     OverlapBandwidth,
+    Space,
     Stats,
+    TensorMessages,
+    Work,
 )
+from calculon.editions.edition import Edition
+from calculon.hardware.system import System
+from calculon.plan.schedule import Schedule
 
 
-class Batch(Stage):
-    """The statistics of executions, each part computed when it is asked for.
+class Batch:
+    """The statistics of executions: their stages, times and memory, in the order of computation.
 
     The attributes have the names of the parts of :class:`~calculon.declarations.statistics.CorrectedStats`: a search
     reads the columns that it needs from here, and pays for these only; :attr:`stats` has all of them.
+
+    Args:
+        block, optimizer: Cost of the mean block of the model and of its optimizer step. All arguments hold one entry
+            per execution on the last axis, or arrays that broadcast against each other.
+        kinds: Costs of each kind of block; None if all are of one kind.
     """
+
+    def __init__(
+        self,
+        model: Model,
+        block: BlockCost,
+        optimizer: OptimizerCost,
+        schedule: Schedule,
+        system: System,
+        edition: Edition,
+        embedding_head: EmbeddingHead | None = None,
+        kinds: Kinds | None = None,
+    ):
+        self.model, self.schedule, self.system, self.edition = model, schedule, system, edition
+        if embedding_head is not None:
+            embedding_head = embedding_head.on_stages(schedule.ends_apart)
+        self.stage = Stage(block, optimizer, embedding_head, schedule, system, edition)
+        self.pipeline = PipelineStages(self.stage, kinds)
 
     # -- one block --------------------------------------------------------------------------------
 
-    fw = property(attrgetter("block.fw"))
-    re = property(attrgetter("block.re"))
-    agrad = property(attrgetter("block.agrad"))
-    wgrad = property(attrgetter("block.wgrad"))
-    optim = property(attrgetter("optimizer.step"))
-    fw_tp = property(attrgetter("collectives.fw_tp"))
-    recomm = property(attrgetter("collectives.recomm"))
-    agrad_tp = property(attrgetter("collectives.agrad_tp"))
-    tensor_messages = property(attrgetter("collectives.tensor_messages"))
+    fw: "derived[Work]" = derived(lambda batch: batch.stage.block.fw)
+    re: "derived[Work]" = derived(lambda batch: batch.stage.block.re)
+    agrad: "derived[Work]" = derived(lambda batch: batch.stage.block.agrad)
+    wgrad: "derived[Work]" = derived(lambda batch: batch.stage.block.wgrad)
+    optim: "derived[Work]" = derived(lambda batch: batch.stage.optimizer.step)
+    fw_tp: "derived[Communication]" = derived(lambda batch: batch.stage.collectives.fw_tp)
+    recomm: "derived[Communication]" = derived(lambda batch: batch.stage.collectives.recomm)
+    agrad_tp: "derived[Communication]" = derived(lambda batch: batch.stage.collectives.agrad_tp)
+    tensor_messages: "derived[TensorMessages]" = derived(
+        lambda batch: batch.stage.collectives.tensor_messages
+    )
 
     @derived
     def block_space(self) -> BlockSpace:
         """Memory of a block."""
-        block, optimizer = self.block, self.optimizer
+        block, optimizer = self.stage.block, self.stage.optimizer
         return BlockSpace(
             weight=block.weight,
             act_working=block.act_working,
@@ -61,24 +102,24 @@ class Batch(Stage):
     def messages(self) -> Messages:
         """Bytes sent to the next stage and to the replicas."""
         return Messages(
-            block_fw_pp_size=self.transfers.forward_size,
-            block_bw_pp_size=self.transfers.backward_size,
-            block_dp_size=self.gradient_sync.message,
+            block_fw_pp_size=self.stage.transfers.forward_size,
+            block_bw_pp_size=self.stage.transfers.backward_size,
+            block_dp_size=self.pipeline.gradient_sync.message,
         )
 
     # -- time -------------------------------------------------------------------------------------
 
     @derived
     def times(self) -> IterationTimes:
-        """Times of one iteration, each when it is asked for."""
-        return IterationTimes(self.slowest_part)
+        """Times of one iteration."""
+        return IterationTimes(self.model, self.pipeline)
 
-    axes = property(attrgetter("times.axes"))
+    axes: "derived[AxisTimes]" = derived(lambda batch: batch.times.axes)
 
     @derived
     def experts(self) -> ExpertFigures:
         """What routed experts get and send."""
-        if not self.block.expert_rows.any():
+        if not self.stage.block.expert_rows.any():
             none = nothing()
             return ExpertFigures(
                 ep_scale_up_bytes=none,
@@ -91,38 +132,39 @@ class Batch(Stage):
         imbalance = self.schedule.columns.moe_imbalance_percent / 100
         capacity = self.schedule.columns.moe_capacity_percent / 100
         kept = np.where(capacity > 0, np.minimum(1.0, capacity / imbalance), 1.0)
-        rows = self.block.expert_rows
+        rows = self.stage.block.expert_rows
         return ExpertFigures(
             ep_scale_up_bytes=inside,
             ep_nic_bytes=between,
             expert_rows=rows,
             dropped_fraction=np.where(rows > 0, 1 - kept, 0.0),
-            dispatch_space=self.block.dispatch_space,
+            dispatch_space=self.stage.block.dispatch_space,
         )
 
     @derived
     def overlap_bandwidth(self) -> OverlapBandwidth:
         """Network bandwidth that would hide traffic."""
-        needed = SimpleNamespace(kinds=self.block.tp_bandwidth_needed)
+        needed = SimpleNamespace(kinds=self.stage.block.tp_bandwidth_needed)
         return OverlapBandwidth(
-            tp=self.edition.at_edge(needed, self.piped).kinds.max(axis=0),
-            dp_chunk=self.gradient_sync.chunk_bandwidth,
-            dp_tail=self.gradient_sync.tail_bandwidth,
+            tp=self.edition.at_edge(needed, self.schedule.pipeline_par > 1).kinds.max(axis=0),
+            dp_chunk=self.pipeline.gradient_sync.chunk_bandwidth,
+            dp_tail=self.pipeline.gradient_sync.tail_bandwidth,
         )
 
     @derived
     def offload_bandwidth(self) -> OffloadBandwidth:
         """Tier-2 bandwidth that would hide each kind of offload traffic, and all that moves (section 5.9)."""
-        block, moved, window = self.block, self.offload, self.edition.offload_window
-        forward = window(self.block_alone.shortest_forward, block.fw.mem_time)
+        stage, window = self.stage, self.edition.offload_window
+        block, moved = stage.block, stage.offload
+        forward = window(stage.alone.shortest_forward, block.fw.mem_time)
         everything = rate(moved.forward_size, forward)
         optimizer = np.zeros_like(everything)
         if self.schedule.training:
-            backward = window(self.block_alone.shortest_backward, self.backward_memory)
-            optimizer = rate(self.optimizer.weight_grad + self.optimizer.state, backward)
+            backward = window(stage.alone.shortest_backward, stage.backward_memory)
+            optimizer = rate(stage.optimizer.weight_grad + stage.optimizer.state, backward)
             everything = np.maximum(everything, rate(moved.backward_size, backward))
         return OffloadBandwidth(
-            act_offload_bw_req=rate(self.stored_activation, forward),
+            act_offload_bw_req=rate(stage.stored_activation, forward),
             weight_offload_bw_req=rate(block.weight, forward),
             optim_offload_bw_req=optimizer,
             offload_mem_bw_req=everything,
@@ -131,18 +173,19 @@ class Batch(Stage):
     @derived
     def figures(self) -> Figures:
         """Figures that people quote."""
-        return quoted_figures(self, self.times.total_time)
+        return quoted_figures(self.model, self.pipeline, self.times.total_time)
 
     @derived
     def efficiency(self) -> Efficiency:
         """Time that useful arithmetic would take at peak rate, compared with time spent (section 5.10)."""
-        block, schedule, times = self.block, self.schedule, self.times
+        block, schedule, times = self.stage.block, self.schedule, self.times
         busy = times.fw_time + times.bw_time + times.optim_step_time
-        outside = self.embedding_head_times.useful_flops if self.embedding_head_times else 0.0
+        ends = self.pipeline.mean_embedding_head
+        outside = 0.0 if ends is None else ends.useful_flops
         useful = self.edition.useful_flops(
             block.fw.flops,
             block.agrad.flops + block.wgrad.flops,
-            self.optimizer.step.flops,
+            self.stage.optimizer.step.flops,
             schedule.microbatches,
         )
         of_batch = schedule.mean_blocks * schedule.microbatches * useful + outside
@@ -159,15 +202,14 @@ class Batch(Stage):
 
     @derived
     def _memory(self) -> Memory:
-        stages = [self] if self.schedule.layout is None else self.parts
-        costs = [(stage.block, stage.optimizer) for stage in stages]
-        return memory(costs, self.schedule, self.edition, self.embedding_head)
+        costs = [(stage.block, stage.optimizer) for stage in self.pipeline.stages]
+        return memory(costs, self.schedule, self.edition, self.stage.embedding_head)
 
-    space = property(attrgetter("_memory.space"))
-    offloaded_space = property(attrgetter("_memory.offloaded"))
-    buffers = property(attrgetter("_memory.buffers"))
-    expert_space = property(attrgetter("_memory.experts"))
-    capacity = property(attrgetter("_memory.capacity"))
+    space: "derived[Space]" = derived(lambda batch: batch._memory.space)
+    offloaded_space: "derived[OffloadedSpace]" = derived(lambda batch: batch._memory.offloaded)
+    buffers: "derived[Buffers]" = derived(lambda batch: batch._memory.buffers)
+    expert_space: "derived[ExpertSpace]" = derived(lambda batch: batch._memory.experts)
+    capacity: "derived[Capacity]" = derived(lambda batch: batch._memory.capacity)
 
     # -- all of them ------------------------------------------------------------------------------
 

@@ -1,10 +1,12 @@
-"""The time of a block of each kind."""
+"""The time of a block of each kind, for one microbatch."""
 
 import numpy as np
 
 from calculon.base.records import record
 from calculon.base.units import Seconds
 from calculon.cost.block_cost import BlockCost, Collectives
+from calculon.cost.pipeline.transfers import Transfers
+from calculon.plan.schedule import Schedule
 
 
 @record
@@ -25,6 +27,30 @@ class BlockTimes:
     def shortest_backward(self) -> Seconds:
         """The shorter backward time of the two kinds of block."""
         return np.minimum(self.backward_base, self.backward_edge)
+
+
+def times_alone(
+    block: BlockCost,
+    collectives: Collectives,
+    sent: Transfers,
+    schedule: Schedule,
+    *,
+    exchanges: bool,
+) -> BlockTimes:
+    """Return the times of a block without offloading: computation, exposed collectives and transfers (section 5.4)."""
+    overlapped = schedule.columns.p2p_overlap
+    after_forward, after_backward = sent.forward, sent.backward
+    if overlapped.any():
+        after_forward, after_backward = (
+            np.where(overlapped, 0.0, time) for time in (after_forward, after_backward)
+        )
+    forward, backward = block_passes(block, collectives, exchanges=exchanges)
+    return BlockTimes(
+        forward_base=forward[0],
+        forward_edge=forward[1] + after_forward,
+        backward_base=backward[0],
+        backward_edge=backward[1] + after_backward,
+    )
 
 
 def block_passes(

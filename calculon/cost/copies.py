@@ -19,27 +19,64 @@ from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.classes import synced_block
 from calculon.cost.data.sharding import Sharding, unit_blocks
+from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.data.synced import SyncedBytes
-from calculon.cost.embedding_head import EmbeddingHead
+from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.declarations.statistics import Work
 from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
 
 
-class Copied(NamedTuple):
-    """What the passes of a microbatch cost with their copies, and the time of these."""
+class StageLayers(NamedTuple):
+    """A block of a stage, embedding and LM head, with the copies of their weights and gradients.
 
-    cost: BlockCost
-    time: Seconds
+    Attributes:
+        block_copies, embedding_copies, head_copies: Times of the copies for a microbatch, which are part of the passes.
+    """
+
+    block: BlockCost
+    embedding_head: EmbeddingHead | None
+    block_copies: Seconds
+    embedding_copies: Seconds
+    head_copies: Seconds
 
 
-class CopiedEnds(NamedTuple):
-    """Embedding and LM head with their copies, and the times of these for a microbatch."""
+def with_copies(
+    block: BlockCost,
+    optimizer: OptimizerCost,
+    embedding_head: EmbeddingHead | None,
+    schedule: Schedule,
+    system: System,
+) -> StageLayers:
+    """Add the copies that the data-parallel strategy makes to the passes of a block, of embedding and LM head."""
+    strategy, none = STRATEGIES[schedule.choice.zero_stage], np.zeros(1)
+    if strategy.splits_weights:
+        again = schedule.columns.reshard_after_forward & schedule.training
+        block = with_conversion(block, again, system)
+        if embedding_head is not None:
+            embedding_head = modules_with_conversion(embedding_head, system)
+    sharding = strategy.sharding
+    if sharding is None or not sharding.buffered or not schedule.training:
+        return StageLayers(block, embedding_head, none, none, none)
+    copies = Copies(sharding, schedule, system)
+    copied, each = copies.of_block(block, optimizer)
+    if embedding_head is None:
+        return StageLayers(copied, None, each, none, none)
+    reduced = block.gradient_message / block.weight
+    ends, embedding, head = copies.of_embedding_and_head(embedding_head, reduced)
+    return StageLayers(copied, ends, each, embedding, head)
 
-    ends: EmbeddingHead
-    embedding: Seconds
-    head: Seconds
+
+def copy_time(
+    layers: StageLayers, schedule: Schedule, embedding_head: EmbeddingHeadTimes | None
+) -> Seconds:
+    """Return the time of the copies per batch; the schedule has the blocks of the slowest stage."""
+    time: Seconds = schedule.microbatches * schedule.blocks * layers.block_copies
+    if embedding_head is None:
+        return time
+    of_ends = embedding_head.of_slower(layers.embedding_copies, layers.head_copies)
+    return time + schedule.microbatches * of_ends
 
 
 class Copies:
@@ -54,7 +91,7 @@ class Copies:
         self._shards = sharding.shards(schedule)
         self._active = self._shards > 1  # then those of experts have such buffers, too
 
-    def of_block(self, cost: BlockCost, optimizer: OptimizerCost) -> Copied:
+    def of_block(self, cost: BlockCost, optimizer: OptimizerCost) -> tuple[BlockCost, Seconds]:
         """Add the copies of a block; the kernels are those of a unit."""
         synced = SyncedBytes(weight=cost.weight, gradient=cost.gradient_message)
         again = self._schedule.columns.reshard_after_forward
@@ -66,8 +103,10 @@ class Copies:
         received = cost.forms.sent
         return self._copied(cost, synced, received, optimizer.weight, again, unit, sent)
 
-    def of_embedding_and_head(self, ends: EmbeddingHead, reduced: Array) -> "CopiedEnds":
-        """Add those of embedding and LM head, whose weights stay until their backward pass.
+    def of_embedding_and_head(
+        self, ends: EmbeddingHead, reduced: Array
+    ) -> tuple[EmbeddingHead, Seconds, Seconds]:
+        """Add the copies of embedding and LM head, whose weights stay until their backward pass.
 
         `reduced` is bytes of gradients per byte of weights.
         """
@@ -80,13 +119,15 @@ class Copies:
         never = np.array(False)
         sent = 1 / self._shards
         cost, whole = ends.cost, first.weight
-        embedding = self._copied(cost.embedding, first, whole, shard, never, once, sent)
-        head = self._copied(cost.head, last, last.weight, rest, never, once, sent)
-        cost = changed(cost, embedding=embedding.cost, head=head.cost)
+        embedding, in_embedding = self._copied(
+            cost.embedding, first, whole, shard, never, once, sent
+        )
+        head, in_head = self._copied(cost.head, last, last.weight, rest, never, once, sent)
+        cost = changed(cost, embedding=embedding, head=head)
         if ends.modules is not None:
             share = 1 - ends.modules.head / step.last.weight
-            cost = changed(cost, modules=ends.cost.modules + share * head.time)
-        return CopiedEnds(replace(ends, cost=cost), embedding.time, head.time)
+            cost = changed(cost, modules=ends.cost.modules + share * in_head)
+        return replace(ends, cost=cost), in_embedding, in_head
 
     def _copied(
         self,
@@ -97,7 +138,7 @@ class Copies:
         again: Array,
         unit: Count,
         sent: Fraction,
-    ) -> Copied:
+    ) -> tuple[BlockCost, Seconds]:
         """Add copies to a forward pass, to a backward pass that gathers `again`, and to the gradients of weights.
 
         A gather reads the `shard` as it is kept and writes it as it is `sent`, which share of the weights that is, then
@@ -112,7 +153,7 @@ class Copies:
         passes = zip((cost.fw, cost.agrad, cost.wgrad), sizes, times, strict=True)
         fw, agrad, wgrad = (_longer(work, size, time) for work, size, time in passes)
         whole = times[0] + times[1] + times[2]
-        return Copied(changed(cost, fw=fw, agrad=agrad, wgrad=wgrad), whole)
+        return changed(cost, fw=fw, agrad=agrad, wgrad=wgrad), whole
 
 
 def with_conversion(cost: BlockCost, again: Array, system: System) -> BlockCost:

@@ -1,76 +1,103 @@
-"""From the time of a block to the time of an iteration."""
+"""From the times of the stages of a pipeline to the time of an iteration."""
 
+from collections.abc import Callable
 from functools import reduce
-from operator import attrgetter
 
 import numpy as np
 
 from calculon.base.arrays import derived, nothing
 from calculon.base.units import Array, Bytes, Count, Seconds
-from calculon.cost.pipeline.transfers import bubble_time
+from calculon.cost.embedding_head import EmbeddingHeadTimes
+from calculon.cost.gradient_accumulation import accumulation_of_batch
+from calculon.cost.latent_gradients import latent_traffic
+from calculon.cost.offload import crowded, transfers_after_offload
+from calculon.cost.pipeline.transfers import bubble_time, pipeline_time
+from calculon.cost.pipeline_stages import PipelineStages
+from calculon.cost.process_groups import CollectiveCost
 from calculon.cost.stage import Stage
 from calculon.declarations.axes import FURTHER_NAMES
-from calculon.declarations.statistics import PARTS_OF_TIME, AxisTimes
+from calculon.declarations.model import Model
+from calculon.declarations.statistics import AxisTimes
+from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
 
 
 class IterationTimes:
     """Times of one iteration on the most loaded processor, each computed when it is asked for.
 
-    Sections 5.1 to 5.6 and 5.10; they are the parts of :class:`~calculon.declarations.statistics.Times`.
+    Sections 5.1 to 5.6 and 5.10; they are the parts of :class:`~calculon.declarations.statistics.Times`. A search that
+    ranks by one of them pays for this one only.
     """
 
-    def __init__(self, stage: Stage):
-        self._stage = stage
+    # Computed all at once they would slow a search by exposed tensor-parallel time down by a factor of four.
+
+    def __init__(self, model: Model, pipeline: PipelineStages):
+        self._model, self._pipeline = model, pipeline
+        self._schedule = pipeline.schedule
+
+    @derived
+    def _stage(self) -> Stage:
+        """The slowest stage, of which times are counted."""
+        return self._pipeline.slowest
+
+    @derived
+    def _slowest(self) -> Schedule:
+        """The schedule with its blocks."""
+        return self._pipeline.slowest_schedule
 
     @derived
     def _passes(self) -> Count:
         """How often a block is passed: once for every block of a stage and microbatch."""
-        schedule = self._stage.slowest
-        return schedule.blocks * schedule.microbatches
+        return self._slowest.blocks * self._slowest.microbatches
 
     def _batch_sum(self, time: Seconds) -> Seconds:
         """Add a time of base and edge blocks up over the batch."""
-        return self._stage.slowest.batch_sum(time[0], time[1])
+        return self._slowest.batch_sum(time[0], time[1])
 
-    def _with_embedding_and_head(self, time: Array, name: str) -> Array:
-        """Add a time of embedding and LM head, by its name in :class:`EmbeddingHeadTimes`, where they are counted."""
-        more = self._stage.embedding_head_times
-        return time if more is None else time + getattr(more, name)
+    def _with_ends(self, time: Array, more: Callable[[EmbeddingHeadTimes], Array]) -> Array:
+        """Add a time of embedding and LM head, where they are counted."""
+        ends = self._pipeline.embedding_head
+        return time if ends is None else time + more(ends)
 
-    def _with_modules(self, time: Array, name: str) -> Array:
-        """Add a quantity of modules that predict further tokens, likewise: embedding and head alone do not have it."""
-        return self._with_embedding_and_head(time, name) if self._stage.has_modules else time
+    def _with_modules(self, time: Array, more: Callable[[EmbeddingHeadTimes], Array]) -> Array:
+        """Add a quantity of modules that predict further tokens: embedding and head alone do not have it."""
+        return self._with_ends(time, more) if self._stage.has_modules else time
+
+    @derived
+    def _latents(self) -> Seconds | None:
+        """Collectives of a step for weights of latents, which nothing hides; None without latents."""
+        cost = CollectiveCost(self._stage.system, self._schedule)
+        return latent_traffic(self._model, self._stage.block, cost, modules=self._stage.has_modules)
 
     def _with_latents(self, time: Seconds) -> Seconds:
-        """Add the collectives of a step for weights of latents, which nothing hides."""
-        more = self._stage.latent_gradients
-        return time if more is None else time + more
+        """Add these collectives."""
+        return time if self._latents is None else time + self._latents
 
     @derived
     def fw_time(self) -> Seconds:
         """Forward computation."""
         time: Seconds = self._passes * self._stage.block.fw.time
-        return self._with_embedding_and_head(time, "forward")
+        return self._with_ends(time, lambda ends: ends.forward)
 
     @derived
     def bw_time(self) -> Seconds:
         """Backward computation."""
         block = self._stage.block
         time: Seconds = self._passes * block.agrad.time + self._passes * block.wgrad.time
-        if (more := self._stage.accumulation) is not None:
-            time = time + more
-        return self._with_embedding_and_head(time, "backward")
+        if (added := self._stage.accumulation) is not None:
+            ends = self._pipeline.embedding_head
+            time = time + accumulation_of_batch(added, self._slowest, ends)
+        return self._with_ends(time, lambda ends: ends.backward)
 
     @derived
     def optim_step_time(self) -> Seconds:
         """The optimizer step, once per batch: on the stage where it takes longest."""
-        schedule, each = self._stage.schedule, self._stage.optimizer.step.time
-        ends, layout = self._stage.embedding_head_times, schedule.layout
+        schedule, each = self._schedule, self._stage.optimizer.step.time
+        ends, layout = self._pipeline.embedding_head, schedule.layout
         if layout is not None and layout.of_kind is not None:
             return self._longest_step
         if layout is None or ends is None:
-            return self._with_embedding_and_head(schedule.blocks * each, "step")
+            return self._with_ends(schedule.blocks * each, lambda ends: ends.step)
         first, last = ends.steps
         outer = np.maximum(layout.blocks[FIRST] * each + first, layout.blocks[LAST] * each + last)
         return np.maximum(outer, layout.largest_between * each)
@@ -78,11 +105,11 @@ class IterationTimes:
     @property
     def _longest_step(self) -> Seconds:
         """The longest step of the stages of a layout, each with blocks of its own."""
-        layout, ends = self._stage.schedule.layout, self._stage.embedding_head_times
+        layout, ends = self._schedule.layout, self._pipeline.embedding_head
         assert layout is not None
         times = [
             blocks * stage.optimizer.step.time
-            for blocks, stage in zip(layout.blocks, self._stage.parts, strict=True)
+            for blocks, stage in zip(layout.blocks, self._pipeline.stages, strict=True)
         ]
         if ends is not None:
             first, last = ends.steps
@@ -93,51 +120,58 @@ class IterationTimes:
     def recompute_time(self) -> Seconds:
         """Recomputation."""
         time: Seconds = self._passes * self._stage.block.re.time
-        return self._with_modules(time, "recompute")
+        return self._with_modules(time, lambda ends: ends.recompute)
 
     @derived
     def recomm_link_time(self) -> Seconds:
         """Repeated collectives, on the link."""
         return self._with_modules(
-            self._batch_sum(self._stage.collectives.recomm.time), "repeated_link"
+            self._batch_sum(self._stage.collectives.recomm.time), lambda ends: ends.repeated_link
         )
 
     @derived
     def recomm_exposed_time(self) -> Seconds:
         """Repeated collectives, not hidden."""
         return self._with_modules(
-            self._batch_sum(self._stage.collectives.recomm.time_exposed), "repeated_exposed"
+            self._batch_sum(self._stage.collectives.recomm.time_exposed),
+            lambda ends: ends.repeated_exposed,
         )
 
     @derived
     def bubble_time(self) -> Seconds:
         """The pipeline bubble: idle time while the pipeline fills and drains."""
-        whole, schedule = self._stage.block_whole, self._stage.schedule
-        if (uneven := self._stage.uneven) is not None:
+        if (uneven := self._pipeline.uneven) is not None:
             return uneven.bubble
+        whole, times = self._stage.times, self._pipeline.embedding_head
         base = whole.forward_base + whole.backward_base
         edge = whole.forward_edge + whole.backward_edge
         ends: Seconds | float = 0.0
-        if (added := self._stage.accumulated) is not None:
-            each, embedding, head = added
-            base, edge = base + each, edge + each
-            if (times := self._stage.embedding_head_times) is not None:
-                ends = times.of_faster(embedding, head)
-        time = bubble_time(schedule, base, edge, self._stage.stalled[0]) + ends
-        return self._with_embedding_and_head(time, "fill")
+        if (added := self._stage.accumulation) is not None:
+            base, edge = base + added.block, edge + added.block
+            if times is not None:
+                ends = times.of_faster(added.embedding, added.head)
+        time = bubble_time(self._schedule, base, edge, self._pipeline.stalled[0]) + ends
+        return self._with_ends(time, lambda ends: ends.fill)
 
     @derived
     def tp_comm_link_time(self) -> Seconds:
         """Tensor-parallel collectives, on the link."""
         collectives = self._stage.collectives
         time = self._batch_sum(collectives.fw_tp.time) + self._batch_sum(collectives.agrad_tp.time)
-        return self._with_latents(self._with_embedding_and_head(time, "tensor_link"))
+        return self._with_latents(self._with_ends(time, lambda ends: ends.tensor_link))
 
-    pp_comm_link_time = property(attrgetter("_stage.pipeline_link"))
-    """Pipeline transfers, on the link."""
+    @derived
+    def pp_comm_link_time(self) -> Seconds:
+        """Pipeline transfers, and the gradient of a table of first and last stage, on the link."""
+        stage = self._stage
+        shared = None if stage.embedding_head is None else stage.embedding_head.shared_gradient
+        mirrored = self._pipeline.mirrored_gradient
+        return pipeline_time(stage.transfers, shared, mirrored, self._schedule, stage.system)
 
-    dp_comm_link_time = property(attrgetter("_stage.gradient_sync.link"))
-    """Data-parallel collectives, on the link."""
+    @property
+    def dp_comm_link_time(self) -> Seconds:
+        """Data-parallel collectives, on the link."""
+        return self._pipeline.gradient_sync.link
 
     @derived
     def tp_comm_exposed_time(self) -> Seconds:
@@ -145,31 +179,72 @@ class IterationTimes:
         collectives = self._stage.collectives
         forward = self._batch_sum(collectives.fw_tp.time_exposed)
         time = forward + self._batch_sum(collectives.agrad_tp.time_exposed)
-        return self._with_latents(self._with_embedding_and_head(time, "tensor_exposed"))
+        return self._with_latents(self._with_ends(time, lambda ends: ends.tensor_exposed))
 
-    pp_comm_exposed_time = property(attrgetter("_stage.pipeline_exposed"))
-    """Pipeline transfers, not hidden."""
+    @derived
+    def pp_comm_exposed_time(self) -> Seconds:
+        """Pipeline transfers, not hidden.
 
-    dp_comm_exposed_time = property(attrgetter("_stage.gradient_sync.exposed"))
-    """Data-parallel collectives, not hidden."""
+        Of transfers that overlap passes stages wait for what offload traffic leaves of those of one microbatch, on its
+        way through all chunks, and for the part of others that is longer than a pass of a chunk.
+        """
+        stage, schedule, link = self._stage, self._schedule, self.pp_comm_link_time
+        overlapped, sent = schedule.columns.p2p_overlap, self._stage.transfers
+        if not overlapped.any():
+            return link
+        count = schedule.microbatches * schedule.interleaving
+        if (uneven := self._pipeline.uneven) is not None and schedule.choice.simulated:
+            waits = uneven.late(np.where(overlapped, sent.link / (2 * count), 0.0))
+            return link - np.where(overlapped, sent.link - waits, 0.0)
+        forward, backward = transfers_after_offload(sent, stage.waits)
+        left = forward + backward if schedule.training else forward
+        trip = (schedule.pipeline_par * schedule.interleaving - 1) * left
+        shortest = np.minimum(
+            schedule.chunk_sum(stage.times.forward_base, stage.times.forward_edge),
+            schedule.chunk_sum(stage.times.backward_base, stage.times.backward_edge),
+        )
+        longer = 2 * np.maximum(0.0, sent.link / (2 * count) - shortest)
+        longer = np.where(overlapped & (schedule.interleaving > 1), count * longer, 0.0)
+        hidden = np.maximum(0.0, np.maximum(sent.link - trip - longer, sent.link - count * left))
+        return link - np.where(overlapped, hidden, 0.0)
+
+    @property
+    def dp_comm_exposed_time(self) -> Seconds:
+        """Data-parallel collectives, not hidden."""
+        return self._pipeline.gradient_sync.exposed
 
     @derived
     def fw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the forward pass, not hidden."""
-        waits = self._stage.block_waits
-        return self._stage.slowest.batch_sum(waits.forward_base, waits.forward_edge)
+        waits = self._stage.waits
+        return self._slowest.batch_sum(waits.forward_base, waits.forward_edge)
 
     @derived
     def bw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the backward pass, not hidden."""
-        waits, schedule = self._stage.block_waits, self._stage.schedule
-        time = self._stage.slowest.batch_sum(waits.backward_base, waits.backward_edge)
-        if (moved := self._stage.moved_states) is not None:
-            time = time + moved
+        stage, moved, ends = self._stage, self._stage.offload, self._pipeline.embedding_head
+        time = self._slowest.batch_sum(stage.waits.backward_base, stage.waits.backward_edge)
+        if (states := self._moved_states) is not None:
+            time = time + states
         idle = self.bubble_time + self.dp_comm_exposed_time
-        if (crowded := self._stage.crowded(idle)) is not None:
-            time = time + crowded
-        return time if schedule.training else np.zeros_like(time)
+        memory = stage.block.fw.mem_time, stage.backward_memory
+        traffic, passes = self._pipeline.traffic, (stage.alone, moved, memory)
+        left = crowded(traffic, *passes, ends, idle, self._slowest, stage.system)
+        if left is not None:
+            time = time + left
+        return time if self._schedule.training else np.zeros_like(time)
+
+    @property
+    def _moved_states(self) -> Seconds | None:
+        """Time to move the offloaded optimizer once per batch, of all blocks of the stage where it takes longest."""
+        layout, each = self._schedule.layout, self._stage.step_offload
+        if each is None:
+            return None
+        if layout is None or layout.of_kind is None:
+            return self._schedule.blocks * each
+        stages = zip(layout.blocks, self._pipeline.stages, strict=True)
+        moved = [n * s.step_offload for n, s in stages if s.step_offload is not None]
+        return reduce(np.maximum, moved)
 
     @property
     def _exchanges(self) -> bool:
@@ -185,7 +260,7 @@ class IterationTimes:
         if not self._exchanges:
             none = nothing(len(FURTHER_NAMES))
             return AxisTimes(link=none, exposed=none)
-        block, schedule = self._stage.block, self._stage.slowest
+        block, schedule = self._stage.block, self._slowest
         time = block.axis_time.sum(axis=1)
         base, edge = np.moveaxis(block.axis_exposed.sum(axis=1), 1, 0)
         link = [schedule.batch_sum(each, each) for each in time]
@@ -195,7 +270,7 @@ class IterationTimes:
             hidden = schedule.pairs * schedule.blocks * block.paired
             exposed[ep] = np.maximum(0.0, exposed[ep] - hidden)
         if self._stage.has_modules:
-            ends = self._stage.embedding_head_times
+            ends = self._pipeline.embedding_head
             assert ends is not None
             link = [one + more for one, more in zip(link, ends.further_axes, strict=True)]
             left = zip(exposed, ends.further_axes_exposed, strict=True)
@@ -208,17 +283,23 @@ class IterationTimes:
     @derived
     def expert_bytes(self) -> Bytes:
         """Bytes of collectives over groups of experts: shape (2, executions), inside of nodes, and between them."""
-        return self._with_modules(self._passes * self._stage.block.expert_bytes, "expert_bytes")
+        return self._with_modules(
+            self._passes * self._stage.block.expert_bytes, lambda ends: ends.expert_bytes
+        )
 
-    host_time = property(attrgetter("_stage.schedule.host_time"))
-    """Work of the host, once per batch."""
+    @property
+    def host_time(self) -> Seconds | float:
+        """Work of the host, once per batch."""
+        return self._schedule.host_time
 
     @derived
     def total_time(self) -> Seconds:
         """The whole iteration: the sum of its parts, in order."""
-        total: Seconds = getattr(self, PARTS_OF_TIME[0])
-        for name in PARTS_OF_TIME[1:]:
-            total = total + getattr(self, name)
+        computed = self.fw_time + self.bw_time + self.optim_step_time
+        offloaded = computed + self.fw_offload_exposed_time + self.bw_offload_exposed_time
+        passes = offloaded + self.recompute_time + self.recomm_exposed_time
+        exposed = passes + self.bubble_time + self.tp_comm_exposed_time
+        total = exposed + self.pp_comm_exposed_time + self.dp_comm_exposed_time
         if self._exchanges:
             total = total + self.axes.exposed.sum(axis=0)
         return total + self.host_time

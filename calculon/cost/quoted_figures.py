@@ -8,20 +8,22 @@ import numpy as np
 
 from calculon.architecture.parameters import model_flops_per_token, padding_count, parameter_count
 from calculon.base.units import Array, Count, Flops, Seconds
+from calculon.cost.copies import copy_time
+from calculon.cost.pipeline_stages import PipelineStages
 from calculon.cost.stage import Stage
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import Figures
 from calculon.plan.schedule import Schedule
 
 
-def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
+def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) -> Figures:
     """Return the figures of executions that take so long per iteration.
 
     Source: model FLOP utilisation: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1; hardware FLOP utilisation,
     here the mean over stages: Korthikanti et al., arXiv 2205.05198, section 6.3.
     """
-    model, schedule, block = stage.model, stage.schedule, stage.block
-    columns = schedule.columns
+    stage, schedule = pipeline.mean, pipeline.schedule
+    block, columns = stage.block, schedule.columns
 
     def per_token(*, causal: bool) -> Flops:
         return _of_model(
@@ -41,7 +43,8 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
     each = tokens_per_second / schedule.processors
     rate = flops * each
     tokens = schedule.microbatch_size * schedule.seq_length / schedule.context_par
-    embedding_head, microbatches = stage.embedding_head_times, schedule.microbatches
+    embedding_head, microbatches = pipeline.mean_embedding_head, schedule.microbatches
+    copies = copy_time(pipeline.slowest.layers, pipeline.slowest_schedule, pipeline.embedding_head)
     head = modules = np.zeros(1)
     if embedding_head is not None:
         modules = embedding_head.modules
@@ -56,13 +59,13 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
         model_flops_per_second_per_proc=rate,
         mfu=rate / block.matrix_peak,
         mfu_causal=per_token(causal=True) * each / block.matrix_peak,
-        hfu=_executed(stage) / total_time / block.matrix_peak,
+        hfu=_executed(model, stage) / total_time / block.matrix_peak,
         act_bytes_per_token=stage.stored_activation / tokens,
         embedding_time=microbatches * (embedding_head.embedding if embedding_head else np.zeros(1)),
         head_time=microbatches * head,
         mtp_time=microbatches * modules,
         host_time=schedule.host_time + np.zeros_like(total_time),
-        copy_time=stage.slowest_part.copy_time + np.zeros_like(total_time),
+        copy_time=copies + np.zeros_like(total_time),
     )
 
 
@@ -90,10 +93,10 @@ def _of_one_group(model: Model) -> Model:
     return replace(model, kv_heads=1)
 
 
-def _executed(stage: Stage) -> Flops:
+def _executed(model: Model, stage: Stage) -> Flops:
     """Matrix FLOP that a processor executes in a batch, recomputation included: the mean over stages."""
     schedule, embedding_head = stage.schedule, stage.embedding_head
-    executed = stage.model.num_blocks / schedule.ranks * stage.block.matrix_flops
+    executed = model.num_blocks / schedule.ranks * stage.block.matrix_flops
     if embedding_head is not None:
         of_embedding_head = (
             embedding_head.cost.embedding.matrix_flops + embedding_head.cost.head.matrix_flops

@@ -1,17 +1,17 @@
 """Pipelines whose stages differ: which stage is the slowest, and how long it waits for the others."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from calculon.base.arrays import derived
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.block_times import BlockTimes
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.pipeline.schedules import Passes, batch_time, chunked_time
 from calculon.cost.pipeline.simulation import ChunkPasses
+from calculon.cost.stage import Stage
 from calculon.plan.choices import distinct
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
@@ -22,38 +22,24 @@ _ROUNDING = 1e-12
 """Share of the time of a batch that is no idle time, but what sums of times leave."""
 
 
-class StageBlock(NamedTuple):
-    """A block of the stages of one kind.
-
-    Attributes:
-        times, waits: Times of a block with its transfers and the offload traffic that it waits for, and of that traffic
-            alone.
-        added: Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
-        stalled: Time for which the stage waits for data-parallel traffic of each microbatch.
-    """
-
-    cost: BlockCost
-    times: BlockTimes
-    waits: BlockTimes
-    added: tuple[Seconds, Seconds, Seconds] | None
-    stalled: Seconds
-
-
 class UnevenStages:
     """The stages of executions that state a schedule or a layout, or whose blocks are of several kinds.
 
     Args:
-        stages: A block of each kind of stage.
+        stages: A stage of each kind.
+        stalled: Time for which each of them waits for data-parallel traffic of a microbatch.
     """
 
     def __init__(
         self,
-        stages: Sequence[StageBlock],
+        stages: Sequence[Stage],
+        stalled: Sequence[Seconds],
         schedule: Schedule,
         embedding_head: EmbeddingHead | None,
     ):
         assert schedule.layout is not None
-        self._stages, self._embedding_head = stages, embedding_head
+        self._stages, self._stalled = stages, stalled
+        self._embedding_head = embedding_head
         self._schedule, self._layout = schedule, schedule.layout
 
     @derived
@@ -65,7 +51,7 @@ class UnevenStages:
         """
         forward = self._whole(_forward, EmbeddingHead.forward)
         backward = self._whole(_backward, EmbeddingHead.backward)
-        stalled = [stage.stalled for stage in self._stages]
+        stalled = self._stalled
         backward = [x + y for x, y in zip(self._with_added(backward), stalled, strict=True)]
         weight = self._whole(_weight, _weight_of_end)
         count = self._layout.count
@@ -79,7 +65,7 @@ class UnevenStages:
 
     def _whole(
         self,
-        of_block: Callable[[StageBlock], tuple[Seconds, Seconds, Seconds]],
+        of_block: Callable[[Stage], tuple[Seconds, Seconds, Seconds]],
         of_layers: Callable[[EmbeddingHead, BlockCost], Seconds],
     ) -> list[Seconds]:
         """Return a time of the blocks of each kind of stage, the last of each chunk transfers, and of its end.
@@ -89,7 +75,7 @@ class UnevenStages:
         """
         chunks = self._schedule.interleaving
 
-        def of_stage(stage: StageBlock) -> tuple[Seconds, ...]:
+        def of_stage(stage: Stage) -> tuple[Seconds, ...]:
             base, edge, waited_less = of_block(stage)
             return base, edge, chunks * (edge - base), np.maximum(0.0, edge - base + waited_less)
 
@@ -114,21 +100,21 @@ class UnevenStages:
             )
         return found
 
-    def _each(self, quantity: Callable[[StageBlock], Q]) -> list[Q]:
+    def _each(self, quantity: Callable[[Stage], Q]) -> list[Q]:
         """Return a quantity of a block of each kind of stage, computed once for stages with the same blocks."""
         known: dict[int, Q] = {}
         for stage in self._stages:
-            if id(stage.cost) not in known:
-                known[id(stage.cost)] = quantity(stage)
-        return [known[id(stage.cost)] for stage in self._stages]
+            if id(stage) not in known:
+                known[id(stage)] = quantity(stage)
+        return [known[id(stage)] for stage in self._stages]
 
     def _with_added(self, backward: list[Seconds]) -> list[Seconds]:
         """Add what gradient accumulation takes to the backward pass of each kind of stage."""
         found, embedding, head = [], np.zeros(1), np.zeros(1)
         for stage, time, blocks in zip(self._stages, backward, self._layout.blocks, strict=True):
-            if stage.added is None:
+            if stage.accumulation is None:
                 return backward
-            each, embedding, head = stage.added
+            each, embedding, head = stage.accumulation
             found.append(time + blocks * each)
         alone = self._layout.count[FIRST] == 0
         found[FIRST] = found[FIRST] + embedding
@@ -160,7 +146,8 @@ class UnevenStages:
             embedding, head = (
                 ends.forward(e) + ends.backward(e) for e in (ends.cost.embedding, ends.cost.head)
             )
-        added = [stage.added for stage in self._stages if stage.added is not None]
+        every = [stage.accumulation for stage in self._stages]
+        added = [one for one in every if one is not None]
         if added:
             _, of_embedding, of_head = added[FIRST]
             each = self.of_slowest([one[0] for one in added])
@@ -278,9 +265,9 @@ class UnevenStages:
             found.append(of_kinds)
         backward = found[1]
         for kind, stage in enumerate(self._stages):
-            backward[kind] = [time + stage.stalled / 2 for time in backward[kind]]
-            if stage.added is not None:
-                block, *of_ends = stage.added
+            backward[kind] = [time + self._stalled[kind] / 2 for time in backward[kind]]
+            if stage.accumulation is not None:
+                block, *of_ends = stage.accumulation
                 if kind < len(self._stages) - 1:
                     of_ends = [np.zeros(1)] * 2
                 more = zip(self._layout.halves[:, kind], of_ends, strict=True)
@@ -307,7 +294,7 @@ class UnevenStages:
     @derived
     def _paired(self) -> list[Seconds]:
         """What a block of each kind of stage takes less where its passes are paired."""
-        return self._each(lambda stage: stage.cost.paired)
+        return self._each(lambda stage: stage.block.paired)
 
     def _mean(self, both: Seconds) -> Seconds:
         """Return what stages take for a microbatch on average: pairs of passes take less than two passes."""
@@ -323,13 +310,13 @@ class UnevenStages:
         return np.stack(np.broadcast_arrays(*found))
 
 
-def _forward(stage: StageBlock) -> tuple[Seconds, Seconds, Seconds]:
+def _forward(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
     """Return the forward time of base and edge block, and what the latter waits less for offload traffic."""
     times, waits = stage.times, stage.waits
     return times.forward_base, times.forward_edge, waits.forward_base - waits.forward_edge
 
 
-def _backward(stage: StageBlock) -> tuple[Seconds, Seconds, Seconds]:
+def _backward(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
     """Return the same of the backward pass."""
     times, waits = stage.times, stage.waits
     return times.backward_base, times.backward_edge, waits.backward_base - waits.backward_edge
@@ -347,8 +334,8 @@ def _chunk(blocks: Count, base: Seconds, edge: Seconds, waited_less: Seconds) ->
     return np.where(blocks > 0, blocks * base + (edge - base), alone)
 
 
-def _weight(stage: StageBlock) -> tuple[Seconds, Seconds, Seconds]:
+def _weight(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
     """Return the same of gradients of weights."""
-    alone, waits = stage.cost.wgrad.time, stage.waits
+    alone, waits = stage.block.wgrad.time, stage.waits
     less = waits.backward_base - waits.backward_edge
     return alone + waits.backward_base, alone + waits.backward_edge, less

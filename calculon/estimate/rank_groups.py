@@ -24,7 +24,9 @@ from calculon.cost.batch import Batch
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
 from calculon.cost.data.class_collectives import copy_group, shard_group
+from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.embedding_head import plain_choice
+from calculon.cost.latent_gradients import latent_traffic
 from calculon.cost.mixture import Weight, mean_of
 from calculon.cost.pipeline.transfers import pipeline_volume
 from calculon.cost.process_groups import (
@@ -258,21 +260,22 @@ def _spaced(ranks: int, clusters: _Clusters, apart: int = 1) -> _Clusters:
 
 def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) -> list[RankGroup]:
     """Return the groups of ranks with the same weights: all of them, or with hybrid sharding shards and copies."""
-    schedule, system, sharding = batch.schedule, batch.system, batch.strategy.sharding
-    cost, (synced, _) = CollectiveCost(system, schedule), batch.synced
+    schedule, system, traffic = batch.schedule, batch.system, batch.pipeline.traffic.total
+    sharding = STRATEGIES[schedule.choice.zero_stage].sharding
+    cost, (synced, _) = CollectiveCost(system, schedule), batch.stage.synced
     shards = 1 if sharding is None else int(sharding.shards(schedule)[0])
     cut = sharding is not None and 1 < shards < schedule.data_ranks[0]
     experts = synced.experts is not None
     if not cut and not experts:
         whole = data_group(schedule, system, schedule.data_ranks)
-        moved = batch.data_traffic(replace(cost, bytes=True))
+        moved = traffic(replace(cost, bytes=True))
         return [_of_replicas("data", batch, whole, clusters, 1, moved, times)]
     link, exposed = times
 
     def part(kind: str, group: ProcessGroup, clusters: _Clusters, apart: int = 1) -> RankGroup:
         these = replace(cost, copies=group.copies, experts=group.experts)
-        moved = batch.data_traffic(replace(these, bytes=True))
-        time = float(batch.data_traffic(these).item())
+        moved = traffic(replace(these, bytes=True))
+        time = float(traffic(these).item())
         share = time / link if link else 0.0
         seconds = time, exposed * share
         return _of_replicas(kind, batch, group, clusters, apart, moved, seconds)
@@ -329,9 +332,9 @@ def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
 
 def _pipeline_bytes(batch: Batch) -> Bytes:
     """Bytes of the pipeline's transfers: shape (networks, 1)."""
-    shared = None if batch.embedding_head is None else batch.embedding_head.shared_gradient
-    mirrored = batch.mirrored_gradient if batch.schedule.choice.mirrored else None
-    moved = pipeline_volume(batch.transfers, shared, mirrored, batch.schedule, batch.system)
+    ends, mirrored = batch.stage.embedding_head, batch.pipeline.mirrored_gradient
+    shared = None if ends is None else ends.shared_gradient
+    moved = pipeline_volume(batch.stage.transfers, shared, mirrored, batch.schedule, batch.system)
     networks = np.arange(len(batch.system.networks))[:, None]
     return np.where(networks == batch.schedule.networks["pp"], moved, 0.0)
 
@@ -352,20 +355,21 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
     kinds = kinds_of_block(model)
     layout = schedule.layout
     counts: list[Weight] = [kind.count for kind in kinds]
-    if batch.uneven is not None and layout is not None and layout.of_kind is not None:
-        counts = [batch.uneven.of_slowest(own) for own in layout.of_kind]
-        schedule = batch.slowest
+    if batch.pipeline.uneven is not None and layout is not None and layout.of_kind is not None:
+        counts = [batch.pipeline.uneven.of_slowest(own) for own in layout.of_kind]
+        schedule = batch.pipeline.slowest_schedule
     mean = mean_of([passed(kind, choice) for kind in kinds], counts)
-    of_block = edition.at_edge(SimpleNamespace(bytes=mean), batch.piped)
+    of_block = edition.at_edge(SimpleNamespace(bytes=mean), schedule.pipeline_par > 1)
     total: Bytes = schedule.batch_sum(*of_block.bytes)
-    if batch.embedding_head_times is not None:
+    if batch.pipeline.embedding_head is not None:
         plain = plain_choice(choice, system)
         embedding, head = (passed(one, plain)[0] for one in (EMBEDDING, HEAD))
         if (module := prediction_module(model)) is not None:
             head = head + module.count * (embedding + head + passed(module, choice)[0])
-        ends = batch.embedding_head_times.of_slower(embedding, head)
+        ends = batch.pipeline.embedding_head.of_slower(embedding, head)
         total = total + schedule.microbatches * ends
     if axis == "tp" and model.latent:
-        once = batch.latent_traffic(CollectiveCost(system, schedule, bytes=True))
+        cost, stage = CollectiveCost(system, schedule, bytes=True), batch.stage
+        once = latent_traffic(model, stage.block, cost, modules=stage.has_modules)
         total = total if once is None else total + once
     return total

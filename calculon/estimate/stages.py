@@ -100,27 +100,29 @@ def _of_stages(batch: Batch) -> Stage:
     """Return what the stages have: arrays over stages where each has a mean block of its own."""
     layout = batch.schedule.layout
     if layout is None or layout.of_kind is None:
-        return batch
+        return batch.stage
     if batch.schedule.choice.folded:
         ranks = _kind_of_ranks(batch)
         if batch.schedule.choice.mirrored:
             ranks = np.concatenate([ranks, ranks[::-1]])
-        return batch.of_kinds(layout.of_kind[:, ranks, 0])
-    return batch.of_kinds(kinds_of_chunks(batch.model, _chunk_blocks(batch)).sum(axis=2))
+        return batch.pipeline.with_blocks(layout.of_kind[:, ranks, 0])
+    return batch.pipeline.with_blocks(
+        kinds_of_chunks(batch.model, _chunk_blocks(batch)).sum(axis=2)
+    )
 
 
 def stage_passes(batch: Batch) -> StagePasses:
     """Return the passes of every stage, exposed communication included; transfers follow every chunk."""
     stages = _of_stages(batch)
-    whole, weight, again = stages.block_whole, stages.block.wgrad.time, stages.block.re.time
+    whole, weight, again = stages.times, stages.block.wgrad.time, stages.block.re.time
     passes = StagePasses(
         forward=_chunks(batch, whole.forward_base, whole.forward_edge),
         backward=_chunks(batch, whole.backward_base, whole.backward_edge),
         weight=_chunks(batch, weight, weight),
         again=_chunks(batch, again, again),
     )
-    if batch.embedding_head is not None:
-        ends, choice = batch.embedding_head, batch.schedule.choice
+    if batch.stage.embedding_head is not None:
+        ends, choice = batch.stage.embedding_head, batch.schedule.choice
         first, last = [(0, 0)], [(0, 1) if choice.folded else (-1, -1)]
         if choice.mirrored:
             first, last = [*first, (-1, 1)], [*last, (-1, 0)]
@@ -166,7 +168,7 @@ def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
     listed = list_of(_one(schedule.columns.stage_blocks))
     if listed:
         return np.asarray((chunks_of(listed, len(blocks)) - 1) * base + edge)
-    if batch.uneven is not None:
+    if batch.pipeline.uneven is not None:
         each = np.stack([chunks_of_stage(int(one), chunks) for one in blocks])
         return np.asarray((each - 1) * base + edge)
     times = np.full((len(blocks), chunks), float(schedule.chunk_sum(base, edge)[0]))
@@ -199,11 +201,9 @@ def _delay(batch: Batch) -> float:
     schedule = batch.schedule
     if not schedule.columns.p2p_overlap.any():
         return 0.0
-    if schedule.choice.simulated:
-        return float(batch.transfer[0])
-    directions = 2 if schedule.training else 1
+    directions = 2 if schedule.training or schedule.choice.simulated else 1
     count = directions * schedule.microbatches * schedule.interleaving
-    return float((batch.transfers.link / count)[0])
+    return float((batch.stage.transfers.link / count)[0])
 
 
 def stage_memory(batch: Batch) -> Memory:
@@ -238,8 +238,8 @@ def stage_memory(batch: Batch) -> Memory:
 
     embedding_head = (
         (None, None)
-        if batch.embedding_head is None
-        else embedding_head_memory(batch.embedding_head, schedule)
+        if batch.stage.embedding_head is None
+        else embedding_head_memory(batch.stage.embedding_head, schedule)
     )
     return apply(of_stages, [with_vocabulary(one) for one in (None, *embedding_head)])
 

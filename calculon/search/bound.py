@@ -37,7 +37,7 @@ def time_lower_bound(grid: Grid) -> Seconds:
     Returns:
         On the axes (sharding, node).
     """
-    tables, schedule, optimizer = grid.tables, grid.memory.schedule, grid.memory.optimizer
+    tables, schedule, optimizer = grid.tables, grid.memory.schedule, grid.memory.stage.optimizer
     rows = grid.nodes.block_rows
     embedding_head = tables.embedding_head(rows, grid.step_rows)
     embedding_head_times = EmbeddingHeadTimes(embedding_head, schedule) if embedding_head else None

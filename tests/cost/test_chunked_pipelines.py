@@ -35,13 +35,13 @@ def one(value):
 
 def passes_of(batch):
     """Return F, B and W of a chunk of ranks that are alike."""
-    whole, weight = batch.block_whole, one(batch.block.wgrad.time)
+    whole, weight = batch.stage.times, one(batch.stage.block.wgrad.time)
     blocks, chunks = one(batch.schedule.blocks), one(batch.schedule.interleaving)
     each = blocks / chunks
     forward = (each - 1) * one(whole.forward_base) + one(whole.forward_edge)
     backward = (each - 1) * one(whole.backward_base) + one(whole.backward_edge)
-    if batch.accumulated is not None:  # sums of gradients are read
-        backward += each * one(batch.accumulated[0])
+    if batch.stage.accumulation is not None:  # sums of gradients are read
+        backward += each * one(batch.stage.accumulation[0])
     return forward, backward, each * weight
 
 
@@ -68,8 +68,11 @@ def test_pairs_hide_the_exchange_of_experts(name):
     ep = FURTHER_NAMES.index("ep")
     link, exposed = one(batch.axes.link[ep]), one(batch.axes.exposed[ep])
     assert 0 < exposed < link
-    blocks, pairs = one(batch.slowest.blocks), one(batch.slowest.pairs)
-    assert link - exposed == pytest.approx(blocks * pairs * one(batch.block.paired))
+    blocks, pairs = (
+        one(batch.pipeline.slowest_schedule.blocks),
+        one(batch.pipeline.slowest_schedule.pairs),
+    )
+    assert link - exposed == pytest.approx(blocks * pairs * one(batch.stage.block.paired))
     assert one(plain.axes.exposed[ep]) == pytest.approx(one(plain.axes.link[ep]))
 
 
@@ -93,11 +96,11 @@ def test_ranks_hold_what_their_schedules_say():
         name: batch_of(ALIKE, PLAN, pp_schedule=name)
         for name in ("1f1b", "zb_h2", "zbv", "dualpipe")
     }
-    each = one(held["1f1b"].block.act_storage) * one(held["1f1b"].schedule.blocks)
+    each = one(held["1f1b"].stage.block.act_storage) * one(held["1f1b"].schedule.blocks)
 
     def act(name):
         batch = held[name]
-        working = one(batch.block.act_working) - one(batch.block.act_storage)
+        working = one(batch.stage.block.act_working) - one(batch.stage.block.act_storage)
         return (one(batch.space.act) - working) / each
 
     assert act("1f1b") == pytest.approx(4)

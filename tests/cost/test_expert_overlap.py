@@ -107,13 +107,13 @@ def test_an_exchange_slows_the_work_beside_it():
 
 def test_a_single_stage_goes_forward_m_minus_1_pairs_and_backward():
     batch = batch_of(ALONE | PAIRS)
-    forward, backward = batch.block_whole.forward_base, batch.block_whole.backward_base
-    pair = forward + backward - batch.block.paired
+    forward, backward = batch.stage.times.forward_base, batch.stage.times.backward_base
+    pair = forward + backward - batch.stage.block.paired
     microbatches = ALONE["batch_size"] // ALONE["data_par"] // ALONE["microbatch_size"]
     blocks = MODEL["num_blocks"] * (forward + (microbatches - 1) * pair + backward)
     alone = batch_of(ALONE)
     blocks_alone = MODEL["num_blocks"] * microbatches * (forward + backward)
-    assert batch.block.paired > 0
+    assert batch.stage.block.paired > 0
     assert batch.times.total_time - blocks == pytest.approx(alone.times.total_time - blocks_alone)
 
 
@@ -145,7 +145,7 @@ def test_pairs_hold_one_chunk_more(execution):
     chunks = execution["pipeline_interleaving"]
     stage = MODEL["num_blocks"] / execution["pipeline_par"]
     more = after.space.act - before.space.act
-    assert more == pytest.approx(stage / chunks * before.block.act_storage)
+    assert more == pytest.approx(stage / chunks * before.stage.block.act_storage)
 
 
 def test_the_fullest_stage_is_that_of_pairs():
@@ -252,10 +252,12 @@ def test_the_stage_that_limits_the_time_after_hiding_is_the_one_that_is_describe
     slowest = max(range(len(rows)), key=lambda stage: (round(times[stage], 12), stage))
     found, microbatches = batch.times, float(batch.schedule.microbatches[0])
     after = found.bubble_time + found.optim_step_time + found.dp_comm_exposed_time + found.host_time
-    after = after + batch.pipeline_link - batch.transfers.link  # gradients of the table of a module
+    after = (
+        after + batch.times.pp_comm_link_time - batch.stage.transfers.link
+    )  # gradients of the table of a module
     busy = float((found.total_time - after)[0])
     assert busy == pytest.approx(microbatches * times[slowest], rel=1e-9)
-    paired = float(batch.slowest_part.block.paired[0]) * rows[slowest]["blocks"]
+    paired = float(batch.pipeline.slowest.block.paired[0]) * rows[slowest]["blocks"]
     share = float(batch.schedule.pairs[0]) / microbatches
     assert rows[slowest]["hidden_time"] == pytest.approx(share * paired)
     assert paired > 0

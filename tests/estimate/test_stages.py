@@ -93,7 +93,7 @@ def test_a_simulated_batch_takes_as_long_as_its_execution(changes):
     if changes["pp_schedule"] in ("zb_h2", "zbv"):  # ranks go on by themselves
         own = [[s for s in spans if s.stage == r] for r in {s.stage for s in spans}]
         last = max(max(s.end for s in one) - min(s.start for s in one) for one in own)
-    shared = batch.pipeline_link - batch.transfers.link
+    shared = batch.times.pp_comm_link_time - batch.stage.transfers.link
     assert last == pytest.approx(estimated(batch) - float(shared[0]), rel=TINY)
 
 
@@ -127,7 +127,7 @@ def test_the_head_makes_the_last_stage_the_slowest():
     batch = batch_of()
     passes = stage_passes(batch)
     whole = (passes.forward + passes.backward).sum(axis=1)
-    assert whole[-1] - whole[1] == pytest.approx(float(batch.embedding_head_times.head[0]))
+    assert whole[-1] - whole[1] == pytest.approx(float(batch.pipeline.embedding_head.head[0]))
     assert whole[1] == whole[2]
     assert (passes.weight < passes.backward).all()
 
@@ -135,7 +135,7 @@ def test_the_head_makes_the_last_stage_the_slowest():
 @pytest.mark.parametrize("changes", [{}, {"activation_recompute": "full"}])
 def test_recomputation_is_the_forward_work_of_the_blocks_once_more(changes):
     batch = batch_of(**changes)
-    again = float(batch.block.re.time[0])
+    again = float(batch.stage.block.re.time[0])
     assert (again > 0) == bool(changes)
     for row, blocks in zip(stage_rows(batch), stage_blocks(batch), strict=True):
         assert row["recompute_time"] == pytest.approx(blocks * again)
@@ -201,8 +201,8 @@ def test_ranks_of_dualpipe_have_two_stages():
     assert stage_blocks(two) == [2 * blocks for blocks in stage_blocks(one)]
     weights = [sum(row["weight_space"] for row in stage_rows(batch)) for batch in (one, two)]
     assert weights[1] == pytest.approx(2 * weights[0])
-    message = two.mirrored_gradient
-    assert two.pipeline_link[0] - two.transfers.link[0] == pytest.approx(
+    message = two.pipeline.mirrored_gradient
+    assert two.times.pp_comm_link_time[0] - two.stage.transfers.link[0] == pytest.approx(
         float(SYSTEM.fabric.time(two.schedule.networks["pp"], "all_reduce", message, 2.0)[0])
     )
 
@@ -210,14 +210,14 @@ def test_ranks_of_dualpipe_have_two_stages():
 def test_the_first_rank_of_a_v_has_both_ends():
     """A table that both use is there once, and nothing of it is exchanged between stages."""
     batch = batch_of(pp_schedule="zbv", **V)
-    passes, ends = stage_passes(batch), batch.embedding_head
+    passes, ends = stage_passes(batch), batch.stage.embedding_head
     more = passes.forward[0] - passes.forward[1]
     of_ends = [float(ends.forward(one)[0]) for one in (ends.cost.embedding, ends.cost.head)]
     assert more.tolist() == pytest.approx(of_ends)
     tied = replace(inputs.model("llama3-8B"), tied=True)
     split, turned = batch_of(tied), batch_of(tied, pp_schedule="zbv", **V)
-    assert split.pipeline_link > split.transfers.link
-    assert turned.pipeline_link == turned.transfers.link
+    assert split.times.pp_comm_link_time > split.stage.transfers.link
+    assert turned.times.pp_comm_link_time == turned.stage.transfers.link
 
 
 @pytest.mark.parametrize("stages", [2, 4])
@@ -230,9 +230,9 @@ def test_a_chain_of_layers_forward_over_ranks(stages):
              "data_par_overlap": False, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none"}  # fmt: skip
     batch = batch_of(chain, **alone)
     one = float(
-        (batch.block_alone.forward_edge + (4 / stages - 1) * batch.block_alone.forward_base)[0]
+        (batch.stage.alone.forward_edge + (4 / stages - 1) * batch.stage.alone.forward_base)[0]
     )
-    sent = float(batch.transfers.forward[0])
+    sent = float(batch.stage.transfers.forward[0])
     assert sent > 0
     assert estimated(batch) == pytest.approx((4 + stages - 1) * one, rel=TINY)
     assert float(batch.times.pp_comm_exposed_time[0]) == pytest.approx(4 * sent, rel=TINY)

@@ -122,28 +122,30 @@ def test_the_slowest_and_the_fullest_stage_are_sums_over_their_blocks():
     assert stages[0] != pytest.approx(stages[1], rel=0.05)
     slowest = float(found.times.fw_time[0]) / 16
     assert slowest == pytest.approx(max(stages), rel=1e-12)
-    weights = [one.block.weight[0] for one in (dense, experts)]
+    weights = [one.stage.block.weight[0] for one in (dense, experts)]
     memory = stage_memory(found)
     wanted = [3 * weights[0] + weights[1], *[4 * weights[1]] * 3]
     assert memory.space.weight == pytest.approx(wanted, rel=1e-12)
     fullest = memory.capacity.proc_mem_tier1_cap_req
     assert found.capacity.proc_mem_tier1_cap_req[0] == pytest.approx(fullest.max(), rel=1e-12)
     assert fullest.argmax() == 1
-    first, between, last = found.uneven.passes.both[:, 0]
+    first, between, last = found.pipeline.uneven.passes.both[:, 0]
     whole = found.times.bubble_time[0] + 16 * max(first, between, last)
     wanted = first + 2 * between + last + 15 * max(first, between, last)
     assert whole == pytest.approx(wanted, rel=1e-12)
     forward = stage_passes(found).forward[:, 0]
-    assert forward == pytest.approx(found.uneven.passes.forward[[0, 1, 1, 2], 0], rel=1e-12)
+    assert forward == pytest.approx(
+        found.pipeline.uneven.passes.forward[[0, 1, 1, 2], 0], rel=1e-12
+    )
 
 
 def test_gradients_and_step_are_those_of_the_stage_where_they_take_longest():
     found, (dense, experts) = batch(), _of_kinds(MODEL)
-    steps = [one.optimizer.step.time[0] for one in (dense, experts)]
+    steps = [one.optim.time[0] for one in (dense, experts)]
     longest = max(3 * steps[0] + steps[1], 4 * steps[1])
     assert found.times.optim_step_time[0] == pytest.approx(longest, rel=1e-12)
-    alone = experts.gradient_sync.link[0]  # all stages of it have four blocks with experts
-    assert found.gradient_sync.link[0] == pytest.approx(alone, rel=1e-12)
+    alone = experts.pipeline.gradient_sync.link[0]  # all stages of it have four blocks with experts
+    assert found.pipeline.gradient_sync.link[0] == pytest.approx(alone, rel=1e-12)
 
 
 def test_stages_of_whole_groups_have_the_mean_of_the_model():

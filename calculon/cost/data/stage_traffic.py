@@ -87,7 +87,7 @@ class StageTraffic:
         here = zip(self._there, values, strict=True)
         return reduce(np.maximum, [np.where(there, value, 0.0) for there, value in here])
 
-    def traffic(self, cost: CollectiveCost) -> Array:
+    def total(self, cost: CollectiveCost) -> Array:
         """Return what all collectives of a batch take, as a cost function counts it, where they take longest.
 
         Nothing for one replica, or in inference.

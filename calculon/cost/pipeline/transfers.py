@@ -1,9 +1,12 @@
 """Pipeline parallelism: transfers between stages, and the bubble."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Seconds
+from calculon.cost.data.stage_traffic import SyncedStage
 from calculon.cost.process_groups import ProcessGroup
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
@@ -51,6 +54,52 @@ def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
     return np.where(schedule.pipeline_par > 1, batch, 0.0)
 
 
+def pipeline_time(
+    sent: Transfers,
+    shared: Bytes | None,
+    mirrored: Bytes | None,
+    schedule: Schedule,
+    system: System,
+) -> Seconds:
+    """Time per batch on the pipeline's network: transfers, and gradients that two ranks add up once per batch.
+
+    Source of the `shared` gradient of a table that first and last stage have: Narayanan et al., arXiv 2104.04473,
+    section 4 (tied embeddings are kept equal over two stages); of parts `mirrored` on another rank:
+    ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
+    """
+    network, time, two = schedule.networks["pp"], system.fabric.time, np.array(2.0)
+    link = sent.link
+    if mirrored is not None:
+        between = schedule.training & (schedule.pipeline_par > 1)
+        link = link + np.where(between, time(network, "all_reduce", mirrored, two), 0.0)
+    if shared is not None:
+        between = schedule.training & schedule.ends_apart
+        link = link + np.where(between, time(network, "all_reduce", shared, two), 0.0)
+    return link
+
+
+def mirrored_gradient(stages: Sequence[SyncedStage], schedule: Schedule) -> Bytes | None:
+    """Return the bytes of gradients that two ranks with the same parts of the model add up; None if no parts are.
+
+    Of the ranks that have most. Replicas of one direction have reduced theirs by then: where the state is split, each
+    has its shard of the sum.
+    """
+    layout = schedule.layout
+    if layout is None or not schedule.choice.mirrored:
+        return None
+    found: Bytes = np.zeros(1)
+    for kind, stage in enumerate(stages):
+        block, ends = stage.synced
+        each = block.dense.gradient / schedule.shards
+        if block.experts is not None:
+            each = each + block.experts.gradient / schedule.expert_shards(schedule.shards)
+        message = np.where(layout.count[kind] > 0, layout.blocks[kind], 0.0) * each
+        if ends is not None and kind == len(stages) - 1:
+            message = message + ends.both.gradient / schedule.shards
+        found = np.maximum(found, message)
+    return found
+
+
 def pipeline_volume(
     sent: Transfers,
     shared: Bytes | None,
@@ -74,25 +123,6 @@ def pipeline_volume(
         return moved
     between = schedule.training & schedule.ends_apart
     return moved + np.where(between, volume(network, "all_reduce", shared, two), 0.0)
-
-
-def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
-    """Time to add up the gradients of a table that first and last stage both have, once per batch.
-
-    Source: Narayanan et al., arXiv 2104.04473, section 4 (tied embeddings are kept equal over two stages).
-    """
-    between = schedule.training & schedule.ends_apart
-    time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
-    return np.where(between, time, 0.0)
-
-
-def mirrored_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
-    """Time in which two ranks that have the same parts of the model add their gradients up, once per batch.
-
-    Source: ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
-    """
-    time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
-    return np.where(schedule.training & (schedule.pipeline_par > 1), time, 0.0)
 
 
 def bubble_time(

@@ -1,0 +1,118 @@
+"""The stages of a pipeline: those of each kind, their data-parallel traffic, and the slowest."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from calculon.base.arrays import derived
+from calculon.base.units import Bytes, Count, Seconds
+from calculon.cost.data.class_collectives import reduced_bytes
+from calculon.cost.data.stage_traffic import StageTraffic
+from calculon.cost.data.strategies import STRATEGIES
+from calculon.cost.data.synced import GradientSync
+from calculon.cost.embedding_head import EmbeddingHeadTimes
+from calculon.cost.mixture import Kinds
+from calculon.cost.pipeline.transfers import mirrored_gradient
+from calculon.cost.process_groups import CollectiveCost
+from calculon.cost.stage import Stage
+from calculon.cost.uneven import UnevenStages
+from calculon.plan.schedule import Schedule
+
+
+class PipelineStages:
+    """The stages of executions, in the order of computation; each step runs when a column first needs it.
+
+    Args:
+        mean: A stage whose blocks are the mean of the model.
+        kinds: Costs of each kind of block; None if all blocks are of one kind.
+    """
+
+    def __init__(self, mean: Stage, kinds: Kinds | None):
+        self.mean, self._kinds = mean, kinds
+        self.schedule = mean.schedule
+
+    def with_blocks(self, counts: Count) -> Stage:
+        """Return stages that have so many blocks of each kind, the first axis: each is the mean of its own."""
+        assert self._kinds is not None
+        return self.mean.of_blocks(*self._kinds.of_stage(counts))
+
+    @derived
+    def stages(self) -> list[Stage]:
+        """A stage of each kind of a layout; one alone without a layout, as all stages are alike."""
+        layout = self.schedule.layout
+        if layout is None:
+            return [self.mean]
+        if self._kinds is None or layout.of_kind is None:
+            return [self.mean] * len(layout.blocks)
+        return [self.with_blocks(layout.of_kind[:, place]) for place in range(len(layout.blocks))]
+
+    @derived
+    def traffic(self) -> StageTraffic:
+        """Data-parallel traffic of the stages."""
+        cost = CollectiveCost(self.mean.system, self.schedule)
+        return StageTraffic(self.stages, cost, self.mean.edition)
+
+    @derived
+    def stalled(self) -> list[Seconds]:
+        """How long a microbatch waits for data-parallel traffic, by kind of stage; 0 by the published laws."""
+        if STRATEGIES[self.schedule.choice.zero_stage].sharding is None:
+            return [np.zeros(1)] * len(self.stages)
+        return self.traffic.stalled
+
+    @derived
+    def uneven(self) -> UnevenStages | None:
+        """Passes of the stages of a layout; None without one."""
+        if self.schedule.layout is None:
+            return None
+        return UnevenStages(self.stages, self.stalled, self.schedule, self.mean.embedding_head)
+
+    @derived
+    def slowest(self) -> Stage:
+        """The slowest stage, whose blocks cost what they cost there: what times of a batch are counted of."""
+        layout = self.schedule.layout
+        if self._kinds is None or layout is None or layout.of_kind is None:
+            return self.mean
+        assert self.uneven is not None
+        return self.with_blocks(np.stack([self.uneven.of_slowest(own) for own in layout.of_kind]))
+
+    @derived
+    def slowest_schedule(self) -> Schedule:
+        """The schedule with the blocks of the slowest stage."""
+        if self.uneven is None:
+            return self.schedule
+        pairs = self.uneven.pairs_of_slowest if self.schedule.choice.pairs_passes else None
+        return self.schedule.with_blocks(self.uneven.blocks_of_slowest, pairs)
+
+    @derived
+    def embedding_head(self) -> EmbeddingHeadTimes | None:
+        """Times of embedding and LM head, with the copies of the slowest stage."""
+        return self._embedding_head(self.slowest)
+
+    @derived
+    def mean_embedding_head(self) -> EmbeddingHeadTimes | None:
+        """Times of embedding and LM head, with the copies of the mean stage."""
+        same = self.slowest is self.mean
+        return self.embedding_head if same else self._embedding_head(self.mean)
+
+    def _embedding_head(self, stage: Stage) -> EmbeddingHeadTimes | None:
+        if stage.embedding_head is None:
+            return None
+        if self.uneven is not None:
+            is_outer = self.uneven.slowest_is_outer
+            return EmbeddingHeadTimes(stage.embedding_head, self.schedule, is_outer)
+        added = None if stage.accumulation is None else stage.accumulation[1:]
+        return EmbeddingHeadTimes(stage.embedding_head, self.schedule, added=added)
+
+    @derived
+    def mirrored_gradient(self) -> Bytes | None:
+        """Bytes of gradients that two ranks with the same parts of the model add up; None if no parts are."""
+        return mirrored_gradient(self.stages, self.schedule)
+
+    @derived
+    def gradient_sync(self) -> GradientSync:
+        """Data-parallel traffic of a batch: what passes wait for is that of the slowest stage."""
+        uneven, stalled = self.uneven, self.stalled
+        found = self.traffic.sync(stalled[0] if uneven is None else uneven.of_slowest(stalled))
+        if self._kinds is None:
+            return found
+        return replace(found, message=reduced_bytes(self.mean.synced[0], self.schedule))
