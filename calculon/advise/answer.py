@@ -26,8 +26,6 @@ from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
 from calculon.estimate.told_apart import Order, orders
-from calculon.launch.dialect import Launch
-from calculon.launch.difference import Difference
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
 from calculon.search.best_first import Seen
@@ -172,7 +170,7 @@ class Answer(Displayed):
 
     @cached_property
     def settings(self) -> "Difference | None":
-        """What to change in the launch file of one's own to run the best plan; None where there is no such file."""
+        """Changes to the user's launch file that give the best plan; None without a launch file."""
         mine = self.mine
         if mine is None or mine.launch is None or mine.execution is None or self.best is None:
             return None
