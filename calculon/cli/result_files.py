@@ -121,7 +121,8 @@ def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) 
         return
     if PLANS not in raw and "figures" in raw and (known := _question(raw)) and "campaign" in known:
         raise SpecError(path, Problem("", RESULTS, "the whole run of campaign", _of_run(known)))
-    whole = (_question(raw) or {}).get("campaign") if PLANS in raw else None
+    # A plan without a run has an empty campaign.
+    whole = (_question(raw) or {}).get("campaign") or None if PLANS in raw else None
     for search, rank, entries in searches_in(raw, path, selector):
         winners = tuple(_winner(one, path, f"{search}{i}") for i, one in enumerate(entries))
         if whole is not None:  # the answer says it once for all its plans

@@ -118,8 +118,14 @@ class ServedRecord:
     passes: PassRecords = declare("passes")
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """Yield figures of drafted tokens that are unknown though tokens are drafted."""
-        for name in _OF_DRAFTS if self.speculation is not None else ():
+        """Yield figures that are unknown though another part of the result needs them."""
+        needed = list(_OF_DRAFTS) if self.speculation is not None else []
+        for name, others in _KNOWN_WITH.items():
+            needed += others if self.figures[name] is not None else ()
+        if self.run_time is not None and self.workload.requests is None:
+            place = f"{path}.workload.requests".lstrip(".")
+            yield Problem(place, "the number of requests, since run_time is stated", "null")
+        for name in needed:
             if self.figures[name] is None:
                 yield Problem(f"{path}.figures.{name}".lstrip("."), "a number", "null")
 
@@ -130,6 +136,12 @@ class ServedRecord:
 
 _OF_DRAFTS = ("spec_tokens", "spec_speedup", "spec_break_even")
 """Figures that are known if tokens are drafted."""
+
+_KNOWN_WITH = {
+    "prefill_busy": ("decode_busy", "balanced_prefill"),
+    "usd_per_mtoken": ("usd_per_mtoken_blended",),
+}
+"""Figures that are known if another figure is."""
 
 
 def with_replicas(deployment: Deployment) -> dict[str, Any]:

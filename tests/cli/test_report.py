@@ -36,6 +36,13 @@ def test_the_runs_of_fleets_are_on_the_page_of_their_plans(run):
     assert "2.00 USD" in _page("run.html")
 
 
+def test_a_plan_without_a_run_has_a_page_without_one(run):
+    asked = ("plan", "megatron-126M", 2, "a100_80g_sxm", "--batch", 16, *FEW)
+    assert run(*asked, "-o", "plan.json").code == 0
+    assert run("report", "plan.json", "-o", "plan.html").code == 0
+    assert "Training of megatron-126M" in _page("plan.html")
+
+
 def test_a_missed_limit_is_told_as_by_campaign(run):
     small = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
     asked = ("--tokens", "1T", "--deadline", "10d")

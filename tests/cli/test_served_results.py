@@ -192,3 +192,24 @@ def test_a_damaged_document_says_where():
             read_served(damaged, "x.json")
         (problem,) = error.value.problems
         assert problem.field.removesuffix("[0]") == ".".join(place)
+
+
+@pytest.mark.usefixtures("without_help")
+@pytest.mark.parametrize(
+    ("stated", "missing"),
+    [
+        ({"run_time": 12.5}, ["workload.requests"]),
+        ({"prefill_busy": 0.5}, ["figures.balanced_prefill", "figures.decode_busy"]),
+        (
+            {"usd_per_mtoken": 2.0, "usd_per_mtoken_blended": None},
+            ["figures.usd_per_mtoken_blended"],
+        ),
+    ],
+)
+def test_figures_that_others_need_are_asked_for(stated, missing):
+    document = json.loads(json.dumps(calculon.serve("llama3-8B", 1, "h100", ASKED).to_dict()))
+    for name, value in stated.items():
+        (document if name == "run_time" else document["figures"])[name] = value
+    with pytest.raises(SpecError) as error:
+        read_served(document, "x.json")
+    assert sorted(problem.field for problem in error.value.problems) == missing
