@@ -19,7 +19,7 @@ from calculon.declarations.statistics import BOUNDS, OFFLOADS
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
 from calculon.plan.mesh import DEGREES
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import all_fields
 from calculon.search.search_result import SearchResult
 
 MOST = 1000
@@ -148,7 +148,7 @@ def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
 
 def of_estimate(estimate: Estimate) -> Candidate:
     """Return an estimate as a candidate."""
-    fields = {name: getattr(estimate.execution, name) for name in NAMES}
+    fields = all_fields(estimate.execution)
     ends = estimate.belief
     low, high = (None, None) if ends is None else (ends.low, ends.high)
     stats = {**estimate.stats, **dict(zip(BOUNDS, (low, high), strict=True))}

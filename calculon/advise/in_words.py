@@ -10,7 +10,7 @@ from calculon.declarations.plan_words import NO_RECOMPUTE, choices_words, plan_w
 from calculon.declarations.presets import find_preset, plain
 from calculon.estimate.estimate import Estimate
 from calculon.plan.columns import DEFAULTS, field_of
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import all_fields
 
 
 def plan_in_words(execution: Execution) -> str:
@@ -20,7 +20,7 @@ def plan_in_words(execution: Execution) -> str:
     >>> plan_in_words(inputs.execution("llama3-8B_h100x64"))
     'TP 2, DP 32, microbatch 2, ZeRO-1, sequence parallel'
     """
-    fields = {name: getattr(execution, name) for name in NAMES}
+    fields = all_fields(execution)
     return plan_words(fields, find_preset(execution.preset).usual(fields))
 
 

@@ -17,7 +17,7 @@ from calculon.launch.dialect import Launch
 from calculon.launch.dialects import find_dialect
 from calculon.launch.difference import Difference, difference
 from calculon.launch.launch_files import read_launch_file
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import all_fields
 
 if TYPE_CHECKING:
     from calculon.serving.records.deployment import Deployment
@@ -156,6 +156,6 @@ def settings_between(
     own = launch is not None and dialect in ("", launch.dialect.name)
     found = launch.dialect if launch is not None and own else find_dialect(dialect)
     whole = with_listed_stages(other, model) if "stage_blocks" in found.fields else other
-    both = [{name: getattr(one, name) for name in NAMES} for one in (mine, whole)]
+    both = [all_fields(one) for one in (mine, whole)]
     stated = launch.stated if launch is not None and own else None
     return difference(found, both[0], both[1], model, stated)

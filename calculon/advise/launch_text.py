@@ -10,7 +10,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.model import Model
 from calculon.launch.dialect import Dialect, write
-from calculon.plan.plan import NAMES, Plan
+from calculon.plan.plan import Plan, all_fields
 from calculon.plan.stage_layout import StageLayout, chunks_of_stage
 
 
@@ -26,7 +26,7 @@ def launch_text(
     """
     if model is not None and "stage_blocks" in dialect.fields:
         execution = with_listed_stages(execution, model)
-    return write(dialect, {name: getattr(execution, name) for name in NAMES}, model, campaign)
+    return write(dialect, all_fields(execution), model, campaign)
 
 
 def with_listed_stages(execution: Execution, model: Model) -> Execution:

@@ -20,7 +20,7 @@ from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of, held, zigzag_degrees
 from calculon.plan.mesh import DEGREES
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import NAMES, all_fields
 
 if TYPE_CHECKING:
     from calculon.search.space import Space
@@ -183,7 +183,7 @@ def set_backs(execution: Execution) -> Iterator[tuple[str, Any, bool]]:
 
     An option that has the value of the preset is set back to the default of the field.
     """
-    fields = {name: getattr(execution, name) for name in NAMES}
+    fields = all_fields(execution)
     usual = find_preset(execution.preset).usual(fields)
     # optimizer_sharding follows from zero_stage; "auto" says what optimizer_sharding says
     same = "zero_stage" if execution.zero_stage == "auto" else "optimizer_sharding"

@@ -20,7 +20,7 @@ from calculon.declarations.statistics import OFFLOADS
 from calculon.editions import EDITIONS
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import all_fields
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
@@ -157,7 +157,7 @@ class Replanner:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of the plan that was asked about."""
-        return _fields(self.case.execution)
+        return all_fields(self.case.execution)
 
     def best(self, system: System, own: float | None) -> Replanned | None:
         """Return the best plan on a system, where the one that was asked about has the statistic `own`.
@@ -167,7 +167,7 @@ class Replanner:
         found = run(self._space(system), Best(self.objective, 1))
         score = float(found.scores[0, 0]) if len(found) else -math.inf
         if own is not None and score <= self._score(own):
-            return Replanned(value=own, execution=_fields(self.case.execution), kept=True)
+            return Replanned(value=own, execution=all_fields(self.case.execution), kept=True)
         return self._replanned(score, found.plan.row(0)) if len(found) else None
 
     def foresee(self, changes: Sequence[Change]) -> None:
@@ -209,7 +209,7 @@ class Replanner:
         ]
         value, need = (self._of_own(name, large) for name in (self.case.statistic, MEMORY[0]))
         if math.isfinite(value):
-            own = Replanned(value=value, execution=_fields(self.case.execution), kept=True)
+            own = Replanned(value=value, execution=all_fields(self.case.execution), kept=True)
             steps.append(Step(capacity=need + withheld, best=own))
         return capacity_sweep(system.mem1.capacity, withheld, steps, self._score)
 
@@ -236,11 +236,7 @@ class Replanner:
     def _replanned(self, score: float, execution: Execution) -> Replanned:
         value = float(np.asarray(self.objective.value(np.array(score))))
         kept = execution == self.case.execution
-        return Replanned(value=value, execution=_fields(execution), kept=kept)
-
-
-def _fields(execution: Execution) -> dict[str, Any]:
-    return {name: getattr(execution, name) for name in NAMES}
+        return Replanned(value=value, execution=all_fields(execution), kept=kept)
 
 
 def _used(figure: Figure, num_procs: int, offloads: bool) -> bool:

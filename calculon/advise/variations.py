@@ -16,7 +16,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.presets import find_preset
 from calculon.plan.columns import DEFAULTS, FIELDS, code, divisors, field_of, held, parse, type_of
 from calculon.plan.mesh import DEGREES
-from calculon.plan.plan import NAMES, Plan
+from calculon.plan.plan import NAMES, Plan, all_fields
 
 UNSPLIT = ("auto", "0")
 """Values of ``zero_stage`` that split nothing by themselves."""
@@ -46,7 +46,7 @@ class Variations:
     """
 
     def __init__(self, model: Model, execution: Execution, following: Collection[str] = ()):
-        before = {name: getattr(execution, name) for name in NAMES}
+        before = all_fields(execution)
         self._model, self._base = model, {name: held(name, one) for name, one in before.items()}
         self._preset = find_preset(execution.preset)
         usual = self._preset.usual(before)
@@ -114,7 +114,7 @@ def varied(model: Model, execution: Execution, changes: Mapping[str, Any]) -> di
 
 def _under(execution: Execution, name: str) -> Execution:
     """Return an execution under another preset, which fills in the fields that are as the present preset has them."""
-    before = {name: getattr(execution, name) for name in NAMES}
+    before = all_fields(execution)
     usual = find_preset(execution.preset).usual(before)
     kept = {n: v for n, v in before.items() if n in _ASKED or usual.get(n, ...) != v}
     stated = {**kept, "preset": name}

@@ -29,7 +29,7 @@ from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.plan.plan import NAMES, Plan
+from calculon.plan.plan import NAMES, Plan, all_fields
 from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 from calculon.search.objective import MEMORY
@@ -380,7 +380,7 @@ def _asked(
     for one in executions:
         request = Request(model, system, one)
         raise_for(request, int(check(model, system, Plan.of(one))[0]))
-    fields = [{name: getattr(one, name) for name in NAMES} for one in executions]
+    fields = [all_fields(one) for one in executions]
     return model, system, fields[0], fields[1]
 
 

@@ -37,7 +37,7 @@ from calculon.declarations.statistics import BOUNDS, LEVEL, CorrectedStats
 from calculon.documents.estimate_record import STATISTICS_OF, InEdition, estimate_record
 from calculon.documents.result import Document, Result
 from calculon.plan.columns import FIELDS
-from calculon.plan.plan import NAMES, PUBLISHED_NAMES
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, all_fields
 
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
 
@@ -193,7 +193,7 @@ def _row(row: Any, number: int, path: str) -> Result:
 def _execution(raw: Any, file: str, place: str = "") -> dict[str, Any]:
     """Return all fields of an execution; optional ones that it does not state are the default."""
     execution = decode(Execution, raw, file, place=place)
-    return {name: getattr(execution, name) for name in NAMES}
+    return all_fields(execution)
 
 
 def _result(raw: Any, file: str, place: str = "", edition: str = "") -> Result:

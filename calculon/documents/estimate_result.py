@@ -21,7 +21,7 @@ def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
     from calculon.documents.result import ENDS, Inputs, Machine, Result
     from calculon.editions import EDITIONS
     from calculon.plan.mesh import networks_of
-    from calculon.plan.plan import NAMES, Plan
+    from calculon.plan.plan import Plan, all_fields
 
     system, execution, belief = estimate.system, estimate.execution, estimate.belief
     length = execution.seq_length or estimate.model.seq_size
@@ -45,7 +45,7 @@ def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
     return Result(
         stats=estimate.stats,
         edition=estimate.edition,
-        execution={name: getattr(execution, name) for name in NAMES},
+        execution=all_fields(execution),
         inputs=inputs,
         layers=estimate.layers,
         stages=estimate.stages if details and execution.pipeline_par > 1 else None,

@@ -48,7 +48,7 @@ from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.hardware.system import System
 from calculon.launch.dialect import Launch
-from calculon.plan.plan import NAMES, Plan
+from calculon.plan.plan import NAMES, Plan, all_fields
 from calculon.render.document import Document, Section
 from calculon.render.html import NOTEBOOK, ROWS, page
 from calculon.render.text_tables import Column, Table
@@ -196,7 +196,7 @@ def _model(one: Model) -> Document:
 
 def _execution(one: Execution) -> Document:
     """Return its words, and folded away the fields that have another value than their default."""
-    fields = {name: getattr(one, name) for name in NAMES}
+    fields = all_fields(one)
     words = plan_words(fields, usual_of(fields))
     terms = one.edition if one.edition == PUBLISHED else f"{one.edition}, {one.preset}"
     shown = {

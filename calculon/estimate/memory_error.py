@@ -17,7 +17,7 @@ from calculon.estimate.evaluate import evaluate_one
 from calculon.estimate.group_conformal import weighted_quantile
 from calculon.estimate.run_table import Runs
 from calculon.hardware.system import System
-from calculon.plan.plan import NAMES, Plan
+from calculon.plan.plan import Plan, all_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def _needed(
     model: Model, system: System, execution: Execution, edition: Edition, percents: Sequence[int]
 ) -> list[float]:
     """Return bytes of tier 1 that an execution needs with each imbalance."""
-    fields = {name: getattr(execution, name) for name in NAMES}
+    fields = all_fields(execution)
     rows = [fields | {"moe_imbalance_percent": percent} for percent in percents]
     batch = evaluate_one(model, system, Plan.from_records(rows), edition)
     return np.broadcast_to(batch.capacity.proc_mem_tier1_cap_req, len(rows)).tolist()

@@ -42,7 +42,7 @@ from calculon.explore.visits import seen
 from calculon.hardware.figures import Figure, figures_of
 from calculon.hardware.system import System
 from calculon.inputs import Changed
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import NAMES, all_fields
 from calculon.search.best_first import count_space
 from calculon.search.search_result import SearchResult
 
@@ -174,16 +174,16 @@ class Answers:
             found = self.found(state)
             if not len(found):
                 return Shown(None, {}, "no plan fits")
-            return Shown(found[0], fields_of(found[0].execution))
+            return Shown(found[0], all_fields(found[0].execution))
         try:
             mine = own_plan(question, hints=False)
         except SpecError as error:
             return Shown(None, own_fields(question, state.plan), str(error))
         assert mine is not None
         if mine.estimate is None:
-            fields = {} if mine.execution is None else fields_of(mine.execution)
+            fields = {} if mine.execution is None else all_fields(mine.execution)
             return Shown(None, fields or own_fields(question, state.plan), mine.problem)
-        return Shown(mine.estimate, fields_of(mine.estimate.execution))
+        return Shown(mine.estimate, all_fields(mine.estimate.execution))
 
     @once
     def why(self, state: State) -> Why:
@@ -371,11 +371,6 @@ class Unsearched(Answers):
 def _asked(state: State) -> State:
     """Return a state with all that a search for the best plan depends on."""
     return replace(state, plan={}, tokens="")
-
-
-def fields_of(execution: Execution) -> dict[str, Any]:
-    """Return all fields of an execution."""
-    return {name: getattr(execution, name) for name in NAMES}
 
 
 _TOLD: ContextVar[list[str] | None] = ContextVar("told", default=None)

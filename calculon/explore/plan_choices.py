@@ -27,7 +27,7 @@ from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import filled
 from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of
 from calculon.plan.mesh import DEGREES
-from calculon.plan.plan import NAMES, Plan
+from calculon.plan.plan import NAMES, Plan, all_fields
 from calculon.plan.rules.all_rules import REASONS, check
 
 _DEGREES = (*PUBLISHED_DEGREES, *FURTHER_DEGREES)
@@ -299,7 +299,7 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
             read = inputs.readable_execution(given, edition=CORRECTED, preset=question.framework)
         except SpecError:
             return None
-        fields = {name: getattr(read.asked.execution, name) for name in NAMES}
+        fields = all_fields(read.asked.execution)
         stated = {name: value for name, value in stated.items() if name not in read.unread}
         fields = {**fields, **stated}
     return Choices(question, fields, stated)

@@ -22,14 +22,14 @@ from calculon.documents.result_pages import usual_of
 from calculon.documents.result_pictures import Maker
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
-from calculon.explore.answers import TIME, Answers, Shown, fields_of
+from calculon.explore.answers import TIME, Answers, Shown
 from calculon.explore.machine.both_machines import digits_of
 from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
 from calculon.explore.search.found_plans import plan_point
 from calculon.explore.views import KINDS
 from calculon.hardware.system import System
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import NAMES, all_fields
 from calculon.render.chart import Chart
 from calculon.render.chart_axes import SHORT
 from calculon.search.objective import known_statistic
@@ -80,9 +80,9 @@ class Known(Answers):
             assert self.whole is not None
             mine = self.whole.mine
             assert mine is not None
-            fields = {} if mine.execution is None else fields_of(mine.execution)
+            fields = {} if mine.execution is None else all_fields(mine.execution)
             return Shown(mine.estimate, fields, mine.problem)
-        return Shown(one, fields_of(one.execution))
+        return Shown(one, all_fields(one.execution))
 
 
 def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -> State:

@@ -82,7 +82,7 @@ class Plan(Columns, Displayed):
         ]
         for i, row in enumerate(rows):
             if isinstance(row, Execution):
-                rows[i] = {name: getattr(row, name) for name in NAMES} | asked
+                rows[i] = all_fields(row) | asked
             elif isinstance(row, Mapping) and {*(whole := _completed({**row, **asked}))} == _EVERY:
                 rows[i] = whole
             else:
@@ -284,6 +284,11 @@ def _filled(given: Mapping[str, Any], edition: Any, preset: Any) -> Mapping[str,
     except SpecError:
         return given
     return {**found, **{name: given[name] for name in named}}
+
+
+def all_fields(execution: Execution) -> dict[str, Any]:
+    """Return all fields of an execution by name, including those at their default."""
+    return {name: getattr(execution, name) for name in NAMES}
 
 
 def _fields_of(row: Any, place: str) -> dict[str, Any]:

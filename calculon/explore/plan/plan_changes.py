@@ -20,13 +20,14 @@ from calculon.documents.waterfall_section import (
     waterfall_table,
 )
 from calculon.documents.why_page import percent_more
-from calculon.explore.answers import Answers, Shown, fields_of
+from calculon.explore.answers import Answers, Shown
 from calculon.explore.choice_words import change_words, label, value_words
 from calculon.explore.page_state import State, value_text
 from calculon.explore.part import Part, html
 from calculon.explore.plan_choices import Choice, Choices, Outcome
 from calculon.explore.search.searches import with_opened
 from calculon.plan.columns import field_of
+from calculon.plan.plan import all_fields
 from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Line, Section, Styled, dim
@@ -46,7 +47,7 @@ def mend(state: State, answers: Answers) -> Part | None:
     if not state.plan:
         return _infeasible(state, answers)
     found = answers.why(state)
-    before = fields_of(found.execution)
+    before = all_fields(found.execution)
     rows = [_proposed(state, answers, one, before) for one in found.proposals]
     others = [
         f"{one.field}: {one.message}".removeprefix(": ") + (f" ({one.hint})" if one.hint else "")
@@ -60,7 +61,7 @@ def mend(state: State, answers: Answers) -> Part | None:
 
 def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any]) -> Line:
     """Return a fix as a button, and its costs."""
-    fields = fields_of(one.execution)
+    fields = all_fields(one.execution)
     asked = {
         word: value
         for word, name, value in (
@@ -119,7 +120,7 @@ def _fixed(state: State, answers: Answers, one: SpaceFix, space: Space) -> str:
         return state.link(batch=str(value))
     if one.kind == "sequence":
         return state.link(seq=str(value))
-    fields = fields_of(one.found.execution)
+    fields = all_fields(one.found.execution)
     return state.with_plan(answers.own(state, fields))
 
 

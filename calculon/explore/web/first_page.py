@@ -11,9 +11,10 @@ from calculon.base.errors import Problem, SpecError
 from calculon.declarations.execution import Execution
 from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS, precision
-from calculon.explore.answers import Answers, fields_of
+from calculon.explore.answers import Answers
 from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State, read_state
+from calculon.plan.plan import all_fields
 
 _SAID = {name: word for name, word in QUESTION_WORDS.items() if word in ("batch", "seq")}
 """Fields that a plan may say, and that are words of the question."""
@@ -84,7 +85,7 @@ def _of_file(answers: Answers, state: State, file: str) -> State:
         wanted = f"a plan of {state.procs:,} processors"
         raise SpecError(file, Problem("num_procs", wanted, f"one of {execution.num_procs:,}"))
     state = replace(state, **_words(state, question, execution, launched=found.launch is not None))
-    return replace(state, plan=answers.own(state, fields_of(execution)))
+    return replace(state, plan=answers.own(state, all_fields(execution)))
 
 
 def _words(

@@ -18,7 +18,7 @@ from calculon.declarations.presets import filled, find_preset
 from calculon.estimate.estimate import Estimate
 from calculon.inputs import Changed, Source
 from calculon.plan.columns import field_of
-from calculon.plan.plan import NAMES, Plan, as_plan
+from calculon.plan.plan import NAMES, Plan, all_fields, as_plan
 
 KINDS = ("model", "execution", "system")
 
@@ -214,7 +214,7 @@ def _bases(plans: Any) -> Iterable[_Base]:
         if isinstance(record, Execution):
             origin = getattr(source, "origin", None)
             label = titled(origin.name, origin.changes) if origin else ""
-            fields = {name: getattr(record, name) for name in NAMES}
+            fields = all_fields(record)
             yield _Base(fields, "execution", [label], complete=True)
             continue
         raw, file, known, _ = inputs.stated_execution(source)
