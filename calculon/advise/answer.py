@@ -22,6 +22,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_selection import PLANS, QUESTION
+from calculon.declarations.statistics import FITS
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
@@ -31,7 +32,7 @@ from calculon.plan.plan import Plan
 from calculon.search.best_first import Seen
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE
-from calculon.search.ranking import Best, BestOfEach
+from calculon.search.ranking import Best, BestOfEach, Ranking
 from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
@@ -117,9 +118,9 @@ class Answer(Displayed):
 
     Attributes:
         question: What was asked.
-        found: The best plan of each split and number of chunks, the best of all first.
-        roomy: The best plan that leaves as much memory as measured memory differs from the prediction; None where the
-            best does, and where none does.
+        found: The best plan of each split and number of chunks, the best of all first: of the plans whose risk of
+            running out of memory is at most that of the question, or of all where there is no such plan.
+        fastest: The fastest plan whatever its risk; None where it is the best.
         counts: The best plan on each number of processors that was asked for; of half and twice as many, where one was.
         mine: A plan of one's own.
         unfit: Why nothing fits, and what would fix it.
@@ -127,7 +128,7 @@ class Answer(Displayed):
 
     question: Question
     found: SearchResult
-    roomy: Candidate | None
+    fastest: Candidate | None
     counts: tuple[Count, ...]
     mine: BaselinePlan | None
     unfit: InfeasibilityReport | None
@@ -229,6 +230,7 @@ class Answer(Displayed):
                 "seq_size": q.model.seq_size,
                 "tokens": q.tokens,
                 "tokens_told": q.tokens or TOKENS,
+                "risk": q.risk,
                 "arithmetic": dict(q.arithmetic),
                 "assumed": dict(q.assumed),
                 "campaign": dict(q.campaign.document),
@@ -236,7 +238,7 @@ class Answer(Displayed):
             },
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,
-            "roomy": None if self.roomy is None else self._told(self.roomy),
+            "fastest": None if self.fastest is None else self._told(self.fastest),
             "ties": [self._tie(one) for one in self.ties],
             "counts": [self._count(one) for one in self.counts],
             "unfit": None if self.unfit is None else self.unfit.to_dict(COMMAND_LINE),
@@ -276,7 +278,7 @@ class Answer(Displayed):
         own = None if self.mine is None else self.mine.candidate
         counts = (one.best for one in self.counts)
         simplest = (one.simplest for one in self.ties)
-        maybe = (*self.splits, *simplest, self.roomy, *counts, own)
+        maybe = (*self.splits, *simplest, self.fastest, *counts, own)
         plans = list({id(one): one for one in maybe if one is not None}.values())
         q = self.question
         lengths = q.tokens or TOKENS, q.tokens_per_step
@@ -346,7 +348,7 @@ def answer(
     return Answer(
         question=question,
         found=found,
-        roomy=_roomy(found) if len(found) else None,
+        fastest=_fastest(question, found) if len(found) else None,
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=own_plan(question),
         unfit=None if len(found) else infeasibility_report(found.space, found.counts),
@@ -371,7 +373,31 @@ def space_of(question: Question, num_procs: int) -> Space:
 def plans_on(question: Question, num_procs: int, seen: Seen | None = None) -> SearchResult:
     """Find the best plan of each split and number of chunks; `seen` is told how many more executions were looked at."""
     space = space_of(question, num_procs)
-    return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]), seen=seen)
+    stride = space.strides["pipeline_interleaving"]
+    return _within_risk(question, space, lambda where: BestOfEach(BEST, stride, where), seen)
+
+
+def best_on(question: Question, num_procs: int) -> SearchResult:
+    """Find the best plan alone."""
+    space = space_of(question, num_procs)
+    return _within_risk(question, space, lambda where: Best(BEST, 1, where))
+
+
+def _within_risk(
+    question: Question,
+    space: Space,
+    ranking: Callable[[Condition | None], Ranking],
+    seen: Seen | None = None,
+) -> SearchResult:
+    """Search the plans within the risk of a question; all plans where none is."""
+    where = risk_condition(question)
+    found = run(space, ranking(where), seen=seen)
+    return found if where is None or len(found) else run(space, ranking(None), seen=seen)
+
+
+def risk_condition(question: Question) -> Condition | None:
+    """Return the condition that the risk of a plan is at most that of a question; None where any risk is accepted."""
+    return Condition.parse(f"{FITS} >= {1 - question.risk!r}") if question.risk < 1 else None
 
 
 def _best_on(found: SearchResult) -> Count:
@@ -381,15 +407,12 @@ def _best_on(found: SearchResult) -> Count:
     return Count(procs, None, why_none(found.counts))
 
 
-def _roomy(found: SearchResult) -> Candidate | None:
-    """Return the best plan with room for the error of memory, where the best of all has less."""
-    belief = found[0].belief
-    if belief is None or belief.memory is None or not belief.memory.remark:
+def _fastest(question: Question, found: SearchResult) -> Candidate | None:
+    """Return the fastest plan whatever its risk; None where it is the best."""
+    if risk_condition(question) is None:
         return None
-    most = found.space.system.usable[0] / (1 + belief.memory.error)
-    where = Condition.parse(f"proc_mem_tier1_cap_req <= {most!r}")
-    roomy = run(found.space, Best(BEST, 1, where))
-    return candidates(roomy)[0] if len(roomy) else None
+    fastest = run(found.space, Best(BEST, 1))
+    return None if fastest.scores[0, 0] == found.scores[0, 0] else candidates(fastest)[0]
 
 
 def _first(found: SearchResult) -> SearchResult:

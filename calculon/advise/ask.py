@@ -23,10 +23,12 @@ from calculon.declarations.spellings import (
     PRECISIONS,
     global_batch,
     precision,
+    probability,
     processor_counts,
     sequence_length,
     tokens,
 )
+from calculon.declarations.statistics import RISK
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.request import check_one_stretch
@@ -60,6 +62,7 @@ class Question:
         fix, add: Values that fields of executions are restricted to, and values that are tried beside the usual ones.
         assumed: What was not stated and is assumed, by the option that states it.
         campaign: Failures, checkpoints and prices of the whole training.
+        risk: Probability of running out of memory that a recommended plan may have.
     """
 
     model: Model
@@ -75,6 +78,7 @@ class Question:
     add: Mapping[str, Any] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
     campaign: Campaign = Campaign()
+    risk: float = RISK
 
     @property
     def datatype(self) -> str:
@@ -116,6 +120,7 @@ def ask(
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
     campaign: Campaign | None = None,
+    risk: float | str | None = None,
 ) -> Question:
     """Read a question in the words that people use.
 
@@ -156,6 +161,7 @@ def ask(
         add=dict(add or {}),
         assumed=assumed,
         campaign=run,
+        risk=RISK if risk is None else probability(str(risk), "risk"),
     )
 
 

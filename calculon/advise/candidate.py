@@ -149,7 +149,5 @@ def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
 def of_estimate(estimate: Estimate) -> Candidate:
     """Return an estimate as a candidate."""
     fields = all_fields(estimate.execution)
-    ends = estimate.belief
-    low, high = (None, None) if ends is None else (ends.low, ends.high)
-    stats = {**estimate.stats, **dict(zip(BOUNDS, (low, high), strict=True))}
+    stats = {**estimate.stats, **estimate.evidence}
     return Candidate(fields, stats, estimate.system.networks[0].size)

@@ -31,6 +31,7 @@ def plan(
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
     campaign: CampaignSource | None = None,
+    risk: float | str | None = None,
     objective: None = None,
     **run: Any,
 ) -> Answer: ...
@@ -61,6 +62,7 @@ def plan(
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
     campaign: CampaignSource | None = None,
+    risk: float | str | None = None,
     objective: str | None = None,
     **run: Any,
 ) -> Answer | FleetAnswer:
@@ -82,6 +84,8 @@ def plan(
         fix, add: As in :func:`calculon.search`.
         campaign, **run: The whole run, as `run` and options of :func:`calculon.campaign`: ``deadline="60d"``,
             ``fleet__price=2.0``.
+        risk: Probability of running out of memory that the recommended plan may have: ``"10%"`` (default) or ``0.1``.
+            With ``1`` all plans that are predicted to fit may be recommended.
         objective: ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares counts (``"any"``: all that could meet
             the deadline) of one system or several by this figure, under the limits of the run.
 
@@ -92,7 +96,7 @@ def plan(
         (64, 512)
     """
     words: dict[str, Any] = {"preset": preset, "batch": batch, "seq": seq, "dtype": dtype}
-    words |= {"tokens": tokens, "mine": mine, "fix": fix, "add": add}
+    words |= {"tokens": tokens, "mine": mine, "fix": fix, "add": add, "risk": risk}
     return _planned(model, num_procs, system, words, objective, _run_of(campaign, run))
 
 

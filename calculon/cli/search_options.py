@@ -18,7 +18,8 @@ from calculon.cli.field_options import add_tried
 from calculon.cli.options import USUAL, Log, Parser, add_edition, add_preset, log_note, one_of
 from calculon.cli.streams import tell
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
-from calculon.declarations.spellings import PRECISIONS, global_batch, precision
+from calculon.declarations.spellings import PRECISIONS, global_batch, precision, probability
+from calculon.declarations.statistics import FITS
 from calculon.search.restrict import OPTIONS
 
 if TYPE_CHECKING:
@@ -109,6 +110,13 @@ def add_choice_options(parser: Parser) -> None:
         "MB GB TB; texts in quotes: activation_recompute == 'full'); several are combined with and",
         action=And,
     )
+    parser.option(
+        "--risk P",
+        "keep only executions whose probability of running out of memory is at most P (10%%), as "
+        "--where 'fits >= 0.9' does; edition corrected",
+        dest="where",
+        action=AndRisk,
+    )
 
 
 def _batch(text: str) -> int | str:
@@ -137,6 +145,15 @@ class And(argparse.Action):
         """Join a condition to those before it."""
         before = getattr(namespace, self.dest)
         setattr(namespace, self.dest, values if before is None else f"({before}) and ({values})")
+
+
+class AndRisk(And):
+    """Combines a risk of running out of memory with a condition."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Join the condition that executions fit with the rest of the probability."""
+        condition = f"{FITS} >= {1 - probability(values, option or '--risk')!r}"
+        super().__call__(parser, namespace, condition, option)
 
 
 def _fused(text: str) -> tuple[bool, ...]:

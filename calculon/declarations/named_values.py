@@ -67,6 +67,9 @@ SHARDING = {
 ZERO_STAGES = ("auto", *SHARDING)
 """Data-parallel strategies: DDP, ZeRO-n, FSDP, layer-wise sharding; auto is the published one."""
 
+SPLIT_WEIGHTS = ("3", "fsdp", "owner")
+"""Data-parallel strategies with which a rank keeps its share of the weights only."""
+
 COLLECTIVES = (
     "published",
     "auto",

@@ -18,6 +18,7 @@ from calculon.declarations.named_values import (
     MATMUL_BYTES,
     MESH_ORDERS,
     SIMULATED_SCHEDULES,
+    SPLIT_WEIGHTS,
     multiplied,
     product_type,
     result_bytes,
@@ -375,7 +376,7 @@ class StepChoice(_Members):
     @property
     def splits_weights(self) -> bool:
         """Whether a rank keeps its share of the weights only."""
-        return self.zero_stage in ("3", "fsdp", "owner")
+        return self.zero_stage in SPLIT_WEIGHTS
 
     @property
     def plain_step(self) -> bool:

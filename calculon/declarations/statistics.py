@@ -383,7 +383,21 @@ BOUNDS = {
     "total_time_low": "lower end of the interval of total_time: the measured time is inside of it with 90 %",
     "total_time_high": "upper end of the interval of total_time",
 }
-"""Columns beside the statistics of edition ``corrected``: the interval that measured training steps give, in s."""
+"""The interval that measured training steps give in edition ``corrected``, in s."""
+
+TIER1 = "proc_mem_tier1_cap_req"
+"""The tier-1 memory that an execution needs."""
+
+FITS = "fits"
+"""The probability that an execution fits in memory, which measured memory gives in edition ``corrected``."""
+
+RISK = 0.1
+"""Probability of running out of memory that a recommended plan may have where nobody states another."""
+
+EVIDENCE = BOUNDS | {
+    FITS: "probability that an execution fits in tier-1 memory, by measured runs",
+}
+"""Columns that measured runs add to the statistics of edition ``corrected``."""
 
 
 @record

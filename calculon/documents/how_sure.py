@@ -47,10 +47,12 @@ def how_sure_section(belief: Mapping[str, Any], *, memory: bool = False) -> Sect
 
 
 def memory_text(memory: Mapping[str, Any]) -> str:
-    """Say how far predicted memory is from measured memory."""
-    error, level = 100 * memory["error"], 10 * memory["level"]
-    rows = f"{memory['runs']:,} measured rows of {memory['sources']} sources"
-    return f"as measured within {error:.0f} % in {level:.0f} of 10 of {rows}"
+    """Say with which probability an execution fits, and what this rests on."""
+    level, error = 100 * memory["level"], 100 * memory["error"]
+    return (
+        f"risk of running out {chance(1 - memory['fits'])}, by {memory['runs']:,} measured runs of "
+        f"{memory['sources']} sources; {error:.0f} % more than predicted is enough with {level:.0f} %"
+    )
 
 
 def chance(probability: float) -> str:

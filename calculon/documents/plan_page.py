@@ -19,6 +19,7 @@ from calculon.declarations.plan_words import (
     spreads_experts,
 )
 from calculon.declarations.presets import plain
+from calculon.declarations.statistics import FITS
 from calculon.documents.context_section import context_section
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
@@ -139,23 +140,19 @@ class _PlanPage:
         there = (best.capacities or (0.0, 0.0))[0]
         kinds = sorted(best.memory()[0].items(), key=lambda item: -item[1])[:4]
         parts = ", ".join(f"{kind} {gib(size)}" for kind, size in kinds if size > 0)
-        remark = f"{gib(used)} of {gib(there)} usable, {gib(there - used)} free"
-        blocks = (dim(f"largest: {parts}"), *self._with_margin())
+        remark = f"{gib(used)} of {gib(there)} usable, {gib(there - used)} free; {risk_words(self.plans['0'])}"
+        blocks = (dim(f"largest: {parts}"), *self._fastest())
         return Section("Memory", blocks, remark)
 
-    def _with_margin(self) -> Iterator[Line]:
-        """Name the best plan with a margin for the error of memory, if the best of all has less."""
-        memory = self.answer["belief"]["memory"] if "belief" in self.answer else None
-        if not memory or not memory["remark"]:
-            return
-        error = f"{100 * memory['error']:.0f} %"
-        roomy = self.answer["roomy"]
-        if roomy is None:
-            yield f"No plan leaves the {error} that memory may differ by."
-            return
-        said = f"With room for the {error} that it may differ by: "
-        needs = f" ({_gib(roomy)} GiB, {_percent(self._longer(roomy))})"
-        yield said, bold(self._words(roomy)), needs
+    def _fastest(self) -> Iterator[Line]:
+        """Name the fastest plan and its risk, if it is not the recommended one; or say that none is within the risk."""
+        fits = self.plans["0"]["stats"][FITS]
+        risk = self.asked["risk"]
+        if fits is not None and 1 - fits > risk:
+            yield f"No plan has a risk of running out of memory of at most {100 * risk:.0f} %."
+        if (fastest := self.answer["fastest"]) is not None:
+            about = f"{_gib(fastest)} GiB, {_percent(self._longer(fastest))}, {risk_words(fastest)}"
+            yield "Fastest: ", bold(self._words(fastest)), f" ({about})"
 
     def _alternatives(self, digits: Digits) -> Section | None:
         plans = list(self.plans.values())[1:_SHOWN]
@@ -185,6 +182,7 @@ class _PlanPage:
             Column("plan", "plan"),
             Column("also", "other than the best", fold=True),
             Column("memory", "GiB", right=True),
+            Column("fits", "fits", right=True, drop=2),
             Column("time", "time", right=True),
             Column("longer", "longer", right=True),
             Column("sure", "sure", right=True, drop=1),
@@ -194,6 +192,7 @@ class _PlanPage:
                 "plan": degrees_words(one["execution"]),
                 "also": ", ".join(self._changed(one)) or "-",
                 "memory": _gib(one),
+                "fits": "-" if one["stats"][FITS] is None else chance(one["stats"][FITS]),
                 "time": digits.duration(one["stats"]["total_time"]),
                 "longer": _percent(self._longer(one)),
                 "sure": chance(one["order"]["probability"]),
@@ -314,6 +313,16 @@ def changed_words(one: Plain, best: Plain, usual: Usual) -> list[str]:
     if recomputes(best) and not recomputes(one) and NO_RECOMPUTE not in own:
         words.append(NO_RECOMPUTE)
     return words
+
+
+def risk_words(plan: Plain) -> str:
+    """Write the risk of running out of memory of a plan.
+
+    >>> risk_words({"stats": {"fits": 0.934}})
+    'risk of running out 7 %'
+    """
+    fits = plan["stats"][FITS]
+    return f"risk of running out {'not known' if fits is None else chance(1 - fits)}"
 
 
 def against_words(longer: float) -> str:

@@ -20,7 +20,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import Origin
 from calculon.declarations.presets import Preset, find_preset
 from calculon.declarations.result_selection import QUESTION
-from calculon.declarations.statistics import BOUNDS
+from calculon.declarations.statistics import EVIDENCE
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
@@ -82,6 +82,15 @@ class Estimate(Displayed):
         from calculon.estimate.validated_runs import belief  # a search does without
 
         return belief(self.model, self.system, self.execution, self.stats)
+
+    @property
+    def evidence(self) -> dict[str, float | None]:
+        """What measured runs add to the statistics (:func:`calculon.bounds`); None where nothing is known."""
+        found, names = self.belief, tuple(EVIDENCE)
+        if found is None:
+            return dict.fromkeys(names)
+        memory = None if found.memory is None else found.memory.fits
+        return dict(zip(names, (found.low, found.high, memory), strict=True))
 
     @cached_property
     def groups(self) -> list[RankGroup]:
@@ -182,8 +191,7 @@ class Estimate(Displayed):
         if self.edition != PUBLISHED:
             document["edition"] = self.edition
             if self.belief is not None:
-                ends = (self.belief.low, self.belief.high)
-                document |= dict(zip(BOUNDS, ends, strict=True)) | {"belief": self.belief.to_dict()}
+                document |= self.evidence | {"belief": self.belief.to_dict()}
             document["groups"] = [group.to_dict() for group in self.groups]
             if self.domains:
                 document["domains"] = [domain.to_dict() for domain in self.domains]

@@ -1,37 +1,133 @@
-"""How far predicted memory is from measured memory, and how much uneven routing may add.
+"""The probability that an execution fits in memory, and how much uneven routing may add.
 
-There are few measured rows of few sources, and no interval: one statement stands for all executions.
+The logarithm of measured over predicted tier-1 memory of a run is taken to follow a Student t distribution around a
+mean. Both come from the measured runs of ``validation/``, where each source counts alike, and runs like the execution
+count more: of the same framework, the same sharding of weights, and the same class of models (dense or MoE). With few
+sources the distribution is wide: the variance between sources is then hardly known.
+
+Source: prediction of one more value from a sample of sources, Gelman et al., *Bayesian Data Analysis*, 3rd edition,
+section 3.2 (Student t with K - 1 degrees of freedom, variance inflated by 1 + 1 / K), with the effective number of
+sources ``K = (sum w)^2 / sum w^2`` of Kish, *Survey Sampling* (1965), section 11.7, in place of their number.
 """
 
+import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from calculon.base.frozen import dataclass
-from calculon.base.units import GIB
+from calculon.base.units import GIB, Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import LEVEL
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
-from calculon.estimate.group_conformal import weighted_quantile
-from calculon.estimate.run_table import Runs
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan, all_fields
+
+FEWEST_SOURCES = 2
+"""Sources below which nothing is known of the variance between sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryErrors:
+    """The distribution of the logarithm of measured over predicted tier-1 memory: Student t.
+
+    Attributes:
+        mean: Its mean; above 0 where runs needed more than predicted.
+        scale: Its scale.
+        freedom: Its degrees of freedom, at least 1.
+        runs, sources: Measured runs, and the sources that they are of.
+    """
+
+    mean: float
+    scale: float
+    freedom: float
+    runs: int
+    sources: int
+
+    def fits(self, needed: Array, usable: Array | float) -> Array:
+        """Return the probability that executions fit.
+
+        Args:
+            needed (shape (n,)): Bytes of tier 1 that they need, as predicted.
+            usable: Bytes that there are for them.
+        """
+        with np.errstate(divide="ignore"):
+            room = np.log(usable) - np.log(needed)
+        angles, shares = _student(self.freedom)
+        angle = np.arctan((room - self.mean) / self.scale / math.sqrt(self.freedom))
+        tail = np.interp(np.abs(angle), angles, shares)
+        return np.where(angle < 0, 0.5 - tail, 0.5 + tail)
+
+    def room(self, probability: float) -> float:
+        """Return the usable over the predicted memory with which an execution fits with a probability."""
+        angles, shares = _student(self.freedom)
+        angle = math.copysign(
+            float(np.interp(abs(probability - 0.5), shares, angles)), probability - 0.5
+        )
+        return math.exp(self.mean + self.scale * math.sqrt(self.freedom) * math.tan(angle))
+
+
+@cache
+def _student(freedom: float) -> tuple[Array, Array]:
+    """Return half of Student's t distribution as a table: angles, and the probability between 0 and each of them.
+
+    With ``t = sqrt(freedom) tan(angle)`` the density is proportional to ``cos(angle) ** (freedom - 1)``, on a finite
+    interval, where the trapezoidal rule is exact to four decimals.
+    """
+    angles = np.linspace(0.0, math.pi / 2, 4001)
+    density = np.cos(angles) ** (freedom - 1)
+    sums = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return angles, sums / sums[-1] / 2
+
+
+def memory_errors(ratios: Array, sources: Array, weights: Array) -> MemoryErrors | None:
+    """Return the distribution of the logarithm of measured over predicted memory.
+
+    Args:
+        ratios (shape (runs,)): Logarithms of measured over predicted memory.
+        sources (shape (runs,)): Number of the source of each run, from 0 without gaps.
+        weights (shape (runs,)): How much each run counts.
+
+    Returns:
+        None with fewer than :data:`FEWEST_SOURCES` sources.
+    """
+    of_source = np.bincount(sources, weights)
+    if len(of_source) < FEWEST_SOURCES:
+        return None
+    mean = float(np.average(ratios, weights=weights))
+    effective = float(of_source.sum() ** 2 / (of_source**2).sum())
+    variance = float(np.average((ratios - mean) ** 2, weights=weights))
+    variance *= effective / (effective - 1) * (1 + 1 / effective)
+    return MemoryErrors(
+        mean=mean,
+        scale=max(math.sqrt(variance), _LEAST_SCALE),
+        freedom=max(1.0, effective - 1),
+        runs=len(ratios),
+        sources=len(of_source),
+    )
+
+
+_LEAST_SCALE = 1e-6
+"""Scale of sources that agree to the byte, which tell nothing about others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredMemory:
-    """What measured rows say about predicted tier-1 memory.
+    """What measured runs say about predicted tier-1 memory.
 
     Attributes:
-        level: Share of the measured rows, each source of the same weight, whose memory is within `error`.
-        error: Measured over predicted memory - 1, as an absolute value.
-        runs, sources: Measured rows, and the sources that they are of.
+        fits: Probability that the execution fits.
+        level: Probability of fitting at which an execution is taken to fit.
+        error: Headroom that an execution needs to fit with this probability.
+        runs, sources: Measured runs, and the sources that they are of.
         headroom: Usable over needed memory - 1 of the execution.
-        remark: That the headroom is below the error; else empty.
+        remark: That the execution may not fit; empty where it fits with probability `level`.
     """
 
+    fits: float
     level: float
     error: float
     runs: int
@@ -40,31 +136,31 @@ class MeasuredMemory:
     remark: str
 
 
-def memory_error(some: Runs, needed: float, usable: float) -> MeasuredMemory | None:
-    """Return what measured rows say about an execution that needs so many bytes; nothing without such rows.
+def measured_memory(errors: MemoryErrors, needed: float, usable: float) -> MeasuredMemory:
+    """Return what measured runs say about an execution.
 
     Args:
-        some: The measured runs; those whose memory was measured count.
-        needed, usable: Bytes of tier 1 that the execution needs, and that there are for it.
+        errors: The distribution for executions like it.
+        needed, usable: Bytes of tier 1 that it needs, as predicted, and that there are for it.
     """
-    errors, weights, sources = some.memory_errors
-    if not sources:
-        return None
-    error = weighted_quantile(errors, weights, LEVEL)
-    headroom = float(usable / needed - 1) if needed else np.inf
+    fits, error = float(errors.fits(np.array(needed), usable)), errors.room(LEVEL) - 1
     remark = ""
-    if headroom < error:
-        free = max(0.0, usable - needed)
+    if fits < LEVEL:
+        free = usable - needed
+        left = (
+            f"{free / GIB:.1f} GiB are left" if free >= 0 else f"{-free / GIB:.1f} GiB are missing"
+        )
         remark = (
-            f"{free / GIB:.1f} GiB are left, {100 * max(0.0, headroom):.0f} % of what is needed; "
-            f"measured memory is within {100 * error:.0f} % of the prediction in 9 of 10 rows"
+            f"{left}; it fits with a probability of {100 * fits:.0f} %, and with {100 * LEVEL:.0f} % "
+            f"where {100 * error:.0f} % more than the predicted memory is usable"
         )
     return MeasuredMemory(
+        fits=fits,
         level=LEVEL,
         error=error,
-        runs=len(errors),
-        sources=sources,
-        headroom=headroom,
+        runs=errors.runs,
+        sources=errors.sources,
+        headroom=float(usable / needed - 1) if needed else np.inf,
         remark=remark,
     )
 

@@ -20,10 +20,12 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.files import document_stem
 from calculon.declarations.machine_provenance import short_name
 from calculon.declarations.model import Model
-from calculon.declarations.named_values import ENGINE_BYTES
+from calculon.declarations.named_values import ENGINE_BYTES, SPLIT_WEIGHTS
 from calculon.declarations.origin import plain_name
+from calculon.declarations.presets import PUBLISHED_FORMS
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.estimate.group_conformal import Groups, equal_weights
+from calculon.estimate.memory_error import MemoryErrors, memory_errors
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 
@@ -38,6 +40,10 @@ Software, and whether experts exchange rows, make more of a difference than anyt
 tenth of one that has all in common. They were not tuned: shares of steps held without experts are within 3 points of
 each other with and without each.
 """
+
+MEMORY_GAINS = (3.0, 3.0, 3.0)
+"""How much more a run counts for the memory of executions of the same framework, that split the weights over ranks as
+they do, and of the same class of models (dense or MoE). As :data:`GAINS`, they were not tuned."""
 
 SMALL_MODEL = 1e9
 """Parameters below which a model is small: its kernels wait for the host."""
@@ -202,17 +208,50 @@ class Runs:
         unseen = self.where("fitted", "")
         return Groups(ratios, group, weight, np.array(context, int), GAINS, unseen)
 
-    @cached_property
-    def memory_errors(self) -> tuple[Array, Array, int]:
-        """Measured over predicted memory - 1 as absolute values, weights by which all sources count alike, and sources.
+    def memory_errors(
+        self, preset: str, *, splits_weights: bool, experts: bool
+    ) -> MemoryErrors | None:
+        """Return how far measured memory is from predicted memory, for executions of a class.
 
-        Both are of the runs whose memory was measured.
+        Runs whose settings were stated by hand, and not by the preset of a framework, count for such executions only:
+        what a framework keeps, gathers and reserves is part of its preset.
+
+        Args:
+            preset: The preset of the executions.
+            splits_weights: Whether ranks keep their share of the weights only.
+            experts: Whether the model has experts.
+
+        Returns:
+            None where too few sources measured memory.
         """
-        measured, predicted = (self.columns[f"{name}_memory"] for name in ("measured", "predicted"))
-        rows = [i for i, (a, b) in enumerate(zip(measured, predicted, strict=True)) if a and b]
-        sources, studies = ([self.columns[n][i] for i in rows] for n in ("source", "study"))
-        ratios = np.array([float(measured[i]) / float(predicted[i]) for i in rows])
-        return np.abs(ratios - 1), equal_weights(sources, studies), len(set(sources))
+        key = preset, splits_weights, experts
+        if key not in self._memory_errors:
+            self._memory_errors[key] = self._memory_errors_of(*key)
+        return self._memory_errors[key]
+
+    def _memory_errors_of(
+        self, preset: str, splits_weights: bool, experts: bool
+    ) -> MemoryErrors | None:
+        columns = self.columns
+        pairs = zip(columns["measured_memory"], columns["predicted_memory"], strict=True)
+        known = np.array([bool(measured and predicted) for measured, predicted in pairs], bool)
+        if preset != PUBLISHED_FORMS:
+            known &= ~self.where("preset", PUBLISHED_FORMS)
+        rows: list[int] = np.flatnonzero(known).tolist()
+        split = [columns["zero_stage"][i] in SPLIT_WEIGHTS for i in rows]
+        alike = (
+            self.of_framework(preset)[rows],
+            np.array(split, bool) == splits_weights,
+            (self.numbers("experts")[rows] > 0) == experts,
+        )
+        likeness = 1.0 + np.array(MEMORY_GAINS) @ np.array(alike)
+        measured, predicted, sources, studies = (
+            [columns[name][i] for i in rows]
+            for name in ("measured_memory", "predicted_memory", "source", "study")
+        )
+        ratios = np.log(np.array(measured, float) / np.array(predicted, float))
+        weights = equal_weights(sources, studies) * likeness
+        return memory_errors(ratios, np.unique(sources, return_inverse=True)[1], weights)
 
     def context(
         self, preset: str, family: str, datatype: str, parameters: float, *, experts: bool
@@ -241,6 +280,10 @@ class Runs:
 
     @cached_property
     def _numbers(self) -> dict[str, Array]:
+        return {}
+
+    @cached_property
+    def _memory_errors(self) -> dict[tuple[str, bool, bool], MemoryErrors | None]:
         return {}
 
     @cached_property

@@ -198,7 +198,7 @@ class Answers:
         return Answer(
             question=self.question(state),
             found=self.found(state),
-            roomy=None,
+            fastest=None,
             counts=(),
             mine=BaselinePlan(shown.estimate, shown.problem, execution),
             unfit=None,

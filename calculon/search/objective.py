@@ -11,10 +11,10 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column, column, columns
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.batch import Batch
-from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.short_names import STATISTICS as SHORT
-from calculon.declarations.statistics import Capacity, CorrectedStats
+from calculon.declarations.statistics import FITS, Capacity, CorrectedStats
 from calculon.editions.edition import Edition
 
 if TYPE_CHECKING:
@@ -141,7 +141,10 @@ def check_statistic(name: str, where: str, edition: Edition) -> None:
     Raises:
         SpecError: Which names the edition that does.
     """
-    if name in {c.name for c in columns(CorrectedStats)} - {c.name for c in edition.columns}:
+    published = edition.name == PUBLISHED
+    if name in {c.name for c in columns(CorrectedStats)} - {c.name for c in edition.columns} or (
+        published and name == FITS
+    ):
         wanted = f"a statistic of edition {edition.name}"
         raise SpecError(where, Problem("", wanted, repr(name), f"add --edition {CORRECTED}"))
 

@@ -16,6 +16,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.override import override
 from calculon.declarations.presets import PUBLISHED_FORMS, find_preset, lacking, plain, refused
+from calculon.declarations.statistics import TIER1
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import Evaluation, evaluate, evaluate_one
 from calculon.estimate.stages import stage_rows
@@ -27,7 +28,6 @@ from calculon.validate.study_rows import Row, field_values, require, with_derive
 
 _DEFAULTS = optional_defaults(Execution)
 _FIELDS = {one.name: one.declaration for one in spec_fields(Execution)}
-TIER1 = "proc_mem_tier1_cap_req"
 UNLIMITED = 1e30
 """Bytes of tier-1 memory for rows that were run: if they do not fit by the model, the model errs."""
 

@@ -7,6 +7,10 @@ from calculon.advise.answer import REPEATED, TOKENS, Answer, _usual, own_plan
 from calculon.advise.ask import ask
 from calculon.advise.candidate import trainings
 from calculon.advise.planning import plan
+from calculon.declarations.statistics import FITS, RISK
+from calculon.documents.plan_page import plan_page
+from calculon.plan.plan import all_fields
+from tests.documents.drawing import drawn
 from tests.store import cache
 
 
@@ -22,11 +26,10 @@ def tight() -> Answer:
 
 
 @cache
-def search(num_procs: int = 64, **options):
+def search(num_procs: int = 64, where: str | None = f"{FITS} >= {1 - RISK}", **options):
     fixed = {"batch_size": 512, **options}
-    return calculon.search(
-        "llama3-8B", "h100_80g_sxm", num_procs, 512, "bfloat16", preset="megatron-lm", fix=fixed
-    )
+    asked = {"preset": "megatron-lm", "fix": fixed, "where": where}
+    return calculon.search("llama3-8B", "h100_80g_sxm", num_procs, 512, "bfloat16", **asked)
 
 
 def test_the_best_is_that_of_a_search():
@@ -133,14 +136,26 @@ def test_degrees_that_are_not_said_follow(own, degrees):
     assert execution.batch_size == 512
 
 
-def test_where_memory_is_tight_the_best_with_room_is_named():
-    found = tight()
-    memory = found.best.belief.memory
-    assert memory.remark
-    most = found.found.space.system.usable[0] / (1 + memory.error)
-    name = "proc_mem_tier1_cap_req"
-    assert found.roomy.stats[name] <= most < found.plans[0].stats[name]
-    assert found.roomy.time <= min(one.time for one in found.plans if one.stats[name] <= most)
+def test_the_best_is_within_the_risk_and_the_fastest_of_all_is_named():
+    found, fastest = answer(), search(where=None).best
+    assert all(one.stats[FITS] >= 1 - RISK for one in found.plans)
+    assert found.fastest.execution == all_fields(fastest.execution)
+    assert found.fastest.time == fastest.stats["total_time"] < found.plans[0].time
+    assert found.fastest.stats[FITS] == fastest.belief.memory.fits < 1 - RISK
+    assert found.to_dict()["fastest"]["execution"] == found.fastest.execution
+
+
+def test_any_risk_recommends_the_fastest_that_is_predicted_to_fit():
+    found = plan("llama3-8B", (64,), "h100_80g_sxm", batch=512, risk="100%")
+    assert found.best.execution == search(where=None).best.execution
+    assert found.fastest is None
+
+
+def test_where_no_plan_is_within_the_risk_the_best_is_the_fastest():
+    found = plan("llama3-8B", (64,), "h100_80g_sxm", batch=512, risk=0)
+    assert found.best.execution == search(where=None).best.execution
+    text = drawn(plan_page(found))
+    assert "No plan has a risk of running out of memory of at most 0 %." in " ".join(text.split())
 
 
 def test_plain_data_have_the_plans_by_rank_and_the_training():

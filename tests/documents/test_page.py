@@ -139,7 +139,8 @@ def test_a_remark_is_there_where_a_result_beats_every_published_run():
         ("", ("one", "two"), [(OUTSIDE, "one; two")]),
         ("", (), []),
     ):
-        found = list(remarks({**sheet.belief, "remark": remark, "outside": outside}))
+        belief = {**sheet.belief, "remark": remark, "outside": outside, "memory": None}
+        found = list(remarks(belief))
         assert found == told
 
 

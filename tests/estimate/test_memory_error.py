@@ -1,22 +1,27 @@
-"""Measured over predicted memory: its error over sources, and whether a prediction leaves as much room."""
+"""The probability that an execution fits: Student t over sources of measured runs, by class."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import calculon
 from calculon.base.units import GIB
+from calculon.declarations.named_values import SPLIT_WEIGHTS
+from calculon.declarations.statistics import LEVEL
 from calculon.documents.how_sure import TIGHT, memory_text, remarks
-from calculon.estimate.group_conformal import LEVEL
-from calculon.estimate.memory_error import memory_error
-from calculon.estimate.run_table import Runs, runs
+from calculon.estimate.memory_error import MemoryErrors, measured_memory, memory_errors
+from calculon.estimate.run_table import MEMORY_GAINS, Runs, runs
+from tests.draws import draws
 
 CASE = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+ERRORS = MemoryErrors(mean=0.02, scale=0.05, freedom=2.5, runs=9, sources=4)
 
 
-def measured(*pairs):
-    """Runs with a source and measured over predicted memory each; nothing is one that was not measured."""
+def measured(*rows):
+    """Runs with a source, measured over predicted memory (None: not measured), and further fields each."""
     return Runs.of(
         [
             dataclasses.replace(
@@ -25,51 +30,124 @@ def measured(*pairs):
                 study=source,
                 measured_memory=ratio and ratio * GIB,
                 predicted_memory=GIB,
+                **fields,
             )
-            for source, ratio in pairs
+            for source, ratio, fields in rows
         ]
     )
 
 
-def test_sources_count_alike_and_rows_without_memory_do_not():
-    some = measured(*[("a", 1 + i / 100) for i in range(1, 9)], ("b", 0.5), ("b", 0.9), ("c", None))
-    found = memory_error(some, 10 * GIB, 30 * GIB)
-    assert (found.runs, found.sources, found.level) == (10, 2, LEVEL)
-    # a: 1/16 each up to 8 %; b: 1/4 at 10 %, 1/4 at 50 %: nine tenths are reached in the last
-    assert found.error == pytest.approx(0.5)
-    assert found.headroom == pytest.approx(2.0)
-    assert found.remark == ""
+def test_the_probability_is_that_of_students_t():
+    random = np.random.default_rng(0)
+    for _ in range(draws(50)):
+        freedom = random.uniform(1, 30)
+        errors = dataclasses.replace(ERRORS, freedom=freedom)
+        usable, needed = 80 * GIB, 80 * GIB * random.uniform(0.5, 1.5, 10)
+        expected = stats.t.cdf((np.log(usable / needed) - 0.02) / 0.05, freedom)
+        assert errors.fits(needed, usable) == pytest.approx(expected, abs=5e-5)
+        for probability in (0.05, 0.5, 0.9, 0.99):
+            room = errors.room(probability)
+            assert room == pytest.approx(
+                math.exp(0.02 + 0.05 * stats.t.ppf(probability, freedom)), rel=5e-3
+            )
+            assert errors.fits(np.array(1.0), room) == pytest.approx(probability, abs=1e-9)
 
 
-@pytest.mark.parametrize(("usable", "tight"), [(11.01, False), (10.99, True), (9.0, True)])
-def test_a_headroom_below_the_error_is_remarked(usable, tight):
-    found = memory_error(measured(("a", 1.1)), 10 * GIB, usable * GIB)
-    assert (found.remark != "") == tight
-    if tight:
-        free = max(0.0, usable - 10)
-        assert found.remark.startswith(f"{free:.1f} GiB are left, {10 * free:.0f} % of what is")
-    exactly = memory_error(measured(("a", 1.5)), 2 * GIB, 3 * GIB)
-    assert (exactly.headroom, exactly.error, exactly.remark) == (0.5, 0.5, "")
+def test_more_memory_never_makes_it_less_likely_to_fit():
+    needed = np.linspace(1, 200, 1000) * GIB
+    fits = ERRORS.fits(needed, 80 * GIB)
+    assert (np.diff(fits) <= 0).all()
+    assert 0 < fits[-1] < 0.01
+    assert 0.99 < fits[0] < 1
+    assert ERRORS.fits(np.array(0.0), GIB) == 1
+
+
+def test_its_mean_and_variance_are_those_of_weighted_sources():
+    ratios, sources = np.array([0.0, 0.1, 0.3]), np.array([0, 0, 1])
+    found = memory_errors(ratios, sources, np.array([0.5, 0.5, 1.0]))
+    mean = (0.5 * 0.0 + 0.5 * 0.1 + 0.3) / 2
+    variance = (0.5 * mean**2 + 0.5 * (0.1 - mean) ** 2 + (0.3 - mean) ** 2) / 2
+    assert found.mean == pytest.approx(mean)
+    # two sources of equal weight: K = 2
+    assert found.scale == pytest.approx(math.sqrt(variance * 2 / (2 - 1) * (1 + 1 / 2)))
+    assert (found.freedom, found.runs, found.sources) == (1, 3, 2)
+    # one that counts three times as much: K = (3 + 1)^2 / (9 + 1)
+    uneven = memory_errors(ratios, sources, np.array([1.5, 1.5, 1.0]))
+    assert uneven.freedom == pytest.approx(max(1.0, 16 / 10 - 1))
+    assert memory_errors(ratios, np.zeros(3, int), np.ones(3)) is None
+
+
+def test_runs_of_the_same_class_count_more():
+    own = {"preset": "torchtitan", "zero_stage": "fsdp", "experts": 0}
+    some = measured(
+        ("a", 1.0, own),
+        ("b", 1.1, own | {"preset": "deepspeed"}),
+        ("c", 1.2, own | {"zero_stage": "1"}),
+        ("d", 1.3, own | {"experts": 8}),
+        ("e", None, own),
+        ("f", 2.0, own | {"preset": "published"}),
+    )
+    found = some.memory_errors("torchtitan", splits_weights=True, experts=False)
+    framework, sharding, experts = MEMORY_GAINS
+    everything = 1 + sum(MEMORY_GAINS)
+    weights = np.array([everything, *(everything - one for one in (framework, sharding, experts))])
+    ratios = np.log([1.0, 1.1, 1.2, 1.3])
+    assert found.mean == pytest.approx(weights @ ratios / weights.sum())
+    assert (found.runs, found.sources) == (4, 4)
+    by_hand = some.memory_errors("published", splits_weights=True, experts=False)
+    assert (by_hand.runs, by_hand.sources) == (5, 5)
+
+
+def test_runs_left_out_in_turn_fit_where_they_are_said_to():
+    """Each measured run of a framework, by the runs of all other sources, on a machine with the room of 90 %."""
+    everything = runs()
+    known = [
+        one
+        for one in map(everything.__getitem__, range(len(everything)))
+        if one.memory_error is not None
+    ]
+    known = [one for one in known if one.preset != "published"]
+    held = []
+    for source in {one.source for one in known}:
+        others = Runs.of([one for one in known if one.source != source])
+        for one in (one for one in known if one.source == source):
+            split = one.zero_stage in SPLIT_WEIGHTS
+            found = others.memory_errors(one.preset, splits_weights=split, experts=one.experts > 0)
+            held.append(one.measured_memory <= one.predicted_memory * found.room(LEVEL))
+    assert len(held) > 70
+    assert np.mean(held) >= LEVEL
+
+
+@pytest.mark.parametrize("usable", [9.0, 10.0, 11.0, 12.0, 30.0])
+def test_an_execution_that_may_not_fit_is_remarked(usable):
+    found = measured_memory(ERRORS, 10 * GIB, usable * GIB)
+    assert found.fits == pytest.approx(ERRORS.fits(np.array(10.0), usable))
+    assert found.headroom == pytest.approx(usable / 10 - 1)
+    assert found.error == pytest.approx(ERRORS.room(LEVEL) - 1)
+    assert (found.remark == "") == (found.fits >= LEVEL) == (usable / 10 >= ERRORS.room(LEVEL))
+    if found.remark:
+        missing = usable < 10
+        assert found.remark.startswith(
+            f"{abs(usable - 10):.1f} GiB are {'missing' if missing else 'left'}; "
+        )
 
 
 def test_without_measured_memory_there_is_nothing():
-    assert memory_error(measured(("a", None)), GIB, GIB) is None
+    some = measured(("a", None, {}), ("b", None, {}))
+    assert some.memory_errors("common", splits_weights=False, experts=False) is None
 
 
 def test_an_estimate_says_it_on_its_page_and_in_its_document():
     estimate = calculon.estimate(*CASE)
     needed, usable = estimate.stats["proc_mem_tier1_cap_req"], estimate.system.usable[0]
     memory = estimate.belief.memory
-    assert memory == memory_error(runs(), needed, usable)
-    assert estimate.to_dict()["belief"]["memory"] == dataclasses.asdict(memory)
-    known = [run for run in map(runs().__getitem__, range(len(runs()))) if run.memory_error]
-    errors = [run.measured_memory / run.predicted_memory - 1 for run in known]
-    assert memory.runs == len(errors)
-    assert np.quantile(np.abs(errors), 0.5) < memory.error <= np.abs(errors).max()
-    words = (
-        f"as measured within {100 * memory.error:.0f} % in 9 of 10 of {len(errors)} measured rows"
-    )
-    assert memory_text(dataclasses.asdict(memory)).startswith(words)
+    errors = runs().memory_errors("megatron-lm", splits_weights=False, experts=False)
+    assert memory == measured_memory(errors, needed, usable)
+    document = estimate.to_dict()
+    assert document["belief"]["memory"] == dataclasses.asdict(memory)
+    assert document["fits"] == memory.fits
+    text = memory_text(dataclasses.asdict(memory))
+    assert f"by {memory.runs} measured runs of {memory.sources} sources" in text
 
 
 def test_a_full_memory_is_a_remark_of_a_prediction():

@@ -74,7 +74,7 @@ class Point:
         whole: Its run.
         campaign: What the run was asked to be.
         reason: Why no plan fits.
-        memory: Why memory may not suffice, where less is left than measured memory differs by.
+        memory: The risk of running out of memory, where no plan of the count has one that is acceptable; else empty.
     """
 
     question: Question

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from calculon import inputs
-from calculon.advise.answer import space_of
+from calculon.advise.answer import best_on
 from calculon.advise.ask import Question, ask, most_processors, usual_batch
 from calculon.advise.candidate import Candidate, candidates, whole_runs_of
 from calculon.advise.infeasibility import why_none
 from calculon.advise.runs.fleet import DEADLINE, FleetAnswer, Point, objective_of
-from calculon.advise.space_fixes import BEST
 from calculon.architecture.parameters import active_count
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -25,8 +24,6 @@ from calculon.campaign.whole_run import WholeRun, processors_of_node
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.driver import run
-from calculon.search.ranking import Best
 from calculon.search.runs import Runs
 
 ANY = "any"
@@ -207,7 +204,7 @@ class Machine:
 
     def _searched(self, num_procs: int) -> Point:
         q = self.asked(num_procs)
-        found = run(space_of(q, num_procs), Best(BEST, 1))
+        found = best_on(q, num_procs)
         self.tried += found.counts.total
         if not len(found):
             return Point(q, num_procs, None, None, self.campaign, why_none(found.counts))

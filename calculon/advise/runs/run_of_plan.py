@@ -3,11 +3,10 @@
 from typing import Any
 
 from calculon import inputs
-from calculon.advise.answer import space_of
+from calculon.advise.answer import best_on
 from calculon.advise.ask import ask
 from calculon.advise.infeasibility import why_none
 from calculon.advise.runs.training_run import TrainingRun, training_run
-from calculon.advise.space_fixes import BEST
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.campaign.launched_run import with_launch
 from calculon.campaign.read import CampaignSource, read_campaign
@@ -17,8 +16,6 @@ from calculon.declarations.named_values import CORRECTED
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.hardware.system import System
 from calculon.inputs import Source, launch_in
-from calculon.search.driver import run as search
-from calculon.search.ranking import Best
 
 
 def campaign(
@@ -74,7 +71,7 @@ def best_plan(
         SpecError, Infeasible: For a malformed request, and if no plan fits.
     """
     question = ask(model, num_procs, system, **words)
-    found = search(space_of(question, num_procs), Best(BEST, 1))
+    found = best_on(question, num_procs)
     if not len(found):
         reason = why_none(found.counts)
         raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")

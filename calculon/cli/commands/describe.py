@@ -98,15 +98,18 @@ def _named(name: str) -> Table:
 def _results(subject: str) -> Table:
     """List statistics, the figures of a run, or the members of a layer."""
     if subject == "stats":
-        from calculon.declarations.statistics import BOUNDS, CorrectedStats, Stats
+        from calculon.declarations.statistics import EVIDENCE, FITS, CorrectedStats, Stats
 
         published = {column.name for column in columns(Stats)}
         rows = [
             row | {"edition": ALL if row["name"] in published else CORRECTED}
             for row in _columns(CorrectedStats)
         ]
-        beside = {"unit": "s", "source": "", "edition": CORRECTED}
-        rows += [{"name": name, "description": text, **beside} for name, text in BOUNDS.items()]
+        beside = {"source": "", "edition": CORRECTED}
+        rows += [
+            {"name": name, "description": text, "unit": "" if name == FITS else "s", **beside}
+            for name, text in EVIDENCE.items()
+        ]
     elif subject in _FIGURES:
         rows = _columns(_FIGURES[subject])
     else:

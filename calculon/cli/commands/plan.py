@@ -84,6 +84,11 @@ def _add_question(parser: Parser) -> None:
         "(default with limits: usd)",
     )
     add_question_options(parser)
+    parser.option(
+        "--risk P",
+        "probability of running out of memory that the recommended plan may have (default: 10 %%); 100%%: all plans "
+        "that are predicted to fit",
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -100,7 +105,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
     model, machines, words = asked_question(arguments)
-    words["mine"] = only_plan(arguments.mine)
+    words |= {"mine": only_plan(arguments.mine), "risk": arguments.risk}
     if emitted is not None and arguments.preset is None and not arguments.mine:
         words["preset"] = emitted.preset
     objective = _objective(arguments, words["campaign"], len(machines))

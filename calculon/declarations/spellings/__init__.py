@@ -8,6 +8,7 @@ from calculon.declarations.spellings.amounts import (
     dollars,
     duration,
     global_batch,
+    probability,
     sequence_length,
     tokens,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "global_batch",
     "is_counts",
     "precision",
+    "probability",
     "processor_counts",
     "sequence_length",
     "tokens",

@@ -1,5 +1,6 @@
 """Amounts as people write them: tokens (``15T``), lengths (``8k``), batches (``4M``), times (``60d``), US dollars."""
 
+import math
 import re
 from fractions import Fraction
 
@@ -103,6 +104,27 @@ def sequence_length(text: str, name: str = "seq") -> int:
     if unit and unit not in _POWERS:
         raise _refused(text, name, wanted)
     return _whole(number * _POWERS.get(unit, 1), text, name, wanted, LARGEST_INTEGER)
+
+
+def probability(text: str, name: str) -> float:
+    """Return a probability: ``10%``, ``0.1``.
+
+    Raises:
+        SpecError: For anything else.
+
+    Examples:
+        >>> probability("10%", "risk"), probability("0.5", "risk")
+        (0.1, 0.5)
+    """
+    number, percent = text.strip().removesuffix("%").rstrip(), "%" in text
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        hint = f"write {number}%" if not percent and 1 < value <= 100 else ""
+        raise _refused(text, name, "a probability such as 10% or 0.1", hint)
+    return value
 
 
 def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:

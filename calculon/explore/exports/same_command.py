@@ -219,14 +219,20 @@ def _searched(state: State, answers: Answers, counts: Sequence[int], file: str) 
     procs = ",".join(map(str, counts))
     yield from ("loe", model, procs, str(question.batch_size), dtype, system, file)
     yield from ("--preset", question.framework)
-    for name in ("objective", "where"):
-        yield from (f"--{name}", state.options[name]) if name in state.options else ()
+    for name, value in _ranked(state).items():
+        yield from (f"--{name}", value)
     for text in state.option("fix").split():
         yield from ("--fix", text)
     for text in map(_listed, _more_on(state, answers, counts).items()):
         yield from ("--add", text)
     yield from ("--tokens", state.tokens) if state.tokens else ()
     yield from (*_changes(state), *_lengths(state, answers))
+
+
+def _ranked(state: State) -> dict[str, str]:
+    """Return the options of a search that say what is best, where they are not the usual ones of the command."""
+    found = {"objective": state.options.get("objective", ""), "where": state.option("where")}
+    return {name: value for name, value in found.items() if value}
 
 
 def _search_call(
@@ -239,7 +245,7 @@ def _search_call(
         _more_on(state, answers, counts or (state.procs,)),
     )
     words: dict[str, Any] = {"preset": question.framework}
-    words |= {name: state.options[name] for name in ("objective", "where") if name in state.options}
+    words |= _ranked(state)
     words |= {"fix": fixed} if fixed else {}
     words |= {"add": more} if more else {}
     words |= {"campaign": {"tokens": state.tokens}} if state.tokens else {}

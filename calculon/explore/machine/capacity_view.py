@@ -43,7 +43,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
     said = (
         f"Nothing fits in {size}: the first plan needs {capacity_text(first.capacity)} ({plan})."
         if here is None
-        else f"With {size} the best plan is {plan}."
+        else f"With {size} the fastest plan predicted to fit, whatever its risk, is {plan}."
     )
     return Part(
         title="What more memory buys",
@@ -53,7 +53,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
             *section.blocks,
         ),
         chart=capacity_chart(state.title, found, in_file, digits, link),
-        summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",
+        summary="Time of a step of the fastest plan predicted to fit over the capacity of memory",
     )
 
 

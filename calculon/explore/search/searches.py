@@ -12,7 +12,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.spellings import processor_counts
 from calculon.explore.answers import Answers
-from calculon.explore.page_state import State
+from calculon.explore.page_state import OPTIONS, State
 from calculon.explore.visits import seen
 from calculon.plan.columns import field_of
 from calculon.search.best_first import count_space
@@ -110,7 +110,7 @@ def _asked(state: State, answers: Answers) -> Asked:
     ranking = make_ranking(1, objective, None, where or None, CORRECTED, space.runs)
     check_left([space])
     (best,) = ranking.objectives
-    plain = not (add or fix or where) and best == BEST
+    plain = not (add or fix) and where == OPTIONS["where"] and best == BEST
     return Asked(question, space, best, ranking.where, where, plain)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from calculon.base.errors import Problem
 from calculon.base.units import Array
-from calculon.declarations.named_values import ZERO_STAGES
+from calculon.declarations.named_values import SPLIT_WEIGHTS, ZERO_STAGES
 from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
 from calculon.plan.mesh import data_ranks, expert_ranks
 from calculon.plan.plan import Plan
@@ -14,7 +14,6 @@ from calculon.plan.stage_layout import listed_counts, own_stages
 _CODES = {name: code("zero_stage", name) for name in ZERO_STAGES}
 _REPLICATED = ("auto", "0")
 _SPLIT = tuple(name for name in ZERO_STAGES if name not in _REPLICATED)
-_SPLIT_WEIGHTS = ("3", "fsdp", "owner")
 
 
 NEEDING: tuple[str, ...] = tuple(
@@ -182,7 +181,7 @@ UNIT_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "whole_weights_offload",
-        lambda r: ~(r.plan.weight_offload & _is_one_of(r, *_SPLIT_WEIGHTS)),
+        lambda r: ~(r.plan.weight_offload & _is_one_of(r, *SPLIT_WEIGHTS)),
         expected("weight_offload", "false with zero_stage: {e.zero_stage}, which splits weights"),
         _FORM,
         counted=True,

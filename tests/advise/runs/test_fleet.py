@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import calculon
+from calculon.advise.answer import best_on
 from calculon.advise.ask import TOKENS_PER_PROCESSOR, ask, most_processors, usual_batch
 from calculon.advise.planning import plan
 from calculon.advise.runs import fleet_search
@@ -20,7 +21,6 @@ from calculon.base.errors import SpecError
 from calculon.campaign.read import read_campaign
 from calculon.campaign.run_columns import whole_runs
 from calculon.inputs import Changed
-from calculon.search.driver import run
 from tests.cases import for_each
 from tests.helpers import refusal
 from tests.store import cache
@@ -33,16 +33,16 @@ UNPRICED = "gaudi3"
 @pytest.fixture(autouse=True)
 def searched_once(monkeypatch):
     """Search each count of a machine once: limits and objectives compare the same plans."""
-    monkeypatch.setattr(fleet_search, "run", _run)
+    monkeypatch.setattr(fleet_search, "best_on", _best_on)
 
 
 _found = {}
 
 
-def _run(space, ranking):
-    key = space.model.name, space.system.name, space.num_procs, space.max_batch_size
+def _best_on(question, num_procs):
+    key = question.model.name, question.system.name, num_procs, question.batch_size
     if key not in _found:
-        _found[key] = run(space, ranking)
+        _found[key] = best_on(question, num_procs)
     return _found[key]
 
 

@@ -112,7 +112,7 @@ def test_buttons_towards_the_best_take_one_change_over(state):
 
 
 def test_a_gain_that_the_search_did_not_try_is_added_to_it():
-    state = State(model="llama3-8B", system="h100_80g_sxm", procs=8)
+    state = State(model="llama3-8B", system="h100_80g_sxm", procs=16)
     part = made("changes", state)
     (add,) = (one for one in links(part) if one.view == "search")
     assert add.option("open") == "ce_impl"
