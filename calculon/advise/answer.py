@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
     from calculon.launch.difference import Difference
 
-REPEATED = 1.02
-"""Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
-
 TOKENS = 1e12
 """Tokens of the training that is told where none is asked for."""
 
@@ -69,15 +66,8 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """Plans that are as fast as the best, the fastest first.
+    """Plans that are not distinguishable from the best (:mod:`calculon.estimate.told_apart`), the fastest first."""
 
-    Attributes:
-        ratio: The multiple of the shortest time that is longer than all of theirs; None for plans that measured runs do
-            not tell apart from the best (:mod:`calculon.estimate.told_apart`).
-        plans: The plans.
-    """
-
-    ratio: float | None
     plans: tuple[Candidate, ...]
 
     @property
@@ -190,16 +180,12 @@ class Answer(Displayed):
         return list(seen.values())
 
     @cached_property
-    def ties(self) -> list[Tie]:
-        """The plans as fast as the best: as repeated runs differ, and as measured runs do not tell apart."""
+    def tie(self) -> Tie | None:
+        """The plans that are not distinguishable from the best; None where nothing fits."""
         if not self.plans:
-            return []
-        longest = self.plans[0].time * REPEATED
+            return None
         pairs = zip(self.plans, self.orders, strict=True)
-        return [
-            Tie(REPEATED, tuple(one for one in self.plans if one.time < longest)),
-            Tie(None, tuple(one for one, order in pairs if not order.told_apart)),
-        ]
+        return Tie(tuple(one for one, order in pairs if not order.told_apart))
 
     @property
     def orders(self) -> list[Order]:
@@ -239,7 +225,7 @@ class Answer(Displayed):
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,
             "fastest": None if self.fastest is None else self._told(self.fastest),
-            "ties": [self._tie(one) for one in self.ties],
+            "tie": None if self.tie is None else self._tie(self.tie),
             "counts": [self._count(one) for one in self.counts],
             "unfit": None if self.unfit is None else self.unfit.to_dict(COMMAND_LINE),
         }
@@ -277,8 +263,8 @@ class Answer(Displayed):
         """The trainings by all plans that are told."""
         own = None if self.mine is None else self.mine.candidate
         counts = (one.best for one in self.counts)
-        simplest = (one.simplest for one in self.ties)
-        maybe = (*self.splits, *simplest, self.fastest, *counts, own)
+        simplest = None if self.tie is None else self.tie.simplest
+        maybe = (*self.splits, simplest, self.fastest, *counts, own)
         plans = list({id(one): one for one in maybe if one is not None}.values())
         q = self.question
         lengths = q.tokens or TOKENS, q.tokens_per_step
@@ -287,7 +273,7 @@ class Answer(Displayed):
 
     def _tie(self, one: Tie) -> dict[str, Any]:
         simplest = self._told(one.simplest)
-        return {"ratio": one.ratio, "plans": len(one.plans), "simplest": simplest}
+        return {"plans": len(one.plans), "simplest": simplest}
 
     def _count(self, one: Count) -> dict[str, Any]:
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}

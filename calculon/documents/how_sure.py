@@ -6,13 +6,14 @@ from typing import Any
 from calculon.base.units import duration, scaled
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.statistics import LEVEL
+from calculon.estimate.told_apart import MOST_TIED
 from calculon.render.document import Block, Section, bold
 from calculon.render.text_tables import Column, Table
 
 Order = Mapping[str, Any]
 """How sure it is that one plan is faster than another, as plain data: ``calculon.estimate.told_apart.Order``."""
 
-BEST = "Above every measured run"
+ABOVE = "Above every measured run"
 OUTSIDE = "Outside of what was measured"
 FITTED = "Fitted to models of another size"
 TIGHT = "Memory may not suffice"
@@ -24,7 +25,7 @@ _ERROR = 0.04
 def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what makes a prediction less sure than its interval says, each with a label."""
     if belief["remark"]:
-        yield BEST, belief["remark"]
+        yield ABOVE, belief["remark"]
     if belief["outside"]:
         yield OUTSIDE, "; ".join(belief["outside"])
     if belief["fitted"]:
@@ -75,8 +76,8 @@ def order_in_words(order: Order, first: str = "the best", other: str = "mine") -
     ahead = order["probability"] >= 0.5
     names = (first, other) if ahead else (other, first)
     sure = max(order["probability"], 1 - order["probability"])
-    words = "distinguishable" if order["told_apart"] else "not distinguishable"
-    return f"{words}, {names[0]} is faster in {chance(sure)} of cases"
+    words = "" if order["told_apart"] else "not distinguishable, "
+    return f"{words}{names[0]} is faster in {chance(sure)} of cases"
 
 
 SURE = (1 + LEVEL) / 2
@@ -85,7 +86,7 @@ SURE = (1 + LEVEL) / 2
 WHY_TIED = (
     "In measured runs, errors of like plans cancel and those of unlike plans do not: so a small difference can be "
     "sure where a larger one is not. Two plans are distinguishable where one is faster in more than "
-    f"{100 * SURE:.0f} % of cases"
+    f"{100 * SURE:.0f} % of cases, or by more than {100 * MOST_TIED:.0f} %"
 )
 """Why a slower plan may be marked as not distinguishable where a faster one is not."""
 

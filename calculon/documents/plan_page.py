@@ -23,7 +23,7 @@ from calculon.declarations.statistics import FITS
 from calculon.documents.context_section import context_section
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
-from calculon.documents.how_sure import WHY_TIED, chance, how_sure_section, order_in_words
+from calculon.documents.how_sure import ABOVE, WHY_TIED, chance, how_sure_section, order_in_words
 from calculon.documents.page_title import titled
 from calculon.documents.plans_table import digits_of, duration_between, mfu_name
 from calculon.documents.result import Result
@@ -47,12 +47,6 @@ _ITEM = "  - "
 """Beginning of the lines of a list."""
 
 _SHOWN = 6
-
-_TIES = (
-    "Within {}, as the same run differs from day to day",
-    "Not distinguishable by measured runs of like plans",
-)
-"""What the ties of an answer are: within some percent, and within the margin of each."""
 
 
 def plan_page(answer: Answer) -> Document:
@@ -93,7 +87,7 @@ class _PlanPage:
             yield self._alternatives(self.best.digits.closer)
         yield from (self._counts(), self._mine(), self._waterfall(), self._settings())
         if "belief" in self.answer:
-            yield how_sure_section(self.answer["belief"])
+            yield how_sure_section({**self.answer["belief"], "remark": ""})  # it is said with the best
         if self.asked["tokens"]:
             price = self.plans["0"]["training"]["price"] if self.plans else None
             prices = [] if price is None else [price]
@@ -130,9 +124,11 @@ class _PlanPage:
             *_training_rows(whole, best.digits, money=bool(self.asked["tokens"])),
         )
         words = self._words(self.plans["0"])
-        return Section(
-            f"Best: {words}", (Grid(("left", "right", "text"), rows, heads=1),), opened=True
-        )
+        blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1)]
+        above = (best.belief or {}).get("remark")
+        if above:
+            blocks.insert(0, (bold(f"{ABOVE}: "), f"{above}."))
+        return Section(f"Best: {words}", tuple(blocks), opened=True)
 
     def _memory(self, best: Result) -> Section:
         gib = best.digits.gib
@@ -159,10 +155,9 @@ class _PlanPage:
         if not plans:
             return None
         blocks: list[Block] = [self._table(plans, digits)]
-        for tie, words in zip(self.answer["ties"], _TIES, strict=True):
-            share = "" if tie["ratio"] is None else f"{(tie['ratio'] - 1) * 100:.0f} %"
-            blocks.append(f"{words.format(share)}: {self._tie(tie)}")
-        if self.answer["ties"][-1]["plans"] > 1:
+        tie = self.answer["tie"]
+        blocks.append(f"Not distinguishable from the best by measured runs: {self._tie(tie)}")
+        if tie["plans"] > 1:
             blocks.append(dim(f"{WHY_TIED}."))
         return Section("Next best", tuple(blocks), "the best of each other split", opened=True)
 

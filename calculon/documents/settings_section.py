@@ -2,6 +2,7 @@
 
 from calculon.base.errors import printable
 from calculon.base.records import Plain
+from calculon.estimate.told_apart import MOST_TIED
 from calculon.render.document import Section, dim
 from calculon.render.text_tables import Column, Table
 
@@ -38,13 +39,14 @@ def gained(longer: float, margin: float | None = None) -> str:
     """Write what a change of plans saves, and how sure that is; the margin of what is saved is a share of more time.
 
     >>> gained(-0.079), gained(0.5, 0.35)
-    ('-7.9 %', '+50.0 % (tie margin 35.0 %)')
+    ('-7.9 %', '+50.0 % (tie margin 10.0 %)')
     >>> gained(-0.079, 0.025), gained(-0.079, 0.25)
-    ('-7.9 % (tie margin 2.4 %)', '-7.9 %, not distinguishable (tie margin 20.0 %)')
+    ('-7.9 % (tie margin 2.4 %)', '-7.9 %, not distinguishable (tie margin 9.1 %)')
     """
     said = f"{longer * 100:+.1f} %"
     if margin is None:
         return said
+    margin = min(margin, MOST_TIED)
     sure = max(1 + longer, 1 / (1 + longer)) > 1 + margin
     if longer < 0:
         margin = 1 - 1 / (1 + margin)

@@ -169,6 +169,7 @@ def remark(some: Runs, facts: Mapping[str, Any], here: Array, related: Array, mf
         return ""
     where = f"on {best.processor}" if own else f"on its relative {best.processor}"
     return (
-        f"MFU {100 * mfu:.0f} % causal; the best validated run {'' if dense else 'with experts '}{where} "
-        f"in {best.type} has {100 * best.mfu_causal:.0f} % ({best.study}, {best.label})"
+        f"MFU {100 * mfu:.0f} % causal, {100 * (mfu / best.mfu_causal - 1):.0f} % above the best validated run "
+        f"{'' if dense else 'with experts '}{where} in {best.type}: {100 * best.mfu_causal:.0f} % ({best.study}, "
+        f"{best.label})"
     )

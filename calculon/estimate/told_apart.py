@@ -36,6 +36,9 @@ from calculon.plan.plan import Plan
 REPEATS = math.log(1.03)
 """Logarithm of the ratio of times of the same run on two days: repeated ones of ``validation/`` differ by 2 to 4 %."""
 
+MOST_TIED = 0.1
+"""Difference of predicted times above which two plans are never a tie, however unsure their order is."""
+
 REST = 0.3
 """How far computation, bubble and work of the host err, as a share of how far exposed traffic does.
 
@@ -73,8 +76,13 @@ class Order:
 
     @property
     def told_apart(self) -> bool:
-        """Whether the order is sure with 90 %: the interval of the ratio is all above 1, or all below."""
-        return abs(math.log1p(self.longer)) > math.log1p(self.margin)
+        """Whether two plans are no tie: their order is sure with 90 %, or one takes over 10 % longer than the other.
+
+        Plans whose times differ by no more than those of repeated runs are a tie in any case.
+        """
+        apart = abs(math.log1p(self.longer))
+        least = max(REPEATS, min(math.log1p(self.margin), math.log1p(MOST_TIED)))
+        return apart > least
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -1,14 +1,17 @@
 """The answer is the best of a search, its rivals are the best of theirs, and every figure follows from a step."""
 
+import math
+
 import pytest
 
 import calculon
-from calculon.advise.answer import REPEATED, TOKENS, Answer, _usual, own_plan
+from calculon.advise.answer import TOKENS, Answer, _usual, own_plan
 from calculon.advise.ask import ask
 from calculon.advise.candidate import trainings
 from calculon.advise.planning import plan
 from calculon.declarations.statistics import FITS, RISK
 from calculon.documents.plan_page import plan_page
+from calculon.estimate.told_apart import MOST_TIED, REPEATS
 from calculon.plan.plan import all_fields
 from tests.documents.drawing import drawn
 from tests.store import cache
@@ -49,18 +52,15 @@ def test_rivals_are_the_best_of_each_split_in_the_order_of_their_times():
 
 
 def test_a_tie_is_all_within_its_ratio_and_names_the_simplest():
-    repeated, measured = answer().ties
-    best = answer().plans[0].time
-    assert repeated.ratio == REPEATED
-    assert repeated.plans == tuple(one for one in answer().plans if one.time < best * REPEATED)
-    assert measured.ratio is None
+    tie, best = answer().tie, answer().plans[0].time
     pairs = list(zip(answer().plans, answer().orders, strict=True))
-    assert measured.plans == tuple(one for one, order in pairs if not order.told_apart)
+    assert tie.plans == tuple(one for one, order in pairs if not order.told_apart)
     for one, order in pairs:
-        assert order.longer == pytest.approx(one.time / best - 1)
-        assert order.told_apart == (order.longer > order.margin)
-    for tie in answer().ties:
-        assert tie.simplest.simplicity == min(one.simplicity for one in tie.plans)
+        longer = one.time / best - 1
+        assert order.longer == pytest.approx(longer)
+        least = max(math.exp(REPEATS) - 1, min(order.margin, MOST_TIED))
+        assert order.told_apart == (longer > least)
+    assert tie.simplest.simplicity == min(one.simplicity for one in tie.plans)
 
 
 def test_changes_lead_from_ones_own_plan_to_the_best():

@@ -17,7 +17,7 @@ from calculon.documents.context_section import context_lines
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import expert_lines, rows_text
 from calculon.documents.figures_group import DROPPED
-from calculon.documents.how_sure import BEST, OUTSIDE, remarks
+from calculon.documents.how_sure import ABOVE, OUTSIDE, remarks
 from calculon.documents.model_details import details
 from calculon.documents.page import GROUP_COLORS, PARTS, estimate_page
 from calculon.documents.result import Result
@@ -135,7 +135,7 @@ def test_how_sure_a_result_is_fits_any_width():
 def test_a_remark_is_there_where_a_result_beats_every_published_run():
     sheet = result_of(estimated(LLAMA))
     for remark, outside, told in (
-        ("MFU 99 %", (), [(BEST, "MFU 99 %")]),
+        ("MFU 99 %", (), [(ABOVE, "MFU 99 %")]),
         ("", ("one", "two"), [(OUTSIDE, "one; two")]),
         ("", (), []),
     ):

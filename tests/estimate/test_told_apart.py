@@ -15,6 +15,7 @@ from calculon.estimate import told_apart
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.group_conformal import LEVEL
 from calculon.estimate.told_apart import (
+    MOST_TIED,
     REPEATS,
     REST,
     calibrated_margins,
@@ -210,8 +211,15 @@ def test_without_pairs_nothing_is_told_apart(monkeypatch):
     assert margins_of_shares(both).tolist() == [0, 0]
     both[:2, 1] = (0.4, 0.6)
     assert margins_of_shares(both).tolist() == [0, math.inf]
-    assert not ordered(0.7, math.inf).told_apart
+    assert not ordered(math.log1p(0.99 * MOST_TIED), math.inf).told_apart
+    assert ordered(math.log1p(1.01 * MOST_TIED), math.inf).told_apart  # a tie is never larger
     assert ordered(0.7, math.inf).probability == 0.5
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_plans_that_differ_as_repeated_runs_do_are_a_tie(sign):
+    assert not ordered(0.99 * sign * REPEATS, 0.0).told_apart
+    assert ordered(1.01 * sign * REPEATS, 0.0).told_apart
 
 
 @cache

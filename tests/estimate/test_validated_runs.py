@@ -382,10 +382,9 @@ def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts)
     words = "with experts on" if experts else "on"
     for own, related, on in ((here, none, words), (none, here, f"{words} its relative")):
         text = nearest_runs.remark(runs(), facts, own, related, best + 0.02)
-        assert text.startswith(
-            f"MFU {100 * (best + 0.02):.0f} % causal; the best validated run {on} H"
-        )
-        assert f"has {100 * best:.0f} %" in text
+        above = f"{100 * (best + 0.02) / best - 100:.0f} % above the best validated run {on} H"
+        assert text.startswith(f"MFU {100 * (best + 0.02):.0f} % causal, {above}")
+        assert f": {100 * best:.0f} % (" in text
     assert nearest_runs.remark(runs(), facts, none, none, 0.99) == ""
 
 

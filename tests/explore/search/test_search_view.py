@@ -101,7 +101,7 @@ def test_crosses_say_why_nothing_can_run():
 def test_ties_are_those_of_the_plan():
     found = each_split(BEST, answers())
     plan = Answer(answers().question(BEST), found, None, (), None, None)
-    alike = [one.execution for one in plan.ties[1].plans]
+    alike = [one.execution for one in plan.tie.plans]
     shown = FoundPlans(asked(BEST, answers()), found, BEST, answers())
     tied = [shown.winners[rank][0] for rank in range(len(found)) if shown.tied(rank)]
     assert [shown.winners[0][0], *tied] == alike
