@@ -183,7 +183,7 @@ def _memory(result: Result) -> list[Section]:
             continue
         remark = digits.gib(used)
         if there:
-            remark += f" of {most}, {digits.gib(there - used)} free"
+            remark += f" of {most}, {digits.left(there - used)}"
         blocks: list[Block] = [memory_grid(kinds, there, digits)]
         if tier == 1 and result.inputs is not None:
             needed = bandwidth(result.value("offload_mem_bw_req"))

@@ -87,7 +87,9 @@ class _PlanPage:
             yield self._alternatives(self.best.digits.closer)
         yield from (self._counts(), self._mine(), self._waterfall(), self._settings())
         if "belief" in self.answer:
-            yield how_sure_section({**self.answer["belief"], "remark": ""})  # it is said with the best
+            yield how_sure_section(
+                {**self.answer["belief"], "remark": ""}
+            )  # it is said with the best
         if self.asked["tokens"]:
             price = self.plans["0"]["training"]["price"] if self.plans else None
             prices = [] if price is None else [price]
@@ -136,7 +138,7 @@ class _PlanPage:
         there = (best.capacities or (0.0, 0.0))[0]
         kinds = sorted(best.memory()[0].items(), key=lambda item: -item[1])[:4]
         parts = ", ".join(f"{kind} {gib(size)}" for kind, size in kinds if size > 0)
-        remark = f"{gib(used)} of {gib(there)} usable, {gib(there - used)} free; {risk_words(self.plans['0'])}"
+        remark = f"{gib(used)} of {gib(there)} usable, {best.digits.left(there - used)}; {risk_words(self.plans['0'])}"
         blocks = (dim(f"largest: {parts}"), *self._fastest())
         return Section("Memory", blocks, remark)
 

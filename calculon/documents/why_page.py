@@ -116,8 +116,8 @@ class _WhyPage:
         emptiest = min(stages, key=lambda one: one.over(1))
         where = f" on stage {fullest.stage}" if len(stages) > 1 else ""
         needed, there = gib(fullest.needed[0]), gib(fullest.available[0])
-        remark = f"{needed} of {there} usable, {gib(-fullest.over(1))} free{where}"
-        rest = f"up to {gib(-emptiest.over(1))} free, on stage {emptiest.stage}"
+        remark = f"{needed} of {there} usable, {self.digits.left(-fullest.over(1))}{where}"
+        rest = f"up to {self.digits.left(-emptiest.over(1))}, on stage {emptiest.stage}"
         return self._memory(1, "Memory", remark, {"free": lambda one: gib(-one.over(1))}, rest)
 
     def _memory(

@@ -132,3 +132,11 @@ class Digits:
         if size == 0 or 0.05 * GIB <= abs(size) < 100_000 * GIB:
             return f"{size / GIB:,.1f} GiB"
         return scaled(size, "B", binary=True, digits=1)
+
+    def left(self, size: float) -> str:
+        """Write the memory that is left, or that is missing.
+
+        >>> Digits(0.11).left(2 * GIB), Digits(0.11).left(-2 * GIB)
+        ('2.0 GiB free', '2.0 GiB too much')
+        """
+        return f"{self.gib(size)} free" if size >= 0 else f"{self.gib(-size)} too much"

@@ -31,7 +31,7 @@ def key_figures(state: State, answers: Answers, result: Result) -> Iterator[tupl
         yield "Tokens/s per processor", each, f"{digits.rate(tokens)} in total"
     there = (result.capacities or (0.0, 0.0))[0]
     used = result.value("proc_mem_tier1_cap_req")
-    yield "Memory", digits.gib(used), f"of {digits.gib(there)}, {digits.gib(there - used)} free"
+    yield "Memory", digits.gib(used), f"of {digits.gib(there)}, {digits.left(there - used)}"
     yield from _days(state, answers, result)
     yield from _against_best(state, answers, total)
 

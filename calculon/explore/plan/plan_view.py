@@ -74,10 +74,9 @@ def _memory(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).brief
     digits = Digits(WITHOUT_INTERVAL) if result is None else result.digits
     worst = max(stages, key=lambda one: one.over(1))
-    over = worst.over(1)
     place = f" on stage {worst.stage}" if len(stages) > 1 else ""
     said = f"{digits.gib(worst.needed[0])} of {digits.gib(worst.available[0])} usable{place}: "
-    said += f"{digits.gib(over)} too much" if over > 0 else f"{digits.gib(-over)} free"
+    said += digits.left(-worst.over(1))
     sizes = [one.parts[0] for one in stages]
     kinds = kinds_of(sizes)
     second = ["tier 2"] * any(one.needed[1] for one in stages)
