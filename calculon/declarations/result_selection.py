@@ -9,18 +9,22 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.csv_rows import check_columns
+from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import shown, spec_fields
 from calculon.declarations.files import document_suffix, read_bytes
-
-QUESTION = "question"
-"""Member of a result that says what it answers."""
+from calculon.declarations.result_records import (
+    DEPLOYMENT,
+    FoundDeployments,
+    question_in,
+    without_replicas,
+)
 
 PLANS = "plans"
 """Member of the answer of ``plan`` that has its plans by rank, as the document of a search has its winners."""
 
-WINNERS, DEPLOYMENT, WORKLOAD = "winners", "deployment", "workload"
-"""Members of the result of a search for deployments, and of a deployment that serves; a winner has a deployment."""
+WINNERS, WORKLOAD = "winners", "workload"
+"""Members of the result of a search for deployments; a deployment that serves has a workload, too."""
 
 TABLE = ".csv"
 _SEPARATOR = re.compile("[:/]")
@@ -77,15 +81,13 @@ def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[s
     Raises:
         SpecError: When nothing is selected, or what is selected is no deployment.
     """
-    one: object = raw
-    if isinstance(winners := raw.get(WINNERS), list):
-        one = winners[number_in(selector, len(winners), path, "rank")]
-    else:
+    if not isinstance(raw.get(WINNERS), list):
         check_single(selector, path)
-    found = one.get(DEPLOYMENT) if isinstance(one, Mapping) else None
-    if not isinstance(found, Mapping):
-        raise SpecError(path, Problem(f"#{selector or 0}", "a deployment", shown(found)))
-    return {name: value for name, value in found.items() if name != "replicas"}
+        return dict(without_replicas(raw[DEPLOYMENT], path, DEPLOYMENT))
+    winners = decode(FoundDeployments, raw, path).winners
+    rank = number_in(selector, len(winners), path, "rank")
+    place = f"{WINNERS}[{rank}].{DEPLOYMENT}"
+    return dict(without_replicas(winners[rank].deployment, path, place))
 
 
 def workload_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
@@ -120,8 +122,8 @@ def execution_in(
         raise no_result(path)
     if "total_time" in raw:
         check_single(selector, path)
-        question = _question(raw)
-        fields = _mapping(_mapping(question.get("execution")).get("fields"))
+        question = question_in(raw, path)
+        fields = question.get("execution", {}).get("fields")
         if not fields:
             hint = "give the execution that it was estimated from"
             wanted = "a result that says its execution"
@@ -139,7 +141,7 @@ def execution_in(
     if not is_winner(entry) or not isinstance(entry["execution"], Mapping):
         wanted = "an execution and its stats"
         raise SpecError(path, Problem(f"{place}{rank}", wanted, shown(entry)))
-    return entry["execution"], _question(entry)
+    return entry["execution"], question_in(entry, path, f"{place}{rank}")
 
 
 def row_of_table(path: str, selector: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -181,10 +183,6 @@ def _row(row: Any, path: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     if not fields:
         raise SpecError(path, Problem("", "a row with an execution", shown(row)))
     return fields, {kind: {"name": row[kind]} for kind in ("model", "system") if row.get(kind)}
-
-
-def _question(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _mapping(raw.get(QUESTION))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
