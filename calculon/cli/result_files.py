@@ -23,7 +23,7 @@ from calculon.declarations.fields import shown
 from calculon.declarations.files import SUFFIXES, document_suffix, read_document, reason
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.result_numbers import NUMBER
-from calculon.declarations.result_records import QUESTION, question_in
+from calculon.declarations.result_records import QUESTION, FoundExecution, question_in
 from calculon.declarations.result_selection import (
     PLANS,
     RESULTS,
@@ -142,11 +142,9 @@ def _of_run(known: Mapping[str, Any]) -> str:
 
 def _winner(raw: Any, path: str, place: str) -> Result:
     """Return an entry of a document of ``loe``."""
-    if not isinstance(raw, Mapping) or not {"execution", "stats"} <= set(raw):
-        raise SpecError(path, Problem(place, "an execution and its stats", shown(raw)))
-    file = f"{path}: {place}"
-    execution = _execution(raw["execution"], file, "execution")
-    one = _result(raw["stats"], file, "stats", execution["edition"])
+    found, file = decode(FoundExecution, raw, path, place=place), f"{path}: {place}"
+    execution = _execution(found.execution, file, "execution")
+    one = _result(found.stats, file, "stats", execution["edition"])
     question = question_in(raw, path, place)
     return replace(one, execution=execution, label=place, question=question or None)
 

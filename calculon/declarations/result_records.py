@@ -67,6 +67,16 @@ def question_in(raw: Mapping[str, Any], file: str, place: str = "") -> Mapping[s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundExecution:
+    """One of the best executions of a search."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    execution: dict[str, Any] = declare("its fields")
+    stats: dict[str, Any] = declare("its statistics")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Counts:
     """Numbers of deployments of a search."""
 

@@ -1,6 +1,5 @@
 """Results in files, as executions: which of them is meant (``best.json#2``), and the question that it answers."""
 
-import io
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.declarations.csv_rows import check_columns
+from calculon.declarations.csv_rows import parse_csv
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import shown, spec_fields
@@ -16,6 +15,7 @@ from calculon.declarations.files import document_suffix, read_bytes
 from calculon.declarations.result_records import (
     DEPLOYMENT,
     FoundDeployments,
+    FoundExecution,
     question_in,
     without_replicas,
 )
@@ -137,25 +137,20 @@ def execution_in(
         )
         raise SpecError(path, Problem("", wanted, f"{len(found)} of them: {', '.join(counts)}"))
     ((place, rank, entries),) = found
-    entry = entries[rank]
-    if not is_winner(entry) or not isinstance(entry["execution"], Mapping):
-        wanted = "an execution and its stats"
-        raise SpecError(path, Problem(f"{place}{rank}", wanted, shown(entry)))
-    return entry["execution"], question_in(entry, path, f"{place}{rank}")
+    entry, place = entries[rank], f"{place}{rank}"
+    execution = decode(FoundExecution, entry, path, place=place).execution
+    return execution, question_in(entry, path, place)
 
 
 def row_of_table(path: str, selector: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the execution of a row of a CSV file of results, and its question; errors as :func:`execution_in`."""
-    import csv  # what most commands never need
-
     try:
-        reader = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig")))
-        check_columns(path, reader.fieldnames or ())
-        lines = list(reader)
-    except (UnicodeDecodeError, csv.Error):
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
         raise SpecError(path, Problem("", "a table", "no text of CSV")) from None
-    line = lines[number_in(selector, len(lines), path, "row")]
-    return _row({k: _cell(k, v) for k, v in line.items() if k and v not in ("", None)}, path)
+    lines = parse_csv(path, text, ("num_procs",), most_rows=len(text))
+    cells = lines[number_in(selector, len(lines), path, "row")].cells
+    return _row({k: _cell(k, v) for k, v in cells.items() if k and v}, path)
 
 
 def is_table(path: str) -> bool:
