@@ -40,7 +40,10 @@ FOR_TYPES = re.compile(r"^if (?:\w+\.)?TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.M
 """Imports by their text: to parse a thousand modules takes seven seconds."""
 
 DATA = {
-    "systems/": ("tests/hardware", "tests/declarations", "tests/cli/test_catalog.py"),
+    "systems/": (
+        *("tests/hardware", "tests/declarations", "tests/cli/test_catalog.py"),
+        "tests/cli/test_screens.py",
+    ),
     "models/": ("tests/architecture", "tests/declarations", "tests/cli/test_catalog.py"),
     "examples/presets/": ("tests/test_presets.py", "tests/declarations", "tests/test_examples.py"),
     "examples/": ("tests/test_examples.py", "tests/test_pages.py", "tests/test_notebook.py"),

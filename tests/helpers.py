@@ -171,7 +171,8 @@ def unlabelled(layer: Mapping[str, Any]) -> dict[str, Any]:
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
     """List the members in which two results differ by more than the published precision."""
-    assert list(found) == list(expected)
+    names = sorted({*found} ^ {*expected}) or "the same in another order"
+    assert list(found) == list(expected), f"members of one result only: {names}"
     return [
         f"{name}: {found[name]!r} instead of {wanted!r}"
         for name, wanted in expected.items()

@@ -227,7 +227,7 @@ def _check(name, values):
 def test_sizes_of_a_step_are_columns():
     columns = {*SIZE_FIELDS, "data_par", "dp_shard"}
     sizes = {one.name for one in FIELDS if Scope.STEP in one.declaration.scope and not one.named}
-    assert sizes <= columns
+    assert not sizes - columns, "a step depends on no other number; use scope BATCH"
 
 
 def _known(scope):
@@ -320,7 +320,7 @@ def test_a_value_without_what_it_needs_is_refused():
         for other in OPTIONAL[name].declaration.needs
         if not _is_refused(name, other)
     ]
-    assert not unrefused
+    assert not unrefused, "add a rule to plan/rules"
 
 
 def _is_refused(name, other):

@@ -21,7 +21,8 @@ from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
-from calculon.declarations.result_selection import PLANS, QUESTION
+from calculon.declarations.result_records import QUESTION
+from calculon.declarations.result_selection import PLANS
 from calculon.declarations.statistics import FITS
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate

@@ -8,9 +8,17 @@ from calculon import inputs
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations import catalog
+from calculon.declarations.decode import decode
 from calculon.declarations.files import read_document
 from calculon.declarations.model import Model
-from calculon.declarations.result_selection import WINNERS, is_served, split
+from calculon.declarations.result_records import FoundDeployments
+from calculon.declarations.result_selection import (
+    WINNERS,
+    WORKLOAD,
+    is_served,
+    number_in,
+    split,
+)
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Dialect
@@ -106,19 +114,15 @@ def _known(source: DeploymentSource) -> Known:
     raw = read_document(path)
     if not isinstance(raw, Mapping) or not is_served(raw):
         return Known()
-    one, rows = raw, raw.get(WINNERS)
-    if isinstance(rows, list):
-        place = int(selector) if selector.isdecimal() else 0
-        one = rows[place] if place < len(rows) else {}
-    stated = raw.get("workload")
-    workload = read_workload(stated) if isinstance(stated, Mapping) else None
-    limited = workload is not None and workload.kind == SATURATED
-    batch = (
-        one.get("batch", 0) if one.get("cut") in LIMITED or ("cut" not in one and limited) else 0
-    )
-    names = (one.get(kind) or raw.get(kind) for kind in ("model", "system"))
+    workload = read_workload(source) if WORKLOAD in raw else None
+    batch, limited = raw.get("batch", 0), raw.get("cut") in LIMITED
+    if isinstance(raw.get(WINNERS), list):
+        winners = decode(FoundDeployments, raw, path).winners
+        batch = winners[number_in(selector, len(winners), path, "rank")].batch
+        limited = workload is not None and workload.kind == SATURATED
+    names = (raw.get(kind) for kind in ("model", "system"))
     model, system = (
         name if isinstance(name, str) and name in catalog.names(kind) else None
         for kind, name in zip(("model", "system"), names, strict=True)
     )
-    return Known(model, system, batch if type(batch) is int else 0, workload)
+    return Known(model, system, batch if limited and type(batch) is int else 0, workload)

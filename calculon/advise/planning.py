@@ -1,5 +1,7 @@
 """The public question of a plan: one count of processors in detail, or fleets that are compared for a whole run."""
 
+import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
@@ -7,10 +9,11 @@ from calculon.advise.answer import Answer, answer
 from calculon.advise.ask import ask
 from calculon.advise.runs.fleet import FleetAnswer
 from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
-from calculon.base.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError, nearest
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
+from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -102,8 +105,18 @@ def plan(
 
 def _run_of(campaign: CampaignSource | None, options: Mapping[str, Any]) -> Campaign:
     """Return the run that a plan is for."""
+    fields = [field.key for field in spec_fields(Campaign)]
+    for name in options:
+        if re.split(r"__|[.\[]", name)[0] not in fields:
+            known = list(dict.fromkeys((*_WORDS, *fields)))
+            hint = nearest(name, known) or f"the arguments are {', '.join(known)}"
+            raise SpecError("plan", Problem(name, "an argument of plan", repr(name), hint))
     stated = {name.replace("__", "."): value for name, value in options.items()}
     return read_campaign(campaign, stated)
+
+
+_WORDS = tuple(inspect.signature(plan).parameters)[3:-1]
+"""Arguments of :func:`plan` by name, without fields of the run."""
 
 
 def _planned(

@@ -17,7 +17,7 @@ from calculon.campaign.record import Campaign
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import Preset
-from calculon.declarations.result_selection import QUESTION
+from calculon.declarations.result_records import QUESTION
 from calculon.estimate.question import question
 from calculon.hardware.figures import OF_WHOLE_RUNS
 from calculon.hardware.system import System

@@ -15,7 +15,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import Preset
-from calculon.declarations.result_selection import QUESTION
+from calculon.declarations.result_records import QUESTION
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.estimate import Estimate, estimate

@@ -27,18 +27,26 @@ def add_emission(parser: Parser) -> None:
 
 
 def check_launch_file(path: str, dialect: "Dialect") -> None:
-    """Check that a launch file of this name could be written, and that its suffix is none of another language.
+    """Check that a launch file of this name could be written, and that its suffix is not of another language.
 
     Raises:
-        SpecError: For a place that cannot be written, for a folder, and for TOML where the launcher is configured in
-            Python.
+        SpecError: For a place that cannot be written, for a folder, and for the suffix of a language in which the
+            launcher is not configured.
     """
     check_writable(path)
     if Path(path).is_dir():
         raise SpecError(path, Problem("", "a file", "a folder", "name a file in it"))
-    if path.endswith(".toml") and dialect.suffix != ".toml":
+    suffix = Path(path).suffix.lower()
+    if _LANGUAGES.get(suffix, dialect.suffix) != dialect.suffix:
         wanted = f"a name such as run{dialect.suffix}, in which {dialect.title} is written"
-        raise SpecError(path, Problem("", wanted, ".toml"))
+        raise SpecError(path, Problem("", wanted, suffix))
+
+
+_LANGUAGES = {suffix: suffix for suffix in (".sh", ".py", ".yaml", ".json", ".toml")} | {
+    ".bash": ".sh",
+    ".yml": ".yaml",
+}
+"""Suffixes of the languages of launch files, by every suffix of each; names with other suffixes are for any of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ class Log:
         if output == STDOUT:
             self(json_text(document))
         elif table is not None and document_suffix(output) == ".csv":
-            self._save(table.csv(), output)
+            self.save(table.csv(), output)
         else:
             write_json(output, document)
             self._written(output)
@@ -254,9 +254,9 @@ class Log:
         if file == STDOUT:
             self(text)
         else:
-            self._save(text, file)
+            self.save(text, file)
 
-    def _save(self, text: str, file: str) -> None:
+    def save(self, text: str, file: str) -> None:
         """Write a text to a file, and say so."""
         with replacing(file) as stream:
             stream.write(f"{text}\n".encode())
@@ -299,7 +299,7 @@ def _written(document: "Document", form: str) -> str:
         from calculon.render.console import show
 
         stream = io.StringIO()
-        show(document, stream)
+        show(document, stream, plain=True)
         return stream.getvalue().rstrip("\n")
     from calculon.render.plain_text import written
 

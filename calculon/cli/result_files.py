@@ -23,9 +23,9 @@ from calculon.declarations.fields import shown
 from calculon.declarations.files import SUFFIXES, document_suffix, read_document, reason
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.result_numbers import NUMBER
+from calculon.declarations.result_records import QUESTION, FoundExecution, question_in
 from calculon.declarations.result_selection import (
     PLANS,
-    QUESTION,
     RESULTS,
     check_single,
     no_result,
@@ -113,16 +113,16 @@ def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) 
     """Yield the one result of ``llm``, or those selected of ``loe``, labelled with their place."""
     if "total_time" in raw:
         check_single(selector, path)
-        one, known = _result(raw, path), _question(raw)
-        stated = known.get("execution", {}).get("fields") if known else None
+        one, known = _result(raw, path), question_in(raw, path)
+        stated = known.get("execution", {}).get("fields")
         place = f"{QUESTION}.execution.fields"
         execution = _execution(stated, path, place) if stated else None
-        yield replace(one, execution=execution, question=known)
+        yield replace(one, execution=execution, question=known or None)
         return
-    if PLANS not in raw and "figures" in raw and (known := _question(raw)) and "campaign" in known:
+    if PLANS not in raw and "figures" in raw and "campaign" in (known := question_in(raw, path)):
         raise SpecError(path, Problem("", RESULTS, "the whole run of campaign", _of_run(known)))
     # A plan without a run has an empty campaign.
-    whole = (_question(raw) or {}).get("campaign") or None if PLANS in raw else None
+    whole = question_in(raw, path).get("campaign") or None if PLANS in raw else None
     for search, rank, entries in searches_in(raw, path, selector):
         winners = tuple(_winner(one, path, f"{search}{i}") for i, one in enumerate(entries))
         if whole is not None:  # the answer says it once for all its plans
@@ -142,25 +142,11 @@ def _of_run(known: Mapping[str, Any]) -> str:
 
 def _winner(raw: Any, path: str, place: str) -> Result:
     """Return an entry of a document of ``loe``."""
-    if not isinstance(raw, Mapping) or not {"execution", "stats"} <= set(raw):
-        raise SpecError(path, Problem(place, "an execution and its stats", shown(raw)))
-    file = f"{path}: {place}"
-    execution = _execution(raw["execution"], file, "execution")
-    one = _result(raw["stats"], file, "stats", execution["edition"])
-    return replace(one, execution=execution, label=place, question=_question(raw))
-
-
-def _question(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the question that a result carries, as far as it is one; nothing for files without."""
-    known = raw.get(QUESTION)
-    if not isinstance(known, Mapping):
-        return None
-    return {
-        key: value
-        for key, value in known.items()
-        if key not in ("model", "system", "execution", "search", "preset")
-        or isinstance(value, Mapping)
-    }
+    found, file = decode(FoundExecution, raw, path, place=place), f"{path}: {place}"
+    execution = _execution(found.execution, file, "execution")
+    one = _result(found.stats, file, "stats", execution["edition"])
+    question = question_in(raw, path, place)
+    return replace(one, execution=execution, label=place, question=question or None)
 
 
 def _question_of(row: Mapping[str, Any], edition: str) -> Mapping[str, Any] | None:

@@ -17,8 +17,10 @@ from calculon.cli.result_files import (
 )
 from calculon.cli.serving_options import served
 from calculon.declarations import catalog
+from calculon.declarations.decode import decode
 from calculon.declarations.files import document_suffix, read_document
 from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.result_records import FoundDeployments
 from calculon.declarations.result_selection import WINNERS, check_single, is_result, split
 
 if TYPE_CHECKING:
@@ -158,11 +160,8 @@ def _winner(label: str, text: str, arguments: argparse.Namespace) -> "ServedResu
 
     path = split(text)[0]
     raw: Any = read_document(path)
-    asked = [raw.get(name) for name in ("model", "system")]
-    workload = raw.get("workload")
-    if not all(isinstance(one, str) for one in asked) or not isinstance(workload, Mapping):
-        raise SpecError(path, Problem("", "the JSON of serve-optimal", "another document"))
-    found = served(arguments, asked[0], text, asked[1], workload)
+    search = decode(FoundDeployments, raw, path)
+    found = served(arguments, search.model, text, search.system, text)
     return served_result(
         label or short_name(text), found, (file_document("result", path, Path(path).name),)
     )

@@ -1,8 +1,7 @@
 """Options of commands about deployments that serve: the workload, and what is served by what."""
 
 import argparse
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calculon.base.errors import Infeasible
 from calculon.cli.changes import add_changes, parsed
@@ -98,7 +97,7 @@ def served(
     model: str,
     deployment: str,
     system: str,
-    workload: Mapping[str, Any] | None = None,
+    workload: str | None = None,
 ) -> "Served":
     """Return a deployment with the changes of arguments, under their workload, or under one over which they count."""
     from calculon.inputs import Changed

@@ -17,7 +17,8 @@ from calculon.base.errors import Problem, SpecError, printable
 from calculon.declarations.files import check_writable, reason
 
 STDOUT_NAME = "<stdout>"
-_BREAKS = r"([\n\t])"
+_KEPT = r"([\n\t\xa0])"
+"""Characters that are not printable by Python's rule, but that a terminal may get."""
 
 
 class Nowhere(io.TextIOBase):
@@ -103,11 +104,11 @@ def keep_standard_streams() -> None:
 
 
 def escaped(text: str) -> str:
-    """Return a text with an escape in place of what a terminal would act on, but for tabs and ends of lines."""
+    """Return a text with an escape in place of what a terminal would act on, but for tabs, ends of lines and NBSP."""
     if text.isprintable():
         return text
-    parts = re.split(_BREAKS, text)
-    return "".join(part if part in ("\n", "\t") else printable(part) for part in parts)
+    parts = re.split(_KEPT, text)
+    return "".join(part if re.fullmatch(_KEPT, part) else printable(part) for part in parts)
 
 
 def tell(text: str) -> None:

@@ -79,7 +79,9 @@ def read_csv(file: str, needed: Sequence[str]) -> list[Line]:
     return parse_csv(file, read_text(file), needed)
 
 
-def parse_csv(file: str, text: str, needed: Sequence[str]) -> list[Line]:
+def parse_csv(
+    file: str, text: str, needed: Sequence[str], *, most_rows: int | None = None
+) -> list[Line]:
     """Return the lines of a CSV text below its header.
 
     Empty lines and lines that begin with ``#`` are skipped; blanks around a cell are dropped.
@@ -89,10 +91,12 @@ def parse_csv(file: str, text: str, needed: Sequence[str]) -> list[Line]:
         text: Its content.
         needed: Columns that the header must have; one may be either of two, as in ``seconds or busbw``. Others may be
             there.
+        most_rows: Most rows that it may have, by default :data:`MOST_ROWS`.
 
     Raises:
         SpecError: For a missing or repeated column, a line that is cut short or too long, too many lines or none.
     """
+    most = MOST_ROWS if most_rows is None else most_rows
     lines: list[Line] = []
     header: list[str] = []
     reader = csv.reader(io.StringIO(text))
@@ -105,8 +109,8 @@ def parse_csv(file: str, text: str, needed: Sequence[str]) -> list[Line]:
             if not header:
                 header = cells
                 _check_header(line, header, needed)
-            elif len(lines) == MOST_ROWS:
-                raise SpecError(file, Problem(line.place, f"at most {MOST_ROWS:,} rows", "more"))
+            elif len(lines) == most:
+                raise SpecError(file, Problem(line.place, f"at most {most:,} rows", "more"))
             elif len(cells) == len(header):
                 lines.append(line)
             else:

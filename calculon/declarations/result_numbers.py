@@ -1,6 +1,7 @@
 """Declared numbers of results: any number of a double, and a field for each statistic of a record of arrays."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable
 from inspect import get_annotations
 from typing import Any, TypeVar
 
@@ -19,20 +20,20 @@ def number(words: str, **declaration: Any) -> Any:
 
 
 def with_numbers(
-    statistics: Iterable[Column], *, null: float | None = None, **declaration: Any
+    statistics: Iterable[Column], *, unlimited: Collection[str] = (), **declaration: Any
 ) -> Callable[[type[R]], type[R]]:
     """Return a class decorator that declares a field for each statistic that the class does not declare itself.
 
     Args:
         statistics: Their names, help, and which of them may be null.
-        null: The value that null stands for in the others; by default it is wrong there.
+        unlimited: Names of statistics in which null stands for infinity.
         **declaration: Properties of all fields, such as a default.
     """
     fields: dict[str, Any] = {
         one.name: number(
             one.help,
-            nullable=one.nullable or null is not None,
-            null=None if one.nullable else null,
+            nullable=one.nullable or one.name in unlimited,
+            null=math.inf if one.name in unlimited else None,
             **declaration,
         )
         for one in statistics

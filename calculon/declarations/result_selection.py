@@ -1,6 +1,5 @@
 """Results in files, as executions: which of them is meant (``best.json#2``), and the question that it answers."""
 
-import io
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -8,19 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.declarations.csv_rows import check_columns
+from calculon.declarations.csv_rows import parse_csv
+from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import shown, spec_fields
 from calculon.declarations.files import document_suffix, read_bytes
-
-QUESTION = "question"
-"""Member of a result that says what it answers."""
+from calculon.declarations.result_records import (
+    DEPLOYMENT,
+    FoundDeployments,
+    FoundExecution,
+    question_in,
+    without_replicas,
+)
 
 PLANS = "plans"
 """Member of the answer of ``plan`` that has its plans by rank, as the document of a search has its winners."""
 
-WINNERS, DEPLOYMENT, WORKLOAD = "winners", "deployment", "workload"
-"""Members of the result of a search for deployments, and of a deployment that serves; a winner has a deployment."""
+WINNERS, WORKLOAD = "winners", "workload"
+"""Members of the result of a search for deployments; a deployment that serves has a workload, too."""
 
 TABLE = ".csv"
 _SEPARATOR = re.compile("[:/]")
@@ -77,15 +81,13 @@ def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[s
     Raises:
         SpecError: When nothing is selected, or what is selected is no deployment.
     """
-    one: object = raw
-    if isinstance(winners := raw.get(WINNERS), list):
-        one = winners[number_in(selector, len(winners), path, "rank")]
-    else:
+    if not isinstance(raw.get(WINNERS), list):
         check_single(selector, path)
-    found = one.get(DEPLOYMENT) if isinstance(one, Mapping) else None
-    if not isinstance(found, Mapping):
-        raise SpecError(path, Problem(f"#{selector or 0}", "a deployment", shown(found)))
-    return {name: value for name, value in found.items() if name != "replicas"}
+        return dict(without_replicas(raw[DEPLOYMENT], path, DEPLOYMENT))
+    winners = decode(FoundDeployments, raw, path).winners
+    rank = number_in(selector, len(winners), path, "rank")
+    place = f"{WINNERS}[{rank}].{DEPLOYMENT}"
+    return dict(without_replicas(winners[rank].deployment, path, place))
 
 
 def workload_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
@@ -120,8 +122,8 @@ def execution_in(
         raise no_result(path)
     if "total_time" in raw:
         check_single(selector, path)
-        question = _question(raw)
-        fields = _mapping(_mapping(question.get("execution")).get("fields"))
+        question = question_in(raw, path)
+        fields = question.get("execution", {}).get("fields")
         if not fields:
             hint = "give the execution that it was estimated from"
             wanted = "a result that says its execution"
@@ -135,25 +137,20 @@ def execution_in(
         )
         raise SpecError(path, Problem("", wanted, f"{len(found)} of them: {', '.join(counts)}"))
     ((place, rank, entries),) = found
-    entry = entries[rank]
-    if not is_winner(entry) or not isinstance(entry["execution"], Mapping):
-        wanted = "an execution and its stats"
-        raise SpecError(path, Problem(f"{place}{rank}", wanted, shown(entry)))
-    return entry["execution"], _question(entry)
+    entry, place = entries[rank], f"{place}{rank}"
+    execution = decode(FoundExecution, entry, path, place=place).execution
+    return execution, question_in(entry, path, place)
 
 
 def row_of_table(path: str, selector: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the execution of a row of a CSV file of results, and its question; errors as :func:`execution_in`."""
-    import csv  # what most commands never need
-
     try:
-        reader = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig")))
-        check_columns(path, reader.fieldnames or ())
-        lines = list(reader)
-    except (UnicodeDecodeError, csv.Error):
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
         raise SpecError(path, Problem("", "a table", "no text of CSV")) from None
-    line = lines[number_in(selector, len(lines), path, "row")]
-    return _row({k: _cell(k, v) for k, v in line.items() if k and v not in ("", None)}, path)
+    lines = parse_csv(path, text, ("num_procs",), most_rows=len(text))
+    cells = lines[number_in(selector, len(lines), path, "row")].cells
+    return _row({k: _cell(k, v) for k, v in cells.items() if k and v}, path)
 
 
 def is_table(path: str) -> bool:
@@ -181,10 +178,6 @@ def _row(row: Any, path: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     if not fields:
         raise SpecError(path, Problem("", "a row with an execution", shown(row)))
     return fields, {kind: {"name": row[kind]} for kind in ("model", "system") if row.get(kind)}
-
-
-def _question(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _mapping(raw.get(QUESTION))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

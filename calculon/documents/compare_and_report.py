@@ -11,7 +11,12 @@ from calculon.declarations.files import check_output
 from calculon.documents.compared import compared
 from calculon.documents.comparison import Comparison
 from calculon.documents.given_results import Given, results_of
-from calculon.documents.report_file import PAGES, write_report, write_served_report
+from calculon.documents.report_file import (
+    PAGES,
+    report_text,
+    served_report_text,
+    write_page,
+)
 from calculon.documents.served_comparison import ServedComparison, ServedResult
 from calculon.documents.served_documents import compared_served, served_result
 from calculon.documents.served_documents import named as served_named
@@ -92,7 +97,9 @@ def report(
         if campaign is not None:
             found = "deployments, which serve"
             raise SpecError("report", Problem("campaign", "results that are trained", found))
-        write_served_report(served_named(_deployments("report", unnamed, named)), place)
+        text, _ = served_report_text(served_named(_deployments("report", unnamed, named)))
+        write_page(text, place)
         return
     asked = None if campaign is None else read_campaign(campaign)
-    write_report(results_of("report", unnamed, named), place, asked)
+    text, _ = report_text(results_of("report", unnamed, named), asked)
+    write_page(text, place)

@@ -25,24 +25,20 @@ PAGES = (".html", ".htm")
 """What names of pages end in."""
 
 
-def write_report(
-    results: Sequence[Result], path: str, campaign: "Campaign | None" = None
-) -> list[str]:
-    """Run the studies of the systems of some results, and write their page; with a campaign the whole run of each.
-
-    Returns:
-        The whole runs that miss limits, and by how much, in words.
-    """
-    text, missed = report_text(results, campaign)
+def write_page(text: str, path: str) -> None:
+    """Write a page to a file."""
     with replacing(path) as stream:
         stream.write(text.encode())
-    return missed
 
 
 def report_text(
     results: Sequence[Result], campaign: "Campaign | None" = None
 ) -> tuple[str, list[str]]:
-    """Return the page that :func:`write_report` writes, and the runs that miss limits."""
+    """Run the studies of the systems of some results, and return their page; with a campaign the whole run of each.
+
+    Returns:
+        The page, and the whole runs that miss limits, and by how much, in words.
+    """
     versions = {"calculon": __version__, "Python": platform.python_version()}
     validation = {}
     asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
@@ -62,11 +58,11 @@ def report_text(
     return text, missed
 
 
-def write_served_report(results: "Sequence[ServedResult]", path: str) -> list[str]:
-    """Write the page of deployments, with their pictures and the errors of serving studies of their systems.
+def served_report_text(results: "Sequence[ServedResult]") -> tuple[str, list[str]]:
+    """Return the page of deployments, with their pictures and the errors of serving studies of their systems.
 
     Returns:
-        The deployments that miss limits, and by how much, in words.
+        The page, and the deployments that miss limits, and by how much, in words.
     """
     from calculon.documents.served_documents import pictured
     from calculon.documents.served_report import served_report
@@ -75,13 +71,12 @@ def write_served_report(results: "Sequence[ServedResult]", path: str) -> list[st
     systems = dict.fromkeys(one.record.system for one in results)
     validation = {system: validation_of(system, CORRECTED, SERVING) for system in systems}
     text = served_report(pictured(results), versions, validation)
-    with replacing(path) as stream:
-        stream.write(text.encode())
-    return [
+    missed = [
         f"{f'{one.label}: ' if len(results) > 1 else ''}it misses {' and '.join(one.missed)}"
         for one in results
         if one.missed
     ]
+    return text, missed
 
 
 def _with_usual(winner: Result) -> Result:

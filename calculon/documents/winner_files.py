@@ -8,7 +8,7 @@ from typing import Any
 
 from calculon.declarations.files import csv_text
 from calculon.declarations.named_values import PUBLISHED
-from calculon.declarations.result_selection import QUESTION
+from calculon.declarations.result_records import QUESTION
 from calculon.search.search_result import SearchResult
 
 

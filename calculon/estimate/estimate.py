@@ -19,7 +19,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import Origin
 from calculon.declarations.presets import Preset, find_preset
-from calculon.declarations.result_selection import QUESTION
+from calculon.declarations.result_records import QUESTION
 from calculon.declarations.statistics import EVIDENCE, LEVEL
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition

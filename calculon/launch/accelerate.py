@@ -330,6 +330,11 @@ def _read_prefetch(one: Reading) -> Fields:
     return {"fsdp_prefetch": 0 if none and one.execution["zero_stage"] == "fsdp" else 1}
 
 
+def _write_prefetch(_: Writing) -> Fields:
+    """Return no settings: the flag counts in FSDP1 alone, and FSDP2 is written."""
+    return {}
+
+
 def _read_compile(one: Reading) -> Fields:
     backend = one.get("dynamo_config.dynamo_backend", "dynamo_backend", default="NO")
     compiled = str(backend).upper() not in ("NO", "FALSE", "NONE") or one.switch("torch_compile")
@@ -467,7 +472,7 @@ ACCELERATE = Dialect(
             _read_recompute,
             _write_recompute,
         ),
-        row("fsdp_prefetch", f"{_FSDP}.fsdp_backward_prefetch", _read_prefetch),
+        row("fsdp_prefetch", f"{_FSDP}.fsdp_backward_prefetch", _read_prefetch, _write_prefetch),
         row(
             "fusion",
             "dynamo_config.dynamo_backend",

@@ -11,11 +11,16 @@ Harmless = Mapping[str, tuple[tuple[Any, ...], str]]
 """Settings whose value alone decides whether they change the result: values that do not, and how others do."""
 
 
+def nothing(_: Writing) -> Fields:
+    """Return no settings: the writer of a row that is only read."""
+    return {}
+
+
 def row(
     fields: str,
     settings: str,
     read: Callable[[Reading], Fields],
-    write: Callable[[Writing], Fields] = lambda one: {},
+    write: Callable[[Writing], Fields] = nothing,
     subject: Subject = "execution",
 ) -> Row:
     """Return a row whose fields and settings are each named in one text: ``"zero_stage dp_shard"``."""

@@ -30,15 +30,16 @@ def stated_width() -> int | None:
     return int(columns[-9:]) if columns.isdecimal() and columns.strip("0") else None
 
 
-def show(block: "Block", stream: IO[str]) -> None:
+def show(block: "Block", stream: IO[str], *, plain: bool = False) -> None:
     """Draw a document, or a part of one, on a stream: see the module.
 
     Args:
         block: A document, a text, a table or another part of a document.
         stream: Where.
+        plain: Draw as for a file, even if the environment asks for colours (``FORCE_COLOR``).
     """
     width = stated_width() or PLAIN_WIDTH
-    if isinstance(block, str) and not is_terminal(stream):  # without loading rich
+    if isinstance(block, str) and (plain or not is_terminal(stream)):  # without loading rich
         stream.write(textwrap.fill(block, width) + "\n")
         return
     from rich.console import Console
@@ -46,7 +47,13 @@ def show(block: "Block", stream: IO[str]) -> None:
     from calculon.render import terminal
 
     page = terminal.page(block)
-    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    console = Console(
+        file=stream,
+        force_terminal=False if plain else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     if console.is_terminal:
         console.width = min(console.width, WIDEST)
         console.print(page)

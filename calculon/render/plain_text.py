@@ -1,8 +1,9 @@
 """Documents as text: of any width for pipes and files, as Markdown, as CSV and as HTML."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from calculon.base.frozen import dataclass
 from calculon.render.document import (
     Block,
     Document,
@@ -32,74 +33,79 @@ def written(document: Document, form: str) -> str:
         body = replace(document, title="", lead=(dim(document.terms), *document.lead))
         return html_file(document.title, [("answer", "", (body,))]).rstrip("\n")
     if form == "markdown":
-        return "\n\n".join(_markdown([document]))
-    return "\n".join(_lines([document]))
+        return "\n\n".join(_written([document], _MARKDOWN))
+    return "\n".join(_written([document], _TEXT))
 
 
-def _lines(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield blocks and the blocks inside them as text."""
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Formatters of a text format, one per kind of block."""
+
+    title: Callable[[str], str]
+    heading: Callable[[str], str]
+    table: Callable[[Table], str]
+    grid: Callable[[Grid], str]
+    item: Callable[[str], str]
+    text: Callable[[str], str]
+
+
+def _written(blocks: Iterable[Block], form: _Form) -> Iterator[str]:
+    """Yield blocks and the blocks inside them in a text format."""
     for one in blocks:
         if isinstance(one, Document) and one.title:
-            yield _titled(one)
+            yield form.title(f"{one.title}, {one.terms}" if one.terms else one.title)
         elif isinstance(one, Section) and one.title:
-            yield f"\n{one.heading}"
+            yield form.heading(one.heading)
         if inner := inside(one):
-            yield from _lines(inner)
-        elif text := _text(one):
+            yield from _written(inner, form)
+        elif text := _leaf(one, form):
             yield text
 
 
-def _titled(one: Document) -> str:
-    return f"{one.title}, {one.terms}" if one.terms else one.title
-
-
-def _text(block: Block) -> str:
-    """Return a block without blocks inside as text; empty if it has none."""
+def _leaf(block: Block, form: _Form) -> str:
+    """Return a block without blocks inside in a text format; empty if it has no text."""
     if isinstance(block, Table):
-        return block.text()
+        return form.table(block)
     if isinstance(block, (Grid, Facts)):
-        rows = (block.grid if isinstance(block, Facts) else block).rows
-        return "\n".join("  ".join(map(words, row)).rstrip() for row in rows)
+        return form.grid(block.grid if isinstance(block, Facts) else block)
     if isinstance(block, Items):
-        return "\n".join(f"- {text}" for text in block.texts)
-    return _prose(block)
-
-
-def _prose(block: Block) -> str:
+        return "\n".join(map(form.item, block.texts))
     if isinstance(block, Names):
-        return ", ".join(block.names)
-    return block.words if isinstance(block, Picture) else words(block)
+        return form.text(", ".join(block.names))
+    return form.text(block.words if isinstance(block, Picture) else words(block))
 
 
-def _markdown(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield blocks and the blocks inside them as GitHub's Markdown."""
-    for one in blocks:
-        if isinstance(one, Document) and one.title:
-            yield f"# {markdown_text(_titled(one))}"
-        elif isinstance(one, Section) and one.title:
-            yield f"**{markdown_text(one.heading)}**"
-        if inner := inside(one):
-            yield from _markdown(inner)
-        elif text := _marked(one):
-            yield text
+def _rows(grid: Grid) -> list[str]:
+    """Return the rows of a grid, one text each."""
+    return ["  ".join(map(words, row)).rstrip() for row in grid.rows]
 
 
-def _marked(block: Block) -> str:
-    """Return a block without blocks inside as Markdown; empty if it has no text."""
-    if isinstance(block, Table):
-        return block.markdown()
-    if isinstance(block, Grid) and block.heads:
-        return as_table(block).markdown()
-    if isinstance(block, (Grid, Facts)):
-        rows = (block.grid if isinstance(block, Facts) else block).rows
-        lines = ("  ".join(map(words, row)).rstrip() for row in rows)
-        return "\n".join(_item(line.removeprefix("-  ")) for line in lines)
-    if isinstance(block, Items):
-        return "\n".join(map(_item, block.texts))
-    return markdown_text(_prose(block))
+def _marked_grid(grid: Grid) -> str:
+    """Return a grid as a Markdown table if it has heads, else as a list."""
+    if grid.heads:
+        return as_table(grid).markdown()
+    return "\n".join(_marked_item(row.removeprefix("-  ")) for row in _rows(grid))
 
 
-def _item(text: str) -> str:
-    """Return an item of a list, inside the one above if it is indented."""
+def _marked_item(text: str) -> str:
+    """Return an item of a Markdown list, nested if the text is indented."""
     words = text.lstrip(" ")
     return f"{' ' * (len(text) - len(words))}- {markdown_text(words)}"
+
+
+_TEXT = _Form(
+    title=str,
+    heading="\n{}".format,
+    table=Table.text,
+    grid=lambda grid: "\n".join(_rows(grid)),
+    item="- {}".format,
+    text=str,
+)
+_MARKDOWN = _Form(
+    title=lambda text: f"# {markdown_text(text)}",
+    heading=lambda text: f"**{markdown_text(text)}**",
+    table=Table.markdown,
+    grid=_marked_grid,
+    item=_marked_item,
+    text=markdown_text,
+)

@@ -10,6 +10,7 @@ from calculon.declarations.decode import decode
 from calculon.declarations.encode import encode
 from calculon.declarations.fields import declare
 from calculon.declarations.result_numbers import number, with_numbers
+from calculon.declarations.result_records import DEPLOYMENT, REPLICAS, without_replicas
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.estimate.served_errors import published_errors
 from calculon.serving.passes.row_times import QUANTITIES, CausesRecord, PassTimes, RowRecord
@@ -19,14 +20,18 @@ from calculon.serving.records.speculation import Speculation
 from calculon.serving.states.served_points import CUTS, Limit
 
 STEADY_STATE = "steady state"
-REPLICAS = "replicas"
-"""Member of a deployment in a result that is no field of it."""
+
+
+_UNLIMITED = [
+    name for name, one in SERVING_FIGURES.items() if not one.nullable and one.unit.symbol != "B"
+]
+"""Figures that can be infinite, such as a wait; files have null for infinity. Memory is always finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
-@with_numbers(SERVING_FIGURES.values(), null=math.inf)
+@with_numbers(SERVING_FIGURES.values(), unlimited=_UNLIMITED)
 class FigureRecord:
-    """The figures of a deployment; null is infinite for figures that always have a value, such as a wait."""
+    """The figures of a deployment."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -131,7 +136,7 @@ class ServedRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return encode(self) | {"deployment": with_replicas(self.deployment)}
+        return encode(self) | {DEPLOYMENT: with_replicas(self.deployment)}
 
 
 _OF_DRAFTS = ("spec_tokens", "spec_speedup", "spec_break_even")
@@ -159,12 +164,6 @@ def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
         SpecError: With everything wrong in it.
     """
     older: dict[str, Any] = {"provenance": {}}  # members that some files lack
-    stated = {"deployment": _without_replicas(raw["deployment"]), "published": published_errors()}
+    deployment = without_replicas(raw[DEPLOYMENT], path, DEPLOYMENT)
+    stated = {DEPLOYMENT: deployment, "published": published_errors()}
     return decode(ServedRecord, {**older, **raw, **stated}, path)
-
-
-def _without_replicas(fields: Any) -> Any:
-    """Return the fields of a deployment, and of its pool that prefills, as a file states them."""
-    if not isinstance(fields, Mapping):
-        return fields
-    return {name: _without_replicas(one) for name, one in fields.items() if name != REPLICAS}

@@ -10,6 +10,7 @@ from calculon.advise.ask import (
     TOKENS_PER_PROCESSOR,
     ask,
 )
+from calculon.advise.planning import plan
 from calculon.base.errors import Infeasible, SpecError
 from calculon.search.driver import run
 from calculon.search.ranking import Best
@@ -90,6 +91,26 @@ def test_a_precision_that_a_system_lacks_is_refused_in_the_same_word(system, dty
 def test_what_cannot_be_planned_is_told_at_once(procs, options, words):
     with pytest.raises(Infeasible if procs == 65537 else SpecError, match=words):
         ask("llama3-8B", procs, "h100_80g_sxm", **options)
+
+
+@for_each(
+    ("name", "hint"),
+    [
+        (
+            "foo",
+            "the arguments are preset, tokens, batch, seq, dtype, mine, fix, add, campaign, ob",
+        ),
+        ("batch_siz", "did you mean 'batch'?"),
+        ("deadlin", "did you mean 'deadline'?"),
+    ],
+)
+def test_an_unknown_argument_of_plan_is_named(name, hint):
+    with pytest.raises(SpecError) as error:
+        plan("llama3-8B", 8, "h100", **{name: 3})
+    assert str(error.value).startswith(
+        f"plan: {name}: expected an argument of plan, found '{name}'"
+    )
+    assert error.value.hint.startswith(hint)
 
 
 def test_a_preset_of_a_file_is_that_of_the_plans(tmp_path):

@@ -65,8 +65,7 @@ def test_processors_without_measurements_have_no_fit(tables):
     measured = tables | {name: table(name) for name in ("attention", "collectives", "moe")}
     for part in (attention, collectives, launches, memory_bound, serving):
         assert part.fit(measured, "TPU v4", system) is None, part
-    assert attention.fit({}, "H100-SXM5-80GB", system) is None
-    assert serving.fit({}, "H100-SXM5-80GB", system) is None
+        assert part.fit({}, "H100-SXM5-80GB", system) is None, part
 
 
 @pytest.mark.parametrize("name", some(GPUS, 2))

@@ -60,6 +60,9 @@ def test_wrong_arguments_are_one_message_each(refuses, tmp_path):
         ("export-flags tensorrt-llm llama3.1-70B_h100x8 --set batching=static", "batching"),
         ("export-flags vllm llama3.1-70B_h100x8 --set memory_fraction=0.5", "--system"),
         ("export-flags vllm 8 llama3-70B", "8: expected a model and a system"),
+        ("export-flags megatron-bridge llama3-8B_h100x64 -o run.py", "run.py: expected a name such as run.yaml"),
+        ("export-flags torchtitan llama3-8B_h100x64 -o run.sh", "run.sh: expected a name such as run.py"),
+        ("export-flags vllm 8 llama3-70B -o run.json", "run.json: expected a name such as run.sh"),
         ("export-flags vllm 8 llama3-70B", "found no system. Hint: name it: --system h100"),
         (f"llm llama3-8B {ENGINE} h100 -", "a server of vLLM. Hint: calculon serve takes it"),
     ]  # fmt: skip

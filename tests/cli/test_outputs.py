@@ -111,6 +111,14 @@ def test_an_answer_is_printed_and_written_in_every_format(output_of, asked):
     assert "," in Path("a.csv").read_text().partition("\n")[0]
 
 
+def test_a_file_of_text_has_no_colors(output_of, monkeypatch):
+    plain = output_of(*ASKED, "-f", "text")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in output_of(*ASKED, "-f", "text")
+    assert output_of(*ASKED, "-f", "text", "-o", "a.txt") == "Output: a.txt\n"
+    assert Path("a.txt").read_text() == plain
+
+
 def test_a_stated_format_counts_more_than_the_name_of_the_file(output_of, refuses):
     for form, file in (("csv", "a.html"), ("json", "a.md"), ("text", "a.csv"), ("markdown", "a")):
         printed = output_of(*ASKED, "-f", form)

@@ -232,21 +232,26 @@ def test_a_preset_of_a_file_keeps_its_name(run):
     assert "edition corrected, mine" in " ".join(page.split("\n")[:2])
 
 
-def test_a_damaged_question_is_none(best):
+DAMAGED = [
+    ("what?", "question: expected an object with named fields, found 'what?'"),
+    ({"model": -1}, "question.model: expected an object with named fields, found -1"),
+    ({"system": []}, "question.system: expected an object with named fields, found []"),
+    ({"preset": "x"}, "question.preset: expected an object, found 'x'"),
+    ({"search": 1}, "question.search: expected an object, found 1"),
+    ({"execution": {"fields": []}}, "question.execution.fields: expected an object, found []"),
+    ({"model": {"name": 3}}, "question.model.name: expected one line of text, found 3"),
+    ({"system": {"set": 2}}, "question.system.set: expected an object, found 2"),
+    ({"system": {"sha256": {}}}, "question.system.sha256: expected one line of text"),
+]
+
+
+def test_a_damaged_question_is_refused(best, refuses):
     found = _read(best)
-    found["0"]["question"] = {"model": 3, "system": [], "preset": "x", "search": 1}
-    _write(best, found)
-    (one,) = read_results([best])
-    assert one.inputs is None
-    assert one.terms == "corrected, megatron-lm"
-    found["0"]["question"] = {
-        "model": {"name": 3, "set": [1]},
-        "system": {"name": [], "set": 2, "sha256": {}},
-    }
-    _write(best, found)
-    with pytest.warns(SpecWarning, match="is not there"):
-        (one,) = read_results([best])
-    assert one.title == "Training of 3 on 8 x []"
-    found["0"]["question"] = "what?"
-    _write(best, found)
-    assert read_results([best])[0].question is None
+    for question, message in DAMAGED:
+        found["0"]["question"] = question
+        _write("x.json", found)
+        calls = ("compare x.json x.json", f"llm {MODEL} x.json {SYSTEM} -")
+        refuses((), [(call, f"x.json: #0.{message}") for call in calls])
+    del found["0"]["question"]
+    _write("x.json", found)
+    assert read_results(["x.json"])[0].question is None

@@ -43,6 +43,13 @@ def test_a_plan_without_a_run_has_a_page_without_one(run):
     assert "Training of megatron-126M" in _page("plan.html")
 
 
+def test_a_page_is_printed(run):
+    text = run("report", ",".join(TODAY), "-o", "-").out
+    assert run("report", ",".join(TODAY), "-o", "run.html").code == 0
+    assert text.startswith("<!DOCTYPE html>")
+    assert text.rstrip("\n") == Path("run.html").read_text().rstrip("\n")
+
+
 def test_a_missed_limit_is_told_as_by_campaign(run):
     small = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
     asked = ("--tokens", "1T", "--deadline", "10d")

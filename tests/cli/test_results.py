@@ -298,10 +298,10 @@ def test_a_damaged_result_is_refused(best):
 def test_a_result_of_other_types_is_no_traceback(refuses, best):
     whole = json.loads(Path(best).read_text())
     wanted = "the JSON of llm, loe, plan or study"
-    statistics = "best.json: #0: stats: expected an object with named fields, found []"
+    statistics = "best.json: #0.stats: expected an object, found []"
     rows = [
         (whole["0"] | {"stats": []}, statistics),
-        (whole["0"] | {"execution": []}, "best.json: #0: execution: expected an object with named"),
+        (whole["0"] | {"execution": []}, "best.json: #0.execution: expected an object, found []"),
         ([], wanted),
         (3, wanted),
     ]

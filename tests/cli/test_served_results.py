@@ -139,6 +139,47 @@ def test_what_is_no_deployment_is_named(refuses, files):
     refuses(("compare", "a.json"), rows)
 
 
+DAMAGED = [
+    (
+        "a.json",
+        ("figures", "mem_reserve"),
+        None,
+        "figures.mem_reserve: expected a number, found nu",
+    ),
+    ("a.json", ("deployment", "replicas"), True, "deployment.replicas: expected a whole number of"),
+    ("best.json", ("workload", "prompt"), -1, "#0: prompt: expected a whole number of at least 1"),
+    ("best.json", ("workload",), 3, "workload: expected an object, found 3"),
+    ("best.json", ("model",), -1, "model: expected one line of text, found -1"),
+    ("best.json", ("counts",), [], "counts: expected an object with named fields, found []"),
+    ("best.json", ("counts", "total"), -1, "counts.total: expected a whole number of at least 0"),
+    ("best.json", ("winners", 0), 3, "winners[0]: expected an object with named fields, found 3"),
+    ("best.json", ("winners", 0, "replicas"), True, "winners[0].replicas: expected a whole number"),
+    ("best.json", ("winners", 0, "batch"), "x", "winners[0].batch: expected a whole number of at"),
+]
+"""Members of files, wrong values, and what is said of them."""
+
+
+@pytest.mark.usefixtures("without_help", "files")
+def test_a_damaged_member_is_refused(run, refuses):
+    asked = ("llama3-8B", "1", "h100", "best.json", *LENGTHS, "--fix", "token_budget=2048")
+    assert run("sop", *asked, "-t", "1").code == 0
+    for name, path, value, message in DAMAGED:
+        document = json.loads(Path(name).read_text())
+        inside = document
+        for member in path[:-1]:
+            inside = inside[member]
+        inside[path[-1]] = value
+        Path("x.json").write_text(json.dumps(document))
+        rank = "#0" * (name == "best.json")
+        calls = [f"compare x.json{rank} b.json"]
+        calls += [f"serve llama3-8B x.json{rank} h100", f"export-flags vllm x.json{rank}"] * bool(
+            rank
+        )
+        refuses(
+            (), [(call, f"x.json{'' if message[0] == '#' else ': '}{message}") for call in calls]
+        )
+
+
 @pytest.mark.usefixtures("unvalidated", "unrendered", "without_help")
 def test_a_page_has_each_deployment_with_its_picture(run, files):
     code, out, err = run("report", *files, "-o", "served.html")

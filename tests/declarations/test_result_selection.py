@@ -78,7 +78,7 @@ def test_what_selects_nothing_says_why(write):
             "best.json",
             {"0": {"execution": 3, "stats": {}}},
             "",
-            "#0: expected an execution and its",
+            "#0.execution: expected an object, found 3",
         ),
         ("rows.json", [{"total_time": 1.0}], "", "expected a row with an execution"),
         (
@@ -88,7 +88,8 @@ def test_what_selects_nothing_says_why(write):
             "expected the JSON of llm, loe, plan or study",
         ),
         ("all.csv", TABLE, "#9", "expected a row from 0 to 2"),
-        ("all.csv", "a,b\n1,2\n", "", "expected a row with an execution"),
+        ("all.csv", "a,b\n1,2\n", "", "a header with the columns num_procs, found no column num"),
+        ("all.csv", f"{TABLE},1", "", "line 4: expected "),
         ("all.csv", TABLE.replace("multihead", "none"), "", "attention_type: expected one of"),
         ("plan.json", RUNS[0], "#1", "expected the result of a search, of which # selects one"),
         ("none.json", None, "#1", "none.json: expected an execution"),

@@ -216,6 +216,11 @@ def test_every_path_of_about_is_one_of_the_file():
     assert not wrong
 
 
+def test_the_guide_lists_every_file():
+    guide = (ROOT / "systems" / "README.md").read_text()
+    assert [name for name in catalog.names("system") if f"`{name}`" not in guide] == []
+
+
 def test_files_have_their_family_and_other_names():
     for name in OWN_NAMES:
         about = document("systems", name)["about"]

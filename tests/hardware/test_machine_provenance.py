@@ -49,6 +49,16 @@ def test_a_catalog_system_that_copies_another_one_says_what_it_borrows():
     assert wrong == []
 
 
+def test_an_overlay_with_another_power_or_peak_rate_names_its_processor():
+    wrong = []
+    for name, path in catalog.names("system").items():
+        raw = json.loads(path.read_text())
+        differs = "tdp" in raw.get("ext", {}).get("power", {}) or "tflops" in str(raw.get("matrix"))
+        if "base" in raw and differs and not raw.get("about", {}).get("processor"):
+            wrong.append(name)
+    assert wrong == []
+
+
 OWN = {  # number of own runs, and the processors of the runs of a relative
     "mi355x": (1, set()),
     "mi350x": (1, {"MI355X"}),

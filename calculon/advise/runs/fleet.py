@@ -24,7 +24,8 @@ from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
-from calculon.declarations.result_selection import PLANS, QUESTION
+from calculon.declarations.result_records import QUESTION
+from calculon.declarations.result_selection import PLANS
 from calculon.declarations.run_figures import CampaignFigures
 from calculon.declarations.statistics import BOUNDS
 from calculon.estimate.question import question

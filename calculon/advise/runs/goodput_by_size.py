@@ -17,7 +17,7 @@ from calculon.campaign.job_failures import SMALL_JOB
 from calculon.campaign.published import PublishedFailures, published_failures
 from calculon.campaign.record import HOUR, Campaign
 from calculon.campaign.whole_run import WholeRun
-from calculon.declarations.result_selection import QUESTION
+from calculon.declarations.result_records import QUESTION
 from calculon.declarations.spellings import processor_counts
 
 MULTIPLES = (0.5, 1.0, 2.0)

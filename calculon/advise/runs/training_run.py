@@ -32,7 +32,7 @@ from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.model import Model
 from calculon.declarations.presets import Preset
-from calculon.declarations.result_selection import QUESTION
+from calculon.declarations.result_records import QUESTION
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.question import question
 from calculon.hardware.system import System

@@ -47,6 +47,8 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         gpu: The processor, as the tables name it.
         system: Its networks are kept; the operations of the first one are replaced.
     """
+    if "collectives" not in tables:
+        return None
     table = _of_one_node(tables["collectives"])
     laws: dict[str, Any] = {}
     sources: dict[str, str] = {}

@@ -24,6 +24,8 @@ That of eager mode is a model of Python modules, with dispatcher, allocator and 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
     """Return the launches of a processor; None where its least kernel was not measured."""
+    if "launches" not in tables:
+        return None
     table = tables["launches"]
     of_what = table.set_index("what")["time_s"]
     own = table[(table["gpu"] == gpu) & (table["what"] == LEAST)]["time_s"]

@@ -159,6 +159,8 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     The start is one for all kernels, found where some were timed without gaps between them. Shares are medians over the
     rows that are not held out, of backward passes after those of forward passes.
     """
+    if "memory_bound" not in tables:
+        return None
     bandwidths = {gpu: system.mem1.bandwidth, **SIBLINGS.get(gpu, {})}
     measured = pd.DataFrame(_counted(tables["memory_bound"], bandwidths))
     if measured.empty:

@@ -4,7 +4,7 @@ import argparse
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.cli.campaign_options import add_campaign, campaign_of, stated
-from calculon.cli.options import Log, Parser, check_outputs
+from calculon.cli.options import STDOUT, Log, Parser, check_outputs
 from calculon.cli.results import add_result_arguments, asked_results
 from calculon.cli.served_results import asked_served_results
 from calculon.cli.serving_options import add_workload
@@ -29,32 +29,37 @@ def configure(parser: Parser) -> None:
     add_result_arguments(parser)
     add_campaign(parser)
     add_workload(parser.add_argument_group("workload of deployments"), output="--output-tokens")
-    parser.option("-o, --output FILE", "NAME.html", dest="file", required=True)
+    parser.option("-o, --output FILE", "NAME.html; - prints the page", dest="file", required=True)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results, run the studies of their systems, and write the page; 1 where a run misses a limit."""
-    from calculon.documents.report_file import PAGES, write_served_report
+    from calculon.documents.report_file import PAGES, served_report_text, write_page
 
     output = arguments.file
-    check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
+    if output != STDOUT:
+        check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
     if deployments := asked_served_results(arguments):
         if stated(arguments) or arguments.campaign is not None:
             wanted = "executions, which are trained"
             raise SpecError("--campaign", Problem("", wanted, "deployments, which serve"))
-        missed = write_served_report(deployments, output)
+        text, missed = served_report_text(deployments)
     else:
-        missed = _executions(arguments, output)
-    log(f"Output: {output}")
+        text, missed = _executions(arguments)
+    if output == STDOUT:
+        log(text.rstrip("\n"))
+    else:
+        write_page(text, output)
+        log(f"Output: {output}")
     if missed:
         raise Infeasible("limits", "; ".join(missed))
     return 0
 
 
-def _executions(arguments: argparse.Namespace, output: str) -> list[str]:
-    """Write the page of executions; return the runs that miss a limit."""
-    from calculon.documents.report_file import write_report
+def _executions(arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """Return the page of executions, and the runs that miss a limit."""
+    from calculon.documents.report_file import report_text
 
     whole = arguments.campaign is not None or stated(arguments)
     asked = campaign_of(arguments) if whole else None
-    return write_report(asked_results(arguments), output, asked)
+    return report_text(asked_results(arguments), asked)

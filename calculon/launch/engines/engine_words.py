@@ -22,7 +22,7 @@ VLLM_NO_EFFECT = f"""
     --middleware --return-* --distributed-executor-backend --nnodes --node-rank --master-* --headless
     --data-parallel-address --data-parallel-rpc-port --data-parallel-size-local --data-parallel-start-rank
     --data-parallel-rank --data-parallel-backend --data-parallel-hybrid-lb --data-parallel-external-lb --task
-    --runner --model-impl --enable-chunked-prefill --limit-mm-per-prompt --mm-* --use-v2-block-manager
+    --runner --model-impl --limit-mm-per-prompt --mm-* --use-v2-block-manager
     --optimization-level --enable-server-load-tracking --otlp-* --show-hidden-* --guided-decoding-*
     --enable-reasoning --worker-use-ray --engine-use-ray --max-seq-len-to-capture --disable-custom-all-reduce-*
 """

@@ -53,7 +53,7 @@ NO_EFFECT = """
     --distributed-timeout-* --distributed-backend --local-rank --lazy-mpu-init --use-mcore-models
     --use-legacy-models --enable-experimental --spec --standalone-embedding-stage --model-name
     --no-initialization --yaml-cfg --check-for-nan* --no-check-for-nan* --check-weight-hash-* --deepspeed-config
-    --deepspeed --no-pipeline-parallel --DDP-impl --use-gloo-process-groups --disable-gloo-process-groups
+    --no-pipeline-parallel --DDP-impl --use-gloo-process-groups --disable-gloo-process-groups
     --enable-gloo-process-groups --config-logger-dir --abort-on-unmet-fused-kernel-constraints
     --high-priority-stream-groups --disable-msc --no-use-tokenizer-model-from-checkpoint-args --seq-len-*
     # shapes that cost the same
@@ -94,7 +94,6 @@ NOT_MODELLED = {
     "experts over more ranks": "--moe-extended-tp",
     "shared experts, by their number": "--enable-shared-expert --num-shared-experts",
     "waiting of ranks with experts": "--moe-ep-barrier",
-    "a latent that experts read": "--moe-latent*",
     "a residual stream of 4 bytes": "--fp32-residual-connection",
     "the type of the optimizer's gradients": "--main-grads-dtype",
     "the type of master weights": "--main-params-dtype --store-param-remainders",
@@ -140,13 +139,12 @@ NOT_MODELLED = {
     "how stages exchange": (
         "--use-ring-exchange-p2p --no-scatter-gather-tensors-in-pipeline --no-pipeline-*"
     ),
-    "parts of a step as graphs": "--cuda-graph-* --enable-cuda-graph",
+    "parts of a step as graphs": "--cuda-graph-*",
     "memory that is given back in a step": "--empty-unused-memory-level",
     "kernels that always give the same bits": "--deterministic-mode --batch-invariant-mode",
     "documents that do not see each other": "--packing --reset-position-ids --reset-attention-mask",
     "sequences of several lengths": "--variable-seq-lengths",
     "steps of the ramp of the batch": "--decrease-batch-size-if-needed",
-    "rows of the embedding that no word has": "--pad-vocab-size-to",
     "an encoder": "--encoder-*",
     "a decoder": "--decoder-*",
     "blocks that are not alike": "--heterogeneous-*",

@@ -12,7 +12,8 @@ from calculon.base.display import Displayed, drawn
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
-from calculon.declarations.result_selection import DEPLOYMENT, WINNERS
+from calculon.declarations.result_records import DEPLOYMENT
+from calculon.declarations.result_selection import WINNERS
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace

@@ -9,7 +9,7 @@ import pytest
 from calculon.base.errors import Infeasible
 from calculon.cli.main import main
 from calculon.declarations.files import json_text
-from calculon.declarations.result_selection import QUESTION
+from calculon.declarations.result_records import QUESTION
 from calculon.explore.exports.exports import offered, written
 from calculon.explore.exports.same_command import same, script
 from calculon.explore.exports.take_view import LAUNCH
