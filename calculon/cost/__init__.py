@@ -2,18 +2,18 @@
 
 The modules in the order of computation; each imports only from those before it:
 
-- collectives: ``process_groups``, ``beside`` (work and traffic that overlap), ``ring_steps``, ``tensor``;
-- layers: ``layer_cost``, ``context_overlap``, ``expert_overlap``, ``shares``;
-- a block and its optimizer step: ``optimizer_step``, ``block_cost``, ``halves``, ``mixture`` (of several kinds);
+- collectives: ``process_groups``, ``tensor``;
+- layers: ``layer_cost``, ``axis_overlap``;
+- a block and its optimizer step: ``optimizer_step``, ``block_cost``, ``mixture`` (of two halves, of several kinds);
 - embedding and LM head: ``data.synced``, ``embedding_head``, ``prediction_modules``;
 - all of these for a table of executions: ``block_tables``;
-- data-parallel traffic: ``classes``, ``data.sharding``, ``data.class_collectives``, ``data.data_collectives``,
-  ``data.published_laws``, ``data.replication``, ``data.strategies``, ``data.stage_traffic``;
-- a stage for one microbatch: ``copies``, ``gradient_accumulation``, ``pipeline.transfers``, ``block_times``,
-  ``offload``, ``data.backward_window``, and ``stage``, which has these steps one after the other;
+- data-parallel traffic: ``data.data_collectives``, ``data.published_laws``, ``data.replication``, ``data.strategies``,
+  ``data.stage_traffic``;
+- a stage for one microbatch: ``copies``, ``gradient_accumulation``, ``pipeline.transfers``, ``block_times``, and
+  ``stage``, which has these steps one after the other;
 - pipelines whose stages differ: ``pipeline.orders``, ``pipeline.timeline``, ``pipeline.simulation``,
   ``pipeline.schedules``, ``uneven``;
-- an iteration: ``pipeline_stages`` (all kinds of stages, and the slowest), ``latent_gradients``, ``iteration_times``;
+- an iteration: ``pipeline_stages`` (all kinds of stages, and the slowest), ``iteration_times``;
 - memory: ``in_flight``, ``stage_memory``;
 - statistics: ``quoted_figures``, ``batch``.
 

@@ -21,17 +21,17 @@ from calculon.base.units import (
     FlopsPerSecond,
     Seconds,
 )
-from calculon.cost.context_overlap import ring_hidden
-from calculon.cost.expert_overlap import ExpertTimes, exchange_rows
+from calculon.cost.axis_overlap import ExpertTimes, exchange_rows, ring_hidden
 from calculon.cost.layer_cost import (
     LayerCost,
     LayerTable,
+    exposed_times,
     laid_out,
     layer_cost,
     layer_times,
+    storage,
 )
 from calculon.cost.optimizer_step import weight_sides
-from calculon.cost.shares import exposed_times, storage
 from calculon.cost.tensor import PASSES, NetworkTimes, tensor_volumes
 from calculon.declarations.axes import FURTHER_NAMES
 from calculon.declarations.model import Model

@@ -22,9 +22,8 @@ from calculon.cost.embedding_head import (
     embedding_head_step,
     plain_choice,
 )
-from calculon.cost.halves import of_both
 from calculon.cost.layer_cost import laid_out
-from calculon.cost.mixture import Kinds, mixed_block, mixed_step, partly_recomputed
+from calculon.cost.mixture import Kinds, mixed_block, mixed_step, partly_recomputed, two_halves
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.cost.prediction_modules import step_with_modules, with_modules
 from calculon.declarations.axes import FURTHER_DEGREES
@@ -171,7 +170,7 @@ def block_costs(
                 if (part.recompute_every > 1).any() and choice.recomputes:
                     stored = replace(choice, activation_recompute="none", recompute_modules="none")
                     cost = partly_recomputed(cost, block_cost(layout, stored), part)
-                of_kind.append(of_both(cost) if halves else cost)
+                of_kind.append(two_halves(cost) if halves else cost)
     every = [[concatenate(of_kind) for of_kind in of_choice] for of_choice in costs]
     return [OfKinds(mixed_block(of_kinds, counts), tuple(of_kinds)) for of_kinds in every]
 

@@ -17,10 +17,9 @@ from calculon.base.arrays import is_nothing
 from calculon.base.records import changed
 from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.classes import synced_block
-from calculon.cost.data.sharding import Sharding, unit_blocks
+from calculon.cost.data.data_collectives import Sharding, unit_blocks
 from calculon.cost.data.strategies import STRATEGIES
-from calculon.cost.data.synced import SyncedBytes
+from calculon.cost.data.synced import SyncedBytes, synced_block
 from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.declarations.statistics import Work

@@ -6,7 +6,7 @@ import numpy as np
 
 from calculon.base.units import Array, Seconds
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.classes import held_block
+from calculon.cost.data.synced import held_block
 from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.hardware.system import System

@@ -10,11 +10,10 @@ from calculon.architecture.layer import COLUMN_INPUT, PHASES
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import BlockShape, Sizes
-from calculon.base.arrays import derived, occurs
+from calculon.base.arrays import derived, occurs, ordered_sum
 from calculon.base.records import record
-from calculon.base.units import Array, Bytes, Count, Elements, Flops, Seconds
+from calculon.base.units import Array, Bytes, Count, Elements, Flops, Fraction, Seconds
 from calculon.cost.process_groups import tensor_group
-from calculon.cost.ring_steps import ring_steps
 from calculon.cost.tensor import (
     PASSES,
     AxisTraffic,
@@ -30,6 +29,75 @@ from calculon.declarations.scope_choices import BlockChoice, LayoutChoice
 from calculon.editions.edition import Edition
 from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
 from calculon.hardware.system import KERNELS, System
+
+
+@record
+class RingSteps:
+    """Times of the steps of attention in a ring; all but the number of steps of shape (phases, blocks).
+
+    Attributes:
+        steps: How many there are.
+        first, later: Time of the first step, of the rank's own keys, and of each other one.
+        arithmetic, memory: Times of all steps.
+    """
+
+    steps: Array
+    first: Seconds
+    later: Seconds
+    arithmetic: Seconds
+    memory: Seconds
+
+
+def ring_steps(
+    layer: Layer, flops: Flops, accessed: Bytes, system: System, types: Types
+) -> RingSteps:
+    """Time the steps of a layer of attention, of which each is a kernel for its own queries and keys.
+
+    FLOP and bytes moved are those of the layer, of shape (phases, blocks). All steps move the same bytes. The law of
+    the kernel is that of whole sequences: few queries fill the processor less, and few keys make more of where a tile
+    begins and ends.
+    """
+    ring = layer.ring
+    assert ring is not None, layer.name
+    kernel = KERNELS[layer.kernel](system, types)
+    moved = accessed / ring.steps
+
+    def time(share: Fraction, widened: float, *, causal: bool) -> tuple[Seconds, Seconds]:
+        some = share > 0
+        part = np.where(some, share, 1.0)
+        keys = np.maximum(layer.keys * part * widened, 1.0)
+        step = layer._replace(keys=keys, causal=causal, ring=None)
+        arithmetic, memory = _time(kernel, step, flops * part, moved, system)
+        return np.where(some, arithmetic, 0.0), memory
+
+    arithmetic, memory = time(ring.first, 1, causal=layer.causal)
+    later = time(ring.later, 1, causal=ring.masked)
+    if ring.halves:
+        other = time(ring.later, 2, causal=ring.masked)  # half of the queries, and all keys
+        later = np.maximum(later[0], other[0]), np.maximum(later[1], other[1])
+    rest = ring.steps - 1
+    kernels = np.array(layer.launches or (1, 1, 0))[:, None]
+    first, after = (
+        system.ext.launch.bounded(system.combine(*times), kernels)
+        for times in ((arithmetic, memory), later)
+    )
+    return RingSteps(
+        steps=ring.steps,
+        first=first,
+        later=after,
+        arithmetic=arithmetic + rest * later[0],
+        memory=memory + rest * later[1],
+    )
+
+
+def _time(
+    kernel: Kernel, layer: Layer, flops: Flops, accessed: Bytes, system: System
+) -> tuple[Seconds, Seconds]:
+    """Return arithmetic and memory time of one kernel."""
+    shapes = Shapes(flops[:, None], accessed[:, None], [layer], np.zeros(1, int))
+    arithmetic, own = kernel.times(shapes, system.mem1)
+    memory = system.move_time(accessed[:, None]) if own is None else own
+    return arithmetic[:, 0], memory[:, 0]
 
 
 class LayerTable:
@@ -379,3 +447,50 @@ def _gradients_after(table: LayerTable, row: int, times: LayerTimes, recomputed:
         total[0] += np.where(recomputed[i], 0.0, times.processing[1, i])
         total[1] += times.processing[2, i]
     return total
+
+
+def exposed_times(
+    table: LayerTable, cost: LayerCost, choice: BlockChoice, edition: Edition
+) -> Seconds:
+    """Return what is exposed of tensor-parallel collectives: shape (passes, kinds, collective layers, blocks)."""
+    exposed = cost.traffic.exposed
+    if choice.tensor_par_overlap == "none":
+        return exposed
+    repeated = table.flagged("recommunicate", choice, edition)[table.collective_rows()]
+    again = edition.recommunication_exposed(exposed[0], exposed[2])
+    return np.concatenate([exposed[:2], (again * repeated)[None]])
+
+
+def storage(
+    table: LayerTable, choice: BlockChoice, none: Array, edition: Edition, *, narrow: bool
+) -> tuple[Bytes, Bytes]:
+    """Return the activations that stay from the forward to the backward pass (section 4.3), and copies of weights.
+
+    The former are those of a microbatch. Copies in 8 or 4 bits are kept once for all microbatches of a step, whose
+    weights are the same; other conversions are part of the graph of each microbatch. Source: NVIDIA, *Transformer
+    Engine*, ``is_first_microbatch``: caching of the FP8 versions of the weights.
+    """
+    if choice.training and choice.recompute_all:
+        return none, none
+    kept = stored_activations(table, choice, edition)
+    if not (choice.training and narrow):
+        return ordered_sum(kept), none
+    copied = np.array([[layer.kernel == "cast"] for layer in table.layers])
+    return ordered_sum(kept * ~copied), none + ordered_sum(kept * copied)
+
+
+def stored_activations(table: LayerTable, choice: BlockChoice, edition: Edition) -> Bytes:
+    """Return what each layer adds to what stays from the forward to the backward pass: shape (layers, blocks)."""
+    if not choice.training:
+        return table.activation
+    if choice.recompute_all:
+        return np.zeros_like(table.activation)
+    drops = table.flagged("drops_activation", choice, edition)
+    kept = table.activation * ~drops
+    if table.shard is not None:
+        kept = kept + table.shard * (drops & ~table.flagged("drops_shard", choice, edition))
+    made = table.flagged("remakes", choice, edition)
+    if made.any():
+        kept = np.maximum(kept - table.remade * (made & ~drops), 0.0)
+    dropped = table.output_bytes * table.flagged("drops_output", choice, edition)
+    return kept - dropped

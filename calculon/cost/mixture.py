@@ -1,10 +1,10 @@
-"""The block that a stage has on average of a model with several kinds of block."""
+"""Blocks that are made of others: of two half-microbatches, and the mean of several kinds of block."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,40 @@ from calculon.base.records import R, apply, changed, gather, joint_view
 from calculon.base.units import Array, Count
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.optimizer_step import OptimizerCost
+
+OF_WEIGHTS = frozenset(
+    {
+        "weight",
+        "expert_weight",
+        "forms",
+        "weight_copies",
+        "weight_grad",
+        "weight_grad_no_sharding",
+        "gradient_message",
+        "optimizer",
+        "optim",
+    }
+)
+"""Members of costs that both halves share."""
+
+RATES = frozenset({"matrix_peak", "tp_bandwidth_needed", "bandwidth_needed", "intensity", "tile"})
+"""Members that a half has like the whole."""
+
+
+def two_halves(half: R, same: Collection[str] = OF_WEIGHTS | RATES) -> R:
+    """Return the cost of two halves from that of one, member by member but for those that are the `same`.
+
+    Weights are read, and their gradients written, in each half. What is kept of activations is as much as of a whole
+    microbatch, and so is what is there at work, since both halves are.
+    """
+    record: Any = half
+    changes = {}
+    for field in fields(record):
+        if field.name not in same:
+            value = getattr(record, field.name)
+            changes[field.name] = two_halves(value, same) if is_dataclass(value) else 2 * value
+    return replace(record, **changes)
+
 
 Weight = int | Count
 """How many blocks there are of a kind: one number, or one for each execution."""

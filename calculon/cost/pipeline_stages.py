@@ -6,7 +6,7 @@ import numpy as np
 
 from calculon.base.arrays import derived
 from calculon.base.units import Bytes, Count, Seconds
-from calculon.cost.data.class_collectives import reduced_bytes
+from calculon.cost.data.data_collectives import reduced_bytes
 from calculon.cost.data.stage_traffic import StageTraffic
 from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.data.synced import GradientSync

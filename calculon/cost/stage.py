@@ -6,14 +6,19 @@ from calculon.base.arrays import derived
 from calculon.base.records import apply
 from calculon.base.units import Bytes, Seconds
 from calculon.cost.block_cost import BlockCost, Collectives
-from calculon.cost.block_times import BlockTimes, times_alone
-from calculon.cost.classes import synced_block
+from calculon.cost.block_times import (
+    BlockTimes,
+    Offload,
+    backward_pass,
+    offload,
+    offload_waits,
+    step_offload,
+    times_alone,
+)
 from calculon.cost.copies import StageLayers, with_copies
-from calculon.cost.data.backward_window import backward_pass
-from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead
+from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead, synced_block
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.gradient_accumulation import Accumulation, accumulation
-from calculon.cost.offload import Offload, offload, offload_waits, step_offload
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.pipeline.transfers import Transfers, transfers
 from calculon.editions.edition import Edition

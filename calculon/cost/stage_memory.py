@@ -10,9 +10,8 @@ from calculon.base.records import joint_view, record
 from calculon.base.units import Array, Bytes, Count
 from calculon.cost import in_flight
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.classes import held_block
 from calculon.cost.data.strategies import STRATEGIES
-from calculon.cost.data.synced import SyncedBytes
+from calculon.cost.data.synced import SyncedBytes, held_block
 from calculon.cost.embedding_head import EmbeddingHead, VocabularyWeights
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.declarations.statistics import Buffers, Capacity, ExpertSpace, OffloadedSpace, Space

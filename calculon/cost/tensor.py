@@ -12,8 +12,7 @@ from calculon.architecture.projection import reduction_pieces
 from calculon.architecture.shape import Sizes
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
-from calculon.cost.beside import not_hidden
-from calculon.cost.process_groups import ProcessGroup, layer_group, tensor_group
+from calculon.cost.process_groups import ProcessGroup, layer_group, not_hidden, tensor_group
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.declarations.statistics import KINDS
 from calculon.editions.edition import Edition

@@ -14,14 +14,11 @@ from calculon.architecture.layers import Layer
 from calculon.architecture.linear_attention import PREFIXES
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Seconds
+from calculon.cost.axis_overlap import exchange_rows, ring_row
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
-from calculon.cost.context_overlap import ring_row
-from calculon.cost.expert_overlap import exchange_rows
-from calculon.cost.layer_cost import kernel_types
+from calculon.cost.layer_cost import exposed_times, kernel_types, ring_steps
 from calculon.cost.process_groups import algorithm_of, layer_group
-from calculon.cost.ring_steps import ring_steps
-from calculon.cost.shares import exposed_times
 from calculon.cost.tensor import PASSES, operation_of
 from calculon.declarations.axes import FURTHER_NAMES
 from calculon.declarations.execution import Execution

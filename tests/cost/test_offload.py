@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.cost.offload import exposed
+from calculon.cost.block_times import exposed
 from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
 

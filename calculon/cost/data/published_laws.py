@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.base.units import Array, Bytes, Count, Seconds
-from calculon.cost.beside import slow_down
-from calculon.cost.data.class_collectives import (
+from calculon.cost.data.data_collectives import (
+    both_classes,
     groups_of,
-    of_both,
     on_tensor_network,
     reduced_bytes,
     taken,
@@ -21,7 +20,7 @@ from calculon.cost.data.synced import (
     SyncedBytes,
     SyncedEmbeddingHead,
 )
-from calculon.cost.process_groups import CollectiveCost, data_group
+from calculon.cost.process_groups import CollectiveCost, data_group, slow_down
 from calculon.editions.edition import DataParallelWindow, Edition
 from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
@@ -50,7 +49,7 @@ def of_block(synced: SyncedBlock, cost: CollectiveCost) -> Array:
     whole = cost("all_reduce", synced.experts.gradient, groups[1])
     experts = np.where(schedule.shards > 1, split, whole)
     experts = np.where(synced.experts.weight > 0, experts, 0.0)
-    return of_both(dense, experts, (groups[0], groups[1]), cost)
+    return both_classes(dense, experts, (groups[0], groups[1]), cost)
 
 
 def published_traffic(

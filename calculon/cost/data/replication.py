@@ -10,9 +10,14 @@ import numpy as np
 
 from calculon.base.records import record
 from calculon.base.units import Count, Fraction, Seconds
-from calculon.cost.beside import not_hidden, slow_down
-from calculon.cost.data.data_collectives import Buckets, DataCollectives
-from calculon.cost.data.sharding import Sharding, unit_blocks, units_ahead
+from calculon.cost.data.data_collectives import (
+    Buckets,
+    DataCollectives,
+    Sharding,
+    unit_blocks,
+    units_ahead,
+)
+from calculon.cost.process_groups import not_hidden, slow_down
 from calculon.plan.schedule import Schedule
 
 

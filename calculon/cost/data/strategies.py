@@ -11,11 +11,17 @@ import numpy as np
 
 from calculon.base.records import apply
 from calculon.base.units import Array, Bytes
-from calculon.cost.data.class_collectives import on_tensor_network, reduced_bytes
-from calculon.cost.data.data_collectives import DataCollectives
+from calculon.cost.data.data_collectives import (
+    SHARDINGS,
+    DataCollectives,
+    Sharding,
+    bucket_bytes,
+    on_tensor_network,
+    reduced_bytes,
+    unit_blocks,
+)
 from calculon.cost.data.published_laws import published_sync, published_traffic
 from calculon.cost.data.replication import Replication, Windows, units_held
-from calculon.cost.data.sharding import SHARDINGS, Sharding, bucket_bytes, unit_blocks
 from calculon.cost.data.synced import (
     NOTHING,
     BackwardPass,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.cost.beside import not_hidden
+from calculon.cost.process_groups import not_hidden
 from tests.cases import for_each
 from tests.helpers import CORRECTED_PLAIN, document
 

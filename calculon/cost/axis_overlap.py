@@ -1,22 +1,93 @@
-"""What hides the exchange of experts: dispatch and combine beside work that does not wait for them."""
+"""Overlap of context-parallel rings with attention, and of expert-parallel exchange with other work of a block."""
 
 import numpy as np
 
+from calculon.architecture.context_exchange import AXIS as CONTEXT
+from calculon.architecture.context_exchange import RING
 from calculon.architecture.experts import SHARED
 from calculon.architecture.shape import Sizes
 from calculon.base.arrays import ordered_sum
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction, Seconds
-from calculon.cost.beside import not_hidden
-from calculon.cost.layer_cost import LayerCost, LayerTable
-from calculon.cost.process_groups import layer_group, tensor_group
+from calculon.cost.layer_cost import LayerCost, LayerTable, RingSteps, kernel_types, ring_steps
+from calculon.cost.process_groups import layer_group, not_hidden, tensor_group
 from calculon.cost.tensor import PASSES
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.declarations.statistics import KINDS
 from calculon.hardware.collectives.dispatch import engine_share
 from calculon.hardware.system import System
 
-AXIS = "ep"
+
+def ring_row(table: LayerTable) -> int | None:
+    """Return which of the collectives of context parallelism is the ring; None without one."""
+    names = [table.layers[row].name for row in table.collective_rows(CONTEXT)]
+    return names.index(RING) if RING in names else None
+
+
+def ring_hidden(
+    table: LayerTable,
+    cost: LayerCost,
+    recomputed: Array,
+    choice: BlockChoice,
+    sizes: Sizes,
+    system: System,
+) -> Seconds:
+    """Return what attention hides of the ring of a block: shape (passes, blocks), 0 without a ring.
+
+    Passes are those of :data:`~calculon.cost.tensor.PASSES`. A ring that runs again does so beside attention that
+    is computed again: the shares `recomputed` of the layers are.
+    """
+    number = ring_row(table)
+    if number is None:
+        return np.zeros((len(PASSES), table.weights.shape[1]))
+    rows = table.rings
+    assert len(rows) == 1, "a block attends once"
+    row, types = rows[0], kernel_types(system, choice.layout)
+    steps = ring_steps(
+        table.layers[row], table.flops[:, row], table.accessed[:, row], system, types
+    )
+    layer = table.layers[table.collective_rows(CONTEXT)[number]]
+    assert layer.collective is not None
+    group = layer_group(CONTEXT, sizes, choice, system, layer.collective.group)
+    link = cost.further[CONTEXT].link[:, number]
+    found: Seconds = link - ring_exposed(link, steps, group.usage(system))
+    found[2] *= np.broadcast_to(recomputed, table.weights.shape)[row] > 0
+    return found
+
+
+def ring_exposed(link: Seconds, steps: RingSteps, usage: Fraction) -> Seconds:
+    r"""Return what a ring adds to the attention beside it, by pass, of the times `link` of all its transfers.
+
+    Of `c` steps, each but the last one has a transfer of keys and values beside it, so that forward is exposed
+
+    .. math:: [x - a_1]^+ + (c - 2) [x - a]^+
+
+    for the transfer `x`, the step `a_1` of the own keys, and other steps `a`. Backward gradients of keys and values are
+    on their way beside each step, which begins with the keys that came last and ends with the own ones:
+
+    .. math:: (c - 1) [2 x - a]^+ + [x - a_1]^+
+
+    While there is traffic, attention has the engines that it leaves, the share `usage` less.
+
+    Source: Liu et al., *Ring Attention*, arXiv 2310.01889, section 3; Transformer Engine, ``context_parallel.py``,
+    ``AttnFuncWithCPAndKVP2P``: the next transfer is started before a step's attention, and waited for after it.
+    """
+    others = steps.steps - 1
+    sent = np.where(others > 0, others, 1.0)  # not always whole: a mean over blocks
+    once = np.minimum(others, 1.0)
+    first, later = steps.first, steps.later
+    exposed = np.zeros_like(link)
+    for number in (0, 2):
+        hop = link[number] / sent
+        exposed[number] = once * not_hidden(hop, first[0], usage) + (others - once) * not_hidden(
+            hop, later[0], usage
+        )
+    hop = link[1] / (2 * sent + 1)
+    exposed[1] = sent * not_hidden(2 * hop, later[1], usage) + not_hidden(hop, first[1], usage)
+    return np.minimum(link, exposed)
+
+
+EXPERTS = "ep"
 
 _FORWARD, _BACKWARD, _AGAIN = range(len(PASSES))
 
@@ -61,7 +132,7 @@ class ExpertTimes:
     ) -> "ExpertTimes":
         """Return those of the layers of a block, of which the shares `recomputed` are computed again."""
         layers, count = table.layers, len(table.layers)
-        group = layer_group(AXIS, sizes, choice, system)
+        group = layer_group(EXPERTS, sizes, choice, system)
         same = group.meets(tensor_group(sizes, choice, system), system)
         traffic = cost.traffic.link[:, 0] - cost.traffic.exposed[:, 0]
         busy = np.zeros((len(PASSES), count, table.weights.shape[1]))
@@ -72,7 +143,7 @@ class ExpertTimes:
         exchanged = exchange_rows(table)
         assert exchanged is not None, "rows are exchanged"
         sent, back = exchanged
-        rows = table.collective_rows(AXIS)
+        rows = table.collective_rows(EXPERTS)
         first, last = rows[sent], rows[back]
         place = np.arange(count)
         between = (place > first) & (place < last)
@@ -83,7 +154,7 @@ class ExpertTimes:
             here = chosen[:, None]
             return np.maximum(0.0, ordered_sum(work * here) - ordered_sum(busy * here))
 
-        link = cost.further[AXIS].link
+        link = cost.further[EXPERTS].link
         return cls(
             dispatch=link[:, sent],
             combine=link[:, back],
@@ -166,7 +237,7 @@ def exchange_rows(table: LayerTable) -> tuple[int, int] | None:
 
     What else ranks tell each other, the work waits for.
     """
-    rows = table.collective_rows(AXIS)
+    rows = table.collective_rows(EXPERTS)
     collectives = [table.layers[row].collective for row in rows]
     found = [i for i, one in enumerate(collectives) if one is not None and not one.group]
     return (found[0], found[1]) if found else None
