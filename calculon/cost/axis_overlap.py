@@ -1,4 +1,7 @@
-"""Overlap of context-parallel rings with attention, and of expert-parallel exchange with other work of a block."""
+"""Overlap of further axes: context-parallel rings with attention, and dispatch and combine of experts with other work.
+
+Passes are those of :data:`~calculon.cost.tensor.PASSES`: forward, backward (both gradients), and recomputation.
+"""
 
 import numpy as np
 
@@ -10,16 +13,22 @@ from calculon.base.arrays import ordered_sum
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction, Seconds
 from calculon.cost.layer_cost import LayerCost, LayerTable, RingSteps, kernel_types, ring_steps
-from calculon.cost.process_groups import layer_group, not_hidden, tensor_group
+from calculon.cost.process_groups import exposed_time, layer_group, tensor_group
 from calculon.cost.tensor import PASSES
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.declarations.statistics import KINDS
 from calculon.hardware.collectives.dispatch import engine_share
 from calculon.hardware.system import System
 
+EXPERTS = "ep"
+
+_FORWARD, _BACKWARD, _AGAIN = range(len(PASSES))
+
+# -- context parallelism ----------------------------------------------------------------------------------------------
+
 
 def ring_row(table: LayerTable) -> int | None:
-    """Return which of the collectives of context parallelism is the ring; None without one."""
+    """Return the index of the ring among the collectives of context parallelism; None without a ring."""
     names = [table.layers[row].name for row in table.collective_rows(CONTEXT)]
     return names.index(RING) if RING in names else None
 
@@ -32,10 +41,9 @@ def ring_hidden(
     sizes: Sizes,
     system: System,
 ) -> Seconds:
-    """Return what attention hides of the ring of a block: shape (passes, blocks), 0 without a ring.
+    """Return the time of a block's ring that attention hides: shape (passes, blocks), 0 without a ring.
 
-    Passes are those of :data:`~calculon.cost.tensor.PASSES`. A ring that runs again does so beside attention that
-    is computed again: the shares `recomputed` of the layers are.
+    `recomputed` is the share of each layer that is recomputed: a repeated ring is hidden by recomputed attention only.
     """
     number = ring_row(table)
     if number is None:
@@ -50,66 +58,62 @@ def ring_hidden(
     assert layer.collective is not None
     group = layer_group(CONTEXT, sizes, choice, system, layer.collective.group)
     link = cost.further[CONTEXT].link[:, number]
-    found: Seconds = link - ring_exposed(link, steps, group.usage(system))
-    found[2] *= np.broadcast_to(recomputed, table.weights.shape)[row] > 0
-    return found
+    hidden: Seconds = link - ring_exposed(link, steps, group.usage(system))
+    hidden[_AGAIN] *= np.broadcast_to(recomputed, table.weights.shape)[row] > 0
+    return hidden
 
 
 def ring_exposed(link: Seconds, steps: RingSteps, usage: Fraction) -> Seconds:
-    r"""Return what a ring adds to the attention beside it, by pass, of the times `link` of all its transfers.
+    r"""Return the exposed time of a ring by pass; `link` is the time of all its transfers, shape (passes, blocks).
 
-    Of `c` steps, each but the last one has a transfer of keys and values beside it, so that forward is exposed
+    Each of `c` steps but the last overlaps with a transfer of keys and values. The exposed time of a forward pass is
 
     .. math:: [x - a_1]^+ + (c - 2) [x - a]^+
 
-    for the transfer `x`, the step `a_1` of the own keys, and other steps `a`. Backward gradients of keys and values are
-    on their way beside each step, which begins with the keys that came last and ends with the own ones:
+    for a transfer `x`, the step `a_1` with the rank's own keys, and other steps `a`. A backward pass begins with the
+    keys that came last and ends with the own ones; gradients of keys and values are transferred during each step:
 
     .. math:: (c - 1) [2 x - a]^+ + [x - a_1]^+
 
-    While there is traffic, attention has the engines that it leaves, the share `usage` less.
+    During traffic, attention lacks the share `usage` of the multiprocessors.
 
     Source: Liu et al., *Ring Attention*, arXiv 2310.01889, section 3; Transformer Engine, ``context_parallel.py``,
     ``AttnFuncWithCPAndKVP2P``: the next transfer is started before a step's attention, and waited for after it.
     """
     others = steps.steps - 1
-    sent = np.where(others > 0, others, 1.0)  # not always whole: a mean over blocks
+    sent = np.where(others > 0, others, 1.0)  # not always an integer: a mean over blocks
     once = np.minimum(others, 1.0)
     first, later = steps.first, steps.later
     exposed = np.zeros_like(link)
-    for number in (0, 2):
+    for number in (_FORWARD, _AGAIN):
         hop = link[number] / sent
-        exposed[number] = once * not_hidden(hop, first[0], usage) + (others - once) * not_hidden(
-            hop, later[0], usage
-        )
-    hop = link[1] / (2 * sent + 1)
-    exposed[1] = sent * not_hidden(2 * hop, later[1], usage) + not_hidden(hop, first[1], usage)
+        at_first, at_later = (exposed_time(hop, step[0], usage) for step in (first, later))
+        exposed[number] = once * at_first + (others - once) * at_later
+    hop = link[_BACKWARD] / (2 * sent + 1)
+    at_first, at_later = exposed_time(hop, first[1], usage), exposed_time(2 * hop, later[1], usage)
+    exposed[_BACKWARD] = sent * at_later + at_first
     return np.minimum(link, exposed)
 
 
-EXPERTS = "ep"
-
-_FORWARD, _BACKWARD, _AGAIN = range(len(PASSES))
+# -- expert parallelism -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertTimes:
-    """Times of a block with spread experts by pass, each in seconds and of shape (passes, blocks).
+    """Times of a block with expert parallelism, each in seconds and of shape (passes, blocks).
 
-    Passes are those of :data:`~calculon.cost.tensor.PASSES`: forward, backward (both gradients), and what of the
-    forward pass is computed again. Work is counted without that beside which tensor-parallel traffic runs on a network
-    that the exchange uses, too.
+    Work is a window for the exchange. It excludes the time that hides tensor-parallel traffic on a network that the
+    exchange uses as well: two collectives cannot use the same link at full rate.
 
     Attributes:
-        dispatch, combine: Exchange before and after the experts, on the link; in the backward pass those of their
-            gradients.
+        dispatch, combine: Link time of the exchange before and after the experts; in the backward pass, of the
+            gradients of its output.
         experts: Work between dispatch and combine.
         attention: All other work of a block: attention, norms, router, shared experts.
-        shared: Of shared experts, which are part of the latter, the first product with the activation, and the second
-            one.
-        weights (shape (blocks,)): Work of the gradients of the weights of experts, which is part of their backward
-            pass.
-        usage: Share of the engines that the exchange takes while it runs.
+        shared: Work of shared experts, a part of ``attention``: the first product with the activation function, and the
+            second product.
+        weights (shape (blocks,)): Work of the experts' weight gradients, a part of their backward pass.
+        usage: Share of the multiprocessors that the exchange occupies.
     """
 
     dispatch: Seconds
@@ -130,14 +134,14 @@ class ExpertTimes:
         sizes: Sizes,
         system: System,
     ) -> "ExpertTimes":
-        """Return those of the layers of a block, of which the shares `recomputed` are computed again."""
+        """Return the times of the layers of a block; `recomputed` is the share of each that is recomputed."""
         layers, count = table.layers, len(table.layers)
         group = layer_group(EXPERTS, sizes, choice, system)
         same = group.meets(tensor_group(sizes, choice, system), system)
-        traffic = cost.traffic.link[:, 0] - cost.traffic.exposed[:, 0]
+        hidden = cost.traffic.link[:, 0] - cost.traffic.exposed[:, 0]
         busy = np.zeros((len(PASSES), count, table.weights.shape[1]))
-        busy[:, table.collective_rows()] = np.where(same, traffic, 0.0)
-        busy[_BACKWARD] += busy[_AGAIN]  # which may run beside gradients as well
+        busy[:, table.collective_rows()] = np.where(same, hidden, 0.0)
+        busy[_BACKWARD] += busy[_AGAIN]  # a repeated gather may overlap with gradients as well
         forward, inputs, weights = cost.times.processing
         work = np.stack([forward, inputs + weights, forward * recomputed])
         exchanged = exchange_rows(table)
@@ -150,9 +154,9 @@ class ExpertTimes:
         shared = np.array([layer.name.startswith(SHARED) for layer in layers])
         second = np.array([layer.name.startswith(f"{SHARED}Mlp2") for layer in layers])
 
-        def window(chosen: Array) -> Seconds:
-            here = chosen[:, None]
-            return np.maximum(0.0, ordered_sum(work * here) - ordered_sum(busy * here))
+        def window(mask: Array) -> Seconds:
+            chosen = mask[:, None]
+            return np.maximum(0.0, ordered_sum(work * chosen) - ordered_sum(busy * chosen))
 
         link = cost.further[EXPERTS].link
         return cls(
@@ -166,51 +170,50 @@ class ExpertTimes:
         )
 
     def hidden(self, choice: BlockChoice) -> Seconds:
-        """Return what passes of a microbatch hide by themselves, of dispatch and of combine.
+        """Return the time of dispatch and of combine that passes of one microbatch hide.
 
-        Returns:
-            Array of shape (2, passes, kinds of block, blocks).
+        The shape is (2, passes, kinds of block, blocks).
         """
         if choice.in_halves:
             return self._of_halves()
         found = np.zeros((2, *self.dispatch.shape))
         if choice.moe_shared_overlap:
             first, second = self.shared
-            found[0] = self._beside(self.dispatch, first)
-            found[1] = self._beside(self.combine, second)
+            found[0] = self._hidden_by(self.dispatch, first)
+            found[1] = self._hidden_by(self.combine, second)
         return np.stack([found] * len(KINDS), axis=2)
 
     def _of_halves(self) -> Seconds:
-        """Return what one of two halves of a microbatch hides on average; all times are those of a half.
+        """Return the hidden time per half of a microbatch that runs in two interleaved halves; all times are of a half.
 
-        Each transfer of a half runs beside the work of the other: the dispatch of the first beside attention of the
-        second, that of the second beside the experts of the first, and so on, combine of the second beside attention
-        of the next block; backward in the opposite order. So the last transfer of a forward pass, and the first one of
-        a backward pass, run alone, and so does the last of what a block computes again.
-        Source: DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437, section 3.4.1: two micro-batches, attention and experts of
-        one beside dispatch and combine of the other.
+        The exchange of one half overlaps with the work of the other: dispatch of the first half with attention of the
+        second, dispatch of the second with experts of the first, and so on; combine of the second half overlaps with
+        attention of the next block. A backward pass has the opposite order. So the last transfer of a forward pass and
+        of recomputation in a block, and the first transfer of a backward pass, are exposed.
+        Source: DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437, section 3.4.1: attention and experts of one micro-batch
+        overlap with dispatch and combine of another.
         """
-        beside_attention, beside_experts = (
-            np.stack([self._beside(moved, work) for moved in (self.dispatch, self.combine)])
+        by_attention, by_experts = (
+            np.stack([self._hidden_by(moved, work) for moved in (self.dispatch, self.combine)])
             for work in (self.attention, self.experts)
         )
-        inner = beside_attention + beside_experts
-        alone = inner.copy()
-        alone[1] = beside_experts[1]
-        inner[1, _AGAIN] = alone[1, _AGAIN]
-        return np.stack([inner, alone], axis=2) / 2
+        inner = by_attention + by_experts
+        edge = inner.copy()
+        edge[1] = by_experts[1]  # an edge block has no next block in its stage
+        inner[1, _AGAIN] = edge[1, _AGAIN]  # nor has recomputation, which stops at each block
+        return np.stack([inner, edge], axis=2) / 2
 
     def paired(self, choice: BlockChoice) -> Seconds:
-        r"""Return what a forward and a backward pass of two microbatches, block by block beside each other, hide.
+        r"""Return the time that a forward and a backward pass of two microbatches hide when they are interleaved by block.
 
-        What they expose by themselves becomes
+        Their exposed time becomes
 
         .. math:: [C_b - A_f]^+ + [D_f - X_b]^+ + [D_b - X_f]^+ + [C_f - A_b]^+
 
-        for dispatch `D`, combine `C`, attention `A` and experts `X`: gradients are combined beside attention forward,
-        tokens dispatched beside the gradients of experts, and so on. Gradients of the weights of experts are part of
-        :math:`X_b`, or delayed until the gradients of their input are on their way, and so part of :math:`X_f`.
-        What is computed again makes backward passes longer.
+        for dispatch `D`, combine `C`, attention `A` and experts `X`, forward (`f`) and backward (`b`): the combine of
+        gradients overlaps with forward attention, the dispatch of tokens with the experts' gradients, and so on. The
+        experts' weight gradients are part of :math:`X_b`; delayed until the dispatch of their input gradients, they are
+        part of :math:`X_f` instead. Recomputation is part of backward passes.
 
         Source: Megatron-LM, ``core/models/common/model_chunk_schedule_plan.py``, ``TransformerLayerSchedulePlan.run``.
         """
@@ -221,21 +224,21 @@ class ExpertTimes:
             delayed = np.minimum(self.weights, experts)
             experts, forward = experts - delayed, forward + delayed
         return (
-            self._beside(self.combine[_BACKWARD], self.attention[_FORWARD])
-            + self._beside(self.dispatch[_FORWARD], experts)
-            + self._beside(self.dispatch[_BACKWARD], forward)
-            + self._beside(self.combine[_FORWARD], attention)
+            self._hidden_by(self.combine[_BACKWARD], self.attention[_FORWARD])
+            + self._hidden_by(self.dispatch[_FORWARD], experts)
+            + self._hidden_by(self.dispatch[_BACKWARD], forward)
+            + self._hidden_by(self.combine[_FORWARD], attention)
         )
 
-    def _beside(self, traffic: Seconds, work: Seconds) -> Seconds:
-        """Return what of traffic is hidden by the work beside it, which it slows down."""
-        return traffic - not_hidden(traffic, work, self.usage)
+    def _hidden_by(self, traffic: Seconds, work: Seconds) -> Seconds:
+        """Return the time of traffic that overlapping work hides, less the time by which the traffic slows it down."""
+        return traffic - exposed_time(traffic, work, self.usage)
 
 
 def exchange_rows(table: LayerTable) -> tuple[int, int] | None:
-    """Return which of the layers with collectives of experts are dispatch and combine; None without them.
+    """Return the indices of dispatch and combine among the collectives of experts; None without them.
 
-    What else ranks tell each other, the work waits for.
+    Other collectives of experts, those of subgroups, are always exposed.
     """
     rows = table.collective_rows(EXPERTS)
     collectives = [table.layers[row].collective for row in rows]
@@ -251,7 +254,7 @@ def experts_hidden(
     sizes: Sizes,
     system: System,
 ) -> Seconds:
-    """Return :meth:`ExpertTimes.hidden` of any block: nothing where none is exchanged, or nothing runs beside it."""
+    """Return :meth:`ExpertTimes.hidden` of any block; 0 without exchange, or if the choice overlaps nothing with it."""
     if not choice.hides_experts or exchange_rows(table) is None:
         return np.zeros((2, len(PASSES), len(KINDS), table.weights.shape[1]))
     return ExpertTimes.of(table, cost, recomputed, choice, sizes, system).hidden(choice)

@@ -25,11 +25,11 @@ from calculon.cost.axis_overlap import ExpertTimes, exchange_rows, ring_hidden
 from calculon.cost.layer_cost import (
     LayerCost,
     LayerTable,
-    exposed_times,
     laid_out,
     layer_cost,
     layer_times,
     storage,
+    tensor_exposed_times,
 )
 from calculon.cost.optimizer_step import weight_sides
 from calculon.cost.tensor import PASSES, NetworkTimes, tensor_volumes
@@ -273,13 +273,13 @@ class BlockLayout:
         if recipe is None or not recipe.cached:
             return as_stored
         table, stored = self.table, float(self.shape.dtype_bytes)
-        elements = ordered_sum(table.weights[table.narrow_rows])
+        elements = ordered_sum(table.weights[table.quantized_rows])
         copies = recipe.copies * elements
         if not self.choice.fp8_param_gather:
             moved = recipe.conversion(stored) * elements
             return replace(as_stored, conversion=moved, copies=copies, beside=copies)
         sent, made = recipe.gathered(stored)
-        rows = [i for i in table.narrow_rows if table.layers[i].expert]
+        rows = [i for i in table.quantized_rows if table.layers[i].expert]
         of_experts = ordered_sum(table.weights[rows]) if rows else nothing()
         return WeightForms(
             kept=weight - stored * elements,
@@ -483,7 +483,7 @@ def _collectives(
 ) -> Collectives:
     """Sum tensor-parallel messages and times over layers, per pass and kind of block (section 4.1)."""
     traffic = cost.traffic
-    exposed = exposed_times(table, cost, choice, edition)
+    exposed = tensor_exposed_times(table, cost, choice, edition)
     totals = ordered_sum(np.stack([traffic.size, traffic.link, exposed]))
     if not choice.training:
         totals[:, 1:] = 0.0

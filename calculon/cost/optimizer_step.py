@@ -91,7 +91,7 @@ def _narrow(table: LayerTable, shape: BlockShape, choice: StepChoice) -> Narrow 
     if choice.layout.fp8_param_gather:
         written, moved = recipe.gathered(stored)
     which = np.zeros((len(table.layers), 1))
-    which[table.narrow_rows] = 1.0
+    which[table.quantized_rows] = 1.0
     return Narrow(moved * which, (stored - written) * which)
 
 

@@ -17,7 +17,7 @@ from calculon.cost.data.data_collectives import (
     unit_blocks,
     units_ahead,
 )
-from calculon.cost.process_groups import not_hidden, slow_down
+from calculon.cost.process_groups import exposed_time, slow_down
 from calculon.plan.schedule import Schedule
 
 
@@ -77,7 +77,7 @@ class Replication:
     def _waits(self, buckets: Buckets) -> Seconds:
         """Exposed time to reduce the gradients of a stage once."""
         window = buckets.before * self.windows.backward
-        hidden = buckets.last + not_hidden(buckets.others, window, self.usage)
+        hidden = buckets.last + exposed_time(buckets.others, window, self.usage)
         return np.where(self.schedule.columns.data_par_overlap, hidden, buckets.all)
 
     def _gather_after_step(self) -> Seconds:
@@ -85,8 +85,10 @@ class Replication:
         one, embedding, head = self.collectives.update
         window, others = self.windows.forward, self.schedule.blocks - 1
         link = one + others * one + self._of_embedding_and_head(embedding, head)
-        waits = one + others * not_hidden(one, window, self.usage)
-        waits = waits + self._of_embedding_and_head(embedding, not_hidden(head, window, self.usage))
+        waits = one + others * exposed_time(one, window, self.usage)
+        waits = waits + self._of_embedding_and_head(
+            embedding, exposed_time(head, window, self.usage)
+        )
         return np.where(self.schedule.columns.overlap_param_gather, waits, link)
 
     def _of_embedding_and_head(self, embedding: Seconds, head: Seconds) -> Seconds:
@@ -103,17 +105,17 @@ class Replication:
         schedule, usage, unit = self.schedule, self.usage, unit_blocks(self.schedule)
         count, gather, again, reduce, embedding, gathered, reduced = self.collectives.units
         forward, backward = unit * self.windows.forward, unit * self.windows.backward
-        inner = not_hidden(gather, forward, usage) + not_hidden(again + reduce, backward, usage)
+        inner = exposed_time(gather, forward, usage) + exposed_time(again + reduce, backward, usage)
         waits = gather + again + reduce + (count - 1) * inner
         waits = schedule.interleaving * waits
-        at_head = not_hidden(gathered, forward, usage)
+        at_head = exposed_time(gathered, forward, usage)
         load = again + reduce
         at_head = at_head + np.where(
             count > 1,
-            not_hidden(load + reduced, backward, usage) - not_hidden(load, backward, usage),
-            not_hidden(reduced, backward, usage),
+            exposed_time(load + reduced, backward, usage) - exposed_time(load, backward, usage),
+            exposed_time(reduced, backward, usage),
         )
-        at_head = at_head - (again - not_hidden(again, self.windows.head, usage))
+        at_head = at_head - (again - exposed_time(again, self.windows.head, usage))
         link = self.collectives.of_microbatch
         if self.sharding.layer_wise:
             return schedule.microbatches * link, link
