@@ -204,7 +204,7 @@ class ExpertTimes:
         return np.stack([inner, edge], axis=2) / 2
 
     def paired(self, choice: BlockChoice) -> Seconds:
-        r"""Return the time that a forward and a backward pass of two microbatches hide when they are interleaved by block.
+        r"""Return the time that a forward and a backward pass of two microbatches hide, interleaved block by block.
 
         Their exposed time becomes
 

@@ -9,7 +9,7 @@ from calculon.base.records import record_of
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.iteration_times import IterationTimes
-from calculon.cost.mixture import Kinds
+from calculon.cost.mixture import BlockKinds
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.pipeline_stages import PipelineStages
 from calculon.cost.quoted_figures import quoted_figures
@@ -61,7 +61,7 @@ class Batch:
         system: System,
         edition: Edition,
         embedding_head: EmbeddingHead | None = None,
-        kinds: Kinds | None = None,
+        kinds: BlockKinds | None = None,
     ):
         self.model, self.schedule, self.system, self.edition = model, schedule, system, edition
         if embedding_head is not None:

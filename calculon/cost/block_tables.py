@@ -23,7 +23,7 @@ from calculon.cost.embedding_head import (
     plain_choice,
 )
 from calculon.cost.layer_cost import laid_out
-from calculon.cost.mixture import Kinds, mixed_block, mixed_step, partly_recomputed, two_halves
+from calculon.cost.mixture import BlockKinds, mixed_block, mixed_step, partly_recomputed, two_halves
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.cost.prediction_modules import step_with_modules, with_modules
 from calculon.declarations.axes import FURTHER_DEGREES
@@ -63,9 +63,9 @@ class BlockTables:
     optimizer: OptimizerCost
     optimizer_row: Array
     embedding_head: EmbeddingHead | None = None
-    kinds: Kinds | None = None
+    kinds: BlockKinds | None = None
 
-    def kinds_of(self, rows: Array) -> Kinds | None:
+    def kinds_of(self, rows: Array) -> BlockKinds | None:
         """Return the kinds of block of some rows of the plan; None where there is one."""
         if self.kinds is None:
             return None
@@ -132,14 +132,14 @@ def joined_kinds(
     model: Model,
     blocks: Sequence[OfKinds[BlockCost]],
     steps: Sequence[OfKinds[OptimizerCost]],
-) -> tuple[tuple[BlockCost, OptimizerCost], Kinds | None]:
+) -> tuple[tuple[BlockCost, OptimizerCost], BlockKinds | None]:
     """Join the rows of tables: those of the mean block and its step, and of each kind where there are several."""
     of_model = concatenate([one.mean for one in blocks]), concatenate([one.mean for one in steps])
     counts = tuple(kind.count for kind in kinds_of_block(model))
     if len(counts) == 1:
         return of_model, None
     places = range(len(counts))
-    return of_model, Kinds(
+    return of_model, BlockKinds(
         tuple(concatenate([one.kinds[place] for one in blocks]) for place in places),
         tuple(concatenate([one.kinds[place] for one in steps]) for place in places),
         counts,

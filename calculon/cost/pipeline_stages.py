@@ -11,7 +11,7 @@ from calculon.cost.data.stage_traffic import StageTraffic
 from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.data.synced import GradientSync
 from calculon.cost.embedding_head import EmbeddingHeadTimes
-from calculon.cost.mixture import Kinds
+from calculon.cost.mixture import BlockKinds
 from calculon.cost.pipeline.transfers import mirrored_gradient
 from calculon.cost.process_groups import CollectiveCost
 from calculon.cost.stage import Stage
@@ -27,7 +27,7 @@ class PipelineStages:
         kinds: Costs of each kind of block; None if all blocks are of one kind.
     """
 
-    def __init__(self, mean: Stage, kinds: Kinds | None):
+    def __init__(self, mean: Stage, kinds: BlockKinds | None):
         self.mean, self._kinds = mean, kinds
         self.schedule = mean.schedule
 

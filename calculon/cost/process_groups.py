@@ -182,8 +182,8 @@ def expert_group(
     """Return the groups over which experts are spread, whose members have consecutive ranks.
 
     `which` is "" for expert parallelism (ranks with different experts), "width" for expert tensor parallelism (ranks
-    with shards of the same experts, the fastest dimension), or "all" for both. In a mesh, a group contains whole tensor-
-    and context-parallel groups or is inside of one; an expert-tensor-parallel group is always inside of a
+    with shards of the same experts, the fastest dimension), or "all" for both. In a mesh, a group contains whole
+    tensor- and context-parallel groups or is inside of one; an expert-tensor-parallel group is always inside of a
     tensor-parallel group. Source: Megatron-LM, ``core/parallel_state.py``: order *tp-cp-ep-dp-pp* of the expert mesh.
     """
     width = np.asarray(sizes.expert_tensor_par, np.int64)

@@ -165,13 +165,8 @@ def tensor_traffic(
     tile, needed = size / tiles, none.copy()
     slowed = arithmetic / (1.0 - usage) / tiles
     needed[:2] = tile[:2] / slowed[:2, None]
-    return replace(
-        without_overlap,
-        tile=tile,
-        bandwidth_needed=needed,
-        exposed=exposed,
-        processing=processing,
-    )
+    found = {"exposed": exposed, "processing": processing}
+    return replace(without_overlap, tile=tile, bandwidth_needed=needed, **found)
 
 
 def _hidden(sequential: Seconds, together: Seconds, link: Seconds) -> Seconds:

@@ -173,7 +173,7 @@ def held_block(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule) -
     return HeldBlock(
         weight=block.weight,
         gathered=block.forms.sent,
-        copies=block.forms.beside,
+        copies=block.forms.further,
         message=block.gradient_message,
         waiting=optimizer.weight_grad,
         experts=experts,
