@@ -1,4 +1,4 @@
-"""Embedding and LM head, the *ends* of a model: their cost on the first and the last pipeline stage, or on a single one.
+"""Embedding and LM head, the *ends* of a model: their cost on the first and the last stage, or on a single one.
 
 The slower of the two stages determines the time of an iteration; the faster one delays it once, while the pipeline
 fills. Multi-token-prediction (MTP) modules are part of the head (:mod:`calculon.cost.prediction_modules`).

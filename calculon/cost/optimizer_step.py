@@ -138,8 +138,8 @@ def optimizer_layers(
 ) -> OptimizerCost:
     """Return the cost of the optimizer step of each layer: shape (layers, steps).
 
-    Element-wise arithmetic is on the vector engine, and Muon's products are on the matrix engine. `shards` is the number
-    of ranks that share optimizer state, by step; routed experts have their own number.
+    Element-wise arithmetic is on the vector engine, and Muon's products are on the matrix engine. `shards` is the
+    number of ranks that share optimizer state, by step; routed experts have their own number.
     """
     weights, shards = parameters.weights, parameters.shards(shards)
     flops = optimizer_flops(parameters, choice, shards)

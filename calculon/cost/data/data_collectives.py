@@ -35,12 +35,12 @@ from calculon.plan.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Kinds of tensors that are split over replicas. Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.
+    """Tensors that data-parallel ranks shard. Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.
 
     Attributes:
-        state, gradients, weights: What is split.
-        layer_wise: They are split by whole layers, each owned by one rank.
-        buffered: Collectives have buffers of their own, into and out of which weights and gradients are copied.
+        state, gradients, weights: Whether optimizer state, gradients and weights are sharded.
+        layer_wise: Whether a shard is a number of whole layers, each of which one rank owns.
+        buffered: Whether weights and gradients are copied into and out of communication buffers, as in FSDP2.
     """
 
     state: bool = False
@@ -50,17 +50,17 @@ class Sharding:
     buffered: bool = False
 
     def shards(self, schedule: Schedule) -> Count:
-        """Return how many ranks share what is split."""
+        """Return the number of ranks that share a sharded tensor."""
         if not self.state:
             return np.ones_like(schedule.data_ranks)
         stated = schedule.columns.dp_shard
         return np.where(stated > 0, stated, schedule.data_ranks)
 
     def copies(self, schedule: Schedule) -> Count:
-        """Return how many groups of such ranks hold the same."""
+        """Return the number of ranks with equal shards: the replicate degree of HSDP."""
         return schedule.data_ranks / self.shards(schedule)
 
-    def every(self, schedule: Schedule) -> Array:
+    def reduces_each_microbatch(self, schedule: Schedule) -> Array:
         """Whether gradients are reduced after every microbatch."""
         return np.array(True) if self.gradients else ~schedule.columns.no_sync
 
@@ -73,26 +73,26 @@ SHARDINGS: Mapping[str, Sharding] = {
     "fsdp": Sharding(state=True, gradients=True, weights=True, buffered=True),
     "owner": Sharding(state=True, gradients=True, weights=True, layer_wise=True),
 }
-"""Sharding of each value of ``zero_stage``; ``auto`` is the published model, which has laws of its own."""
+"""Sharding of each value of ``zero_stage`` but ``auto``, which is the published model."""
 
 
 def unit_blocks(schedule: Schedule) -> Count:
-    """Return the blocks whose weights are gathered together."""
+    """Return the blocks of an FSDP unit, whose weights are gathered together."""
     return schedule.columns.fsdp_unit.astype(float)
 
 
 def units_ahead(schedule: Schedule) -> Count:
-    """Return the units that are gathered ahead of their computation."""
+    """Return the FSDP units that are prefetched."""
     return schedule.columns.fsdp_prefetch.astype(float)
 
 
 def bucket_bytes(schedule: Schedule) -> Bytes:
-    """Return the bytes of gradients that are reduced together; 0 for those of a block."""
+    """Return the bytes of a gradient bucket; 0 if a bucket is a block."""
     return schedule.columns.ddp_bucket_mib * MIB
 
 
 class ClassCollectives:
-    """Gathers and reductions of a class of parameters, in the unit of the cost function."""
+    """Gathers and reductions of a class of parameters, in the unit of the cost function (seconds or bytes)."""
 
     def __init__(self, sharding: Sharding, cost: CollectiveCost, *, experts: bool = False):
         self.sharding, self.cost, self.experts = sharding, cost, experts
@@ -107,16 +107,19 @@ class ClassCollectives:
 
     @derived
     def _sharing(self) -> ProcessGroup:
-        """The replicas that share what is split."""
+        """The ranks that share a sharded tensor."""
         return shard_group(self.sharding, self.schedule, self.system, experts=self.experts)
 
     def gather(self, weight: Bytes) -> Array:
-        """Have weights whole again."""
+        """Return the cost of gathering sharded weights."""
         operation = "broadcast" if self.sharding.layer_wise else "all_gather"
         return self.cost(operation, weight, self._sharing)
 
     def reduce(self, gradient: Bytes) -> Array:
-        """Add gradients up over all replicas: over those that share them, then over the copies."""
+        """Return the cost of reducing gradients over all replicas.
+
+        With HSDP, gradients are reduce-scattered in a shard group, and the shards are all-reduced over the groups.
+        """
         if self.sharding.layer_wise:
             return self.cost("reduce", gradient, self.all)
         if not self.sharding.state:
@@ -126,14 +129,14 @@ class ClassCollectives:
         if not np.any(copies > 1):
             return once
         group = copy_group(self.sharding, self.schedule, self.system, experts=self.experts)
-        rest = self.cost("all_reduce", gradient / self._sharing.ranks, group)
-        return once + np.where(copies > 1, rest, 0.0)
+        between = self.cost("all_reduce", gradient / self._sharing.ranks, group)
+        return once + np.where(copies > 1, between, 0.0)
 
 
 def shard_group(
     sharding: Sharding, schedule: Schedule, system: System, *, experts: bool = False
 ) -> ProcessGroup:
-    """Return the groups of replicas that share what is split."""
+    """Return the groups of ranks that share a sharded tensor: the shard dimension of HSDP."""
     shards = sharding.shards(schedule)
     if experts:
         return expert_replicas(schedule, system, schedule.expert_shards(shards))
@@ -143,7 +146,7 @@ def shard_group(
 def copy_group(
     sharding: Sharding, schedule: Schedule, system: System, *, experts: bool = False
 ) -> ProcessGroup:
-    """Return the groups of replicas that hold the same of what is split: of experts as many as of other weights."""
+    """Return the groups of ranks with equal shards: the replicate dimension of HSDP, of equal degree for experts."""
     shards, copies = sharding.shards(schedule), sharding.copies(schedule)
     if experts:
         apart = schedule.expert_shards(shards)
@@ -154,10 +157,10 @@ def copy_group(
 def both_classes(
     dense: Array, experts: Array, groups: tuple[ProcessGroup, ProcessGroup], cost: CollectiveCost
 ) -> Array:
-    """Return what collectives of both classes take, each where its groups have several ranks.
+    """Return the cost of collectives of both classes, each counted only if its groups have several ranks.
 
-    Bytes add up. So does time on a network that both use, one after the other; on different networks they run at the
-    same time, and the longer counts.
+    Bytes are added. Times are added if both use a common network; on different networks both run at the same time, and
+    the longer counts.
     """
     one, other = groups
     dense, experts = np.where(one.ranks > 1, dense, 0.0), np.where(other.ranks > 1, experts, 0.0)
@@ -168,13 +171,13 @@ def both_classes(
 
 
 def taken(groups: Sequence[ProcessGroup], system: System) -> Fraction:
-    """Return the share of the compute engines that collectives of such groups take: the largest."""
+    """Return the largest share of the multiprocessors that collectives of these groups occupy."""
     shares = [np.where(group.ranks > 1, group.usage(system), 0.0) for group in groups]
     return reduce(np.maximum, shares)
 
 
 def groups_of(synced: SyncedBlock, schedule: Schedule, system: System) -> list[ProcessGroup]:
-    """Return the groups of all replicas of each class."""
+    """Return the groups of all replicas: of dense parameters, and of experts if they have their own."""
     groups = [data_group(schedule, system, schedule.data_ranks)]
     if synced.experts is not None:
         groups.append(expert_replicas(schedule, system, schedule.expert_data_par))
@@ -182,11 +185,10 @@ def groups_of(synced: SyncedBlock, schedule: Schedule, system: System) -> list[P
 
 
 def on_tensor_network(synced: SyncedBlock, schedule: Schedule, system: System) -> Array:
-    """Return whether anything of replicas is on a network that tensor parallelism uses."""
+    """Return whether data parallelism uses a network that tensor parallelism uses as well."""
     tensor = axis_group(schedule, system, "tp")
-    return reduce(
-        np.logical_or, (g.meets(tensor, system) for g in groups_of(synced, schedule, system))
-    )
+    groups = groups_of(synced, schedule, system)
+    return reduce(np.logical_or, (group.meets(tensor, system) for group in groups))
 
 
 def reduced_bytes(synced: SyncedBlock, schedule: Schedule) -> Bytes:
@@ -200,7 +202,10 @@ def reduced_bytes(synced: SyncedBlock, schedule: Schedule) -> Bytes:
 
 
 class Buckets(NamedTuple):
-    """Gradient reduction of a stage by buckets; the last one is full after `before` backward passes of a block."""
+    """Cost of reducing the gradients of a stage in buckets: of all but the last bucket, and of the last.
+
+    The last bucket is full, and can be reduced, `before` backward passes of a block after the first gradient.
+    """
 
     others: Array
     last: Array
@@ -213,7 +218,7 @@ class Buckets(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Gathers of new weights after the optimizer step: of a block, of embedding and LM head."""
+    """Cost of gathering new weights after the optimizer step: of a block, of embedding and of LM head."""
 
     block: Array
     embedding: Array
@@ -221,7 +226,14 @@ class Update(NamedTuple):
 
 
 class Units(NamedTuple):
-    """Gathers and reduction of a unit of blocks of a chunk; the same of embedding and LM head, the head's apart."""
+    """Cost of the collectives of FSDP units for a microbatch.
+
+    Attributes:
+        number: Units of a chunk.
+        gather, again, reduce: Gathers of a unit before its forward and its backward pass, and its gradient reduction.
+        embedding: Gather and reduction of the embedding.
+        head_gather, head_reduce: Gather and reduction of the LM head.
+    """
 
     number: Count
     gather: Array
@@ -233,11 +245,11 @@ class Units(NamedTuple):
 
 
 class DataCollectives:
-    """Collectives of a batch between replicas, per execution, in the unit of the cost function: seconds or bytes.
+    """Data-parallel collectives of a batch, per execution, in the unit of the cost function (seconds or bytes).
 
     Args:
         block: Gradient and parameter bytes of one block.
-        embedding_head: The same of embedding and LM head; 0 without a vocabulary.
+        embedding_head: Gradient and parameter bytes of embedding and of LM head; 0 without a vocabulary.
     """
 
     def __init__(
@@ -257,7 +269,7 @@ class DataCollectives:
 
     @property
     def usage(self) -> Fraction:
-        """Share of the compute engines that they take."""
+        """Share of the multiprocessors that the collectives occupy."""
         system = self.cost.system
         if self.experts is None:
             return self.dense.all.usage(system)
@@ -266,7 +278,7 @@ class DataCollectives:
     # -- collectives --------------------------------------------------------------------------------------------------
 
     def gather(self, blocks: Count | float = 1.0) -> Array:
-        """Have the weights of some blocks whole again."""
+        """Return the cost of gathering the weights of some blocks."""
         dense = self.dense.gather(blocks * self.block.dense.weight)
         if self.experts is None or self.block.experts is None:
             return dense
@@ -275,7 +287,7 @@ class DataCollectives:
         )
 
     def reduce(self, blocks: Count | float = 1.0) -> Array:
-        """Add up the gradients of some blocks."""
+        """Return the cost of reducing the gradients of some blocks."""
         dense = self.dense.reduce(blocks * self.block.dense.gradient)
         if self.experts is None or self.block.experts is None:
             return dense
@@ -284,7 +296,7 @@ class DataCollectives:
         )
 
     def _both(self, dense: Array, experts: Array) -> Array:
-        """Return what the collectives of both classes take."""
+        """Return the cost of collectives of both classes of parameters."""
         assert self.experts is not None
         return both_classes(dense, experts, (self.dense.all, self.experts.all), self.cost)
 
@@ -292,14 +304,14 @@ class DataCollectives:
 
     @derived
     def batch(self) -> Array:
-        """Everything in a batch, on the stage where it takes longest."""
+        """All collectives of a batch on the stage where they take longest."""
         if self.sharding.weights:
             return self.schedule.microbatches * self.of_microbatch
         return self._whole_weights
 
     @property
     def _whole_weights(self) -> Array:
-        """DDP, ZeRO-1 and ZeRO-2: gradients are reduced in buckets, and a split step is followed by a gather."""
+        """DDP, ZeRO-1 and ZeRO-2: gradients are reduced in buckets; a sharded step is followed by a gather."""
         reduced = self.times * self._of_longer(_stages)
         if not self.sharding.state:
             return reduced
@@ -312,13 +324,13 @@ class DataCollectives:
 
     @property
     def times(self) -> Count:
-        """How often whole gradients are reduced in a batch."""
+        """Number of gradient reductions in a batch."""
         groups = np.ceil(self.schedule.microbatches / self.schedule.columns.grad_group)
-        return np.where(self.sharding.every(self.schedule), groups, 1.0)
+        return np.where(self.sharding.reduces_each_microbatch(self.schedule), groups, 1.0)
 
     @derived
     def buckets(self) -> tuple[Buckets, ...]:
-        """Gradients of the first stage and, where it is another one, of the last."""
+        """Buckets of the first stage and, with a pipeline, of the last."""
         if not np.any(self.schedule.ends_apart):
             return (self._buckets(self.embedding, self.head),)
         alone = ~self.schedule.ends_apart
@@ -326,7 +338,7 @@ class DataCollectives:
         return first, self._buckets(self.embedding.where(alone), self.head)
 
     def _buckets(self, embedding: SyncedBytes, head: SyncedBytes) -> Buckets:
-        """Reduce the gradients of a stage once; each class has buckets of its own."""
+        """Return the buckets of a stage; each class of parameters has buckets of its own."""
         dense = self._buckets_of(self.dense, self.block.dense.gradient, embedding, head)
         if self.experts is None or self.block.experts is None:
             return dense
@@ -342,7 +354,11 @@ class DataCollectives:
     def _buckets_of(
         self, some: ClassCollectives, block: Bytes, embedding: SyncedBytes, head: SyncedBytes
     ) -> Buckets:
-        """Reduce the gradients of a class on a stage, the head's first and the embedding's last."""
+        """Return the buckets of a class of parameters on a stage, in the order of the backward pass: head to embedding.
+
+        A bucket is a block, or of a stated size: then the last one has at least the whole gradient of the embedding,
+        which is ready last.
+        """
         blocks, reduce = self.schedule.blocks, some.reduce
         bucket = bucket_bytes(self.schedule)
         one = self._part(reduce, block) if some.experts else reduce(block)
@@ -352,7 +368,7 @@ class DataCollectives:
         if np.any(bucket > 0):
             whole = blocks * block + embedding.gradient + head.gradient
             if some.experts:
-                whole = np.maximum(whole, 1.0)
+                whole = np.maximum(whole, 1.0)  # some executions may have none: no division by 0
             full = np.maximum(np.where(bucket > 0, bucket, whole), 1.0)
             rest = whole - (np.ceil(whole / full) - 1) * full
             rest = np.minimum(whole, np.maximum(rest, embedding.gradient))
@@ -374,9 +390,9 @@ class DataCollectives:
 
     @derived
     def units(self) -> Units:
-        """ZeRO-3, FSDP and layer-wise sharding: weights are gathered for each pass of each microbatch, unit after unit.
+        """ZeRO-3, FSDP and layer-wise sharding: weights are gathered unit by unit for each pass of each microbatch.
 
-        The head is kept from its forward to its backward pass.
+        The head stays gathered from its forward to its backward pass.
         """
         unit = unit_blocks(self.schedule)
         gather, ends = self.gather(unit), self.dense
@@ -393,7 +409,7 @@ class DataCollectives:
 
     @derived
     def of_microbatch(self) -> Array:
-        """All collectives of a microbatch where weights are split."""
+        """All collectives of a microbatch with sharded weights."""
         units = self.units
         each = units.gather + units.again + units.reduce
         embedding_head = self.of_embedding_and_head(
@@ -406,29 +422,26 @@ class DataCollectives:
     def of_embedding_and_head(
         self, quantity: Callable[["DataCollectives"], tuple[Array, Array]]
     ) -> Array:
-        """Return a quantity of embedding and head, or of the longer where they are on different stages."""
+        """Return the sum of a quantity of embedding and head, or the longer one if they are on different stages."""
         embedding, head = quantity(self)
         piped = self.schedule.ends_apart
         return np.where(piped, self._of_longer(quantity), embedding + head)
 
     def _of_longer(self, stages: Callable[["DataCollectives"], tuple[Array, Array]]) -> Array:
-        """Return the quantity of the stage on which it takes longer."""
+        """Return the quantity of the first or the last stage, whichever takes longer."""
 
         def both(cost: CollectiveCost) -> tuple[Array, Array]:
-            same = cost is self.cost
-            return stages(
-                self
-                if same
-                else DataCollectives(self.sharding, self.block, self.embedding_head, cost)
-            )
+            if cost is self.cost:
+                return stages(self)
+            return stages(DataCollectives(self.sharding, self.block, self.embedding_head, cost))
 
         return self.cost.of_longer(both)
 
     def _part(self, measure: Callable[[Bytes], Array], size: Bytes) -> Array:
-        """Measure a collective that there may be nothing for."""
+        """Return the cost of a collective, and 0 without latency for executions that have nothing to send."""
         return np.where(size > 0, measure(size), 0.0) if np.any(size > 0) else np.zeros(1)
 
 
 def _stages(some: DataCollectives) -> tuple[Array, Array]:
-    """Return what it takes to reduce the gradients of the first and the last stage."""
+    """Return the cost of reducing the gradients of the first and of the last stage once."""
     return some.buckets[0].all, some.buckets[-1].all
