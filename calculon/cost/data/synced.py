@@ -33,7 +33,7 @@ class SyncedBlock:
     """Bytes of a block that replicas synchronise, by class of parameters.
 
     Attributes:
-        dense: Parameters that all replicas of the model share; routed experts are included if they have the same groups.
+        dense: Parameters that all replicas of the model share, with routed experts that have the same groups.
         experts: Routed experts with replica groups of their own; None without.
     """
 
