@@ -156,11 +156,11 @@ class Batch:
         """Tier-2 bandwidth that would hide each kind of offload traffic, and all that moves (section 5.9)."""
         stage, window = self.stage, self.edition.offload_window
         block, moved = stage.block, stage.offload
-        forward = window(stage.alone.shortest_forward, block.fw.mem_time)
+        forward = window(stage.times_without_offload.shortest_forward, block.fw.mem_time)
         everything = rate(moved.forward_size, forward)
         optimizer = np.zeros_like(everything)
         if self.schedule.training:
-            backward = window(stage.alone.shortest_backward, stage.backward_memory)
+            backward = window(stage.times_without_offload.shortest_backward, stage.backward_memory)
             optimizer = rate(stage.optimizer.weight_grad + stage.optimizer.state, backward)
             everything = np.maximum(everything, rate(moved.backward_size, backward))
         return OffloadBandwidth(

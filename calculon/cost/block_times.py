@@ -19,7 +19,7 @@ from calculon.plan.schedule import Schedule
 
 @record
 class BlockTimes:
-    """Forward and backward time of a base and an edge block, before and with exposed offload traffic."""
+    """Forward and backward time of a base and of an edge block: the last block of a stage, which sends its output."""
 
     forward_base: Seconds
     forward_edge: Seconds
@@ -37,7 +37,7 @@ class BlockTimes:
         return np.minimum(self.backward_base, self.backward_edge)
 
 
-def times_alone(
+def times_without_offload(
     block: BlockCost,
     collectives: Collectives,
     sent: Transfers,
@@ -45,7 +45,10 @@ def times_alone(
     *,
     exchanges: bool,
 ) -> BlockTimes:
-    """Return the times of a block without offloading: computation, exposed collectives and transfers (section 5.4)."""
+    """Return the times of a block without offloading: computation, exposed collectives and transfers (section 5.4).
+
+    Overlapped transfers are not part of it. `exchanges` as in :func:`block_passes`.
+    """
     overlapped = schedule.columns.p2p_overlap
     after_forward, after_backward = sent.forward, sent.backward
     if overlapped.any():
@@ -66,7 +69,7 @@ def block_passes(
 ) -> tuple[Seconds, Seconds]:
     """Return forward and backward time of a block without transfers and offloading; the first axis is the kind.
 
-    Nothing is looked up of collectives of further axes where no block `exchanges` anything along them.
+    Collectives of further axes are read only if any block `exchanges` data along them: a search then gathers no zeros.
     """
     forward = block.fw.time + collectives.fw_tp.time_exposed
     backward = (
@@ -76,7 +79,7 @@ def block_passes(
         + block.wgrad.time
         + collectives.agrad_tp.time_exposed
     )
-    if exchanges:  # collectives that are repeated are in the backward pass
+    if exchanges:  # repeated collectives are part of the backward pass
         first, second, repeated = block.axis_exposed.sum(axis=0)
         forward, backward = forward + first, backward + (second + repeated)
     return forward, backward
@@ -84,7 +87,7 @@ def block_passes(
 
 @record
 class Offload:
-    """Bytes moved per block and pass, and the time that takes."""
+    """Offload traffic of a block: bytes moved in each pass, and their time."""
 
     forward_size: Bytes
     backward_size: Bytes
@@ -100,10 +103,10 @@ def offload(
     system: System,
     edition: Edition,
 ) -> Offload:
-    """Return the tier-2 traffic of a block whose weights, stored activations and optimizer state have these bytes.
+    """Return the tier-2 traffic of a block with these bytes of weights, stored activations and optimizer state.
 
-    It takes its time on the link to the host and, if that is longer, in the memory that the processors of a node
-    share, which both directions use (section 5.4).
+    Its time is the larger of the time on the processor's link to the host, and of the time of the host's memory, which
+    all processors of a node share and which serves both directions (section 5.4).
     """
     columns, time, host = schedule.columns, system.mem2.time, system.ext.host
     weights = np.where(columns.weight_offload, weight, 0.0)
@@ -126,38 +129,41 @@ def offload(
     )
 
 
-def offload_waits(
-    alone: BlockTimes, moved: Offload, forward_memory: Seconds, backward_memory: Seconds
+def exposed_offload(
+    times: BlockTimes, moved: Offload, forward_memory: Seconds, backward_memory: Seconds
 ) -> BlockTimes:
-    """Return the times that a block of each kind waits for offload traffic (section 5.4).
+    """Return the exposed time of offload traffic in a block of each kind (section 5.4).
 
-    Traffic uses the tier-1 memory when the passes do not, which take `forward_memory` and `backward_memory` of it.
+    Offload traffic uses the tier-1 memory only while the passes do not: they use it for `forward_memory` and
+    `backward_memory` of their `times`.
     """
+
+    def exposed(transfer: Seconds, memory: Seconds, busy: Seconds) -> Seconds:
+        return np.maximum(0.0, transfer + memory - busy)
+
     return BlockTimes(
-        forward_base=exposed(moved.forward, forward_memory, alone.forward_base),
-        forward_edge=exposed(moved.forward, forward_memory, alone.forward_edge),
-        backward_base=exposed(moved.backward, backward_memory, alone.backward_base),
-        backward_edge=exposed(moved.backward, backward_memory, alone.backward_edge),
+        forward_base=exposed(moved.forward, forward_memory, times.forward_base),
+        forward_edge=exposed(moved.forward, forward_memory, times.forward_edge),
+        backward_base=exposed(moved.backward, backward_memory, times.backward_base),
+        backward_edge=exposed(moved.backward, backward_memory, times.backward_edge),
     )
 
 
-def exposed(transfer: Seconds, memory: Seconds, busy: Seconds) -> Seconds:
-    """Time of a transfer that a block does not hide: it uses the memory when the block does not."""
-    return np.maximum(0.0, transfer + memory - busy)
+def transfers_after_offload(sent: Transfers, offloading: BlockTimes) -> tuple[Seconds, Seconds]:
+    """Return the forward and backward transfer of a microbatch, less the exposed offload traffic of an edge block.
 
-
-def transfers_after_offload(sent: Transfers, waits: BlockTimes) -> tuple[Seconds, Seconds]:
-    """Forward and backward transfer of a microbatch, less the offload traffic that an edge block waits for."""
+    A transfer proceeds while the block waits for offload traffic.
+    """
     return (
-        np.maximum(0.0, sent.forward - waits.forward_edge),
-        np.maximum(0.0, sent.backward - waits.backward_edge),
+        np.maximum(0.0, sent.forward - offloading.forward_edge),
+        np.maximum(0.0, sent.backward - offloading.backward_edge),
     )
 
 
 def step_offload(
     optimizer: OptimizerCost, schedule: Schedule, system: System, edition: Edition
 ) -> Seconds | None:
-    """Time per block to move an offloaded optimizer once per batch; None where it moves in every pass."""
+    """Return the time per block to move an offloaded optimizer once per batch; None if it moves in every pass."""
     moved = edition.step_offload_bytes(optimizer.state, optimizer.weight_grad)
     if moved is None:
         return None
@@ -167,9 +173,9 @@ def step_offload(
     return np.where(schedule.columns.optimizer_offload, time, 0.0)
 
 
-def crowded(
+def host_link_contention(
     traffic: StageTraffic,
-    alone: BlockTimes,
+    times: BlockTimes,
     moved: Offload,
     memory: tuple[Seconds, Seconds],
     embedding_head: EmbeddingHeadTimes | None,
@@ -177,17 +183,19 @@ def crowded(
     schedule: Schedule,
     system: System,
 ) -> Seconds | None:
-    """Time per batch for which offload traffic waits since the network shares the link to the host.
+    """Return the time per batch that offload traffic waits because the network shares the link to the host.
 
-    None where nothing does. Overlapped data-parallel traffic takes the link for its bytes; what the passes of a batch,
-    embedding and head included, and the `idle` time between them do not leave for that is waited for. Time that passes
-    wait for data-parallel traffic is idle, too: nothing is offloaded then.
-    Source: NVIDIA, DGX H100 user guide: a processor and its network port are on one PCIe switch.
+    Overlapped data-parallel traffic uses the link in the time that offload traffic leaves: in the passes of a batch,
+    embedding and head included, and in `idle` time, when nothing is offloaded. The rest of it is exposed. None if no
+    execution has both kinds of traffic. Source: NVIDIA, DGX H100 user guide: a processor and its network port are on
+    one PCIe switch.
 
     Args:
-        alone, moved: Times of a block of the slowest stage without offloading, and its offload traffic.
-        memory: Time of forward and backward pass of this block on tier-1 memory.
-        schedule: Has the blocks of the slowest stage.
+        times: Times of a block of the slowest stage without offloading.
+        moved: Offload traffic of this block.
+        memory: Time of its forward and backward pass on tier-1 memory.
+        idle: Time per batch of the bubble and of exposed data-parallel traffic.
+        schedule: Schedule with the blocks of the slowest stage.
     """
     host, columns = system.ext.host, schedule.columns
     overlapped = (columns.weight_offload | columns.activations_offload) & columns.data_par_overlap
@@ -196,10 +204,10 @@ def crowded(
     cost = CollectiveCost(system, schedule, bytes=True, network=host.network)
     taken = traffic.total(cost) / system.mem2.bandwidth
     forward, backward = memory[0] + moved.forward, memory[1] + moved.backward
-    base = np.maximum(0.0, alone.forward_base - forward)
-    base = base + np.maximum(0.0, alone.backward_base - backward)
-    edge = np.maximum(0.0, alone.forward_edge - forward)
-    edge = edge + np.maximum(0.0, alone.backward_edge - backward)
+    base = np.maximum(0.0, times.forward_base - forward)
+    base = base + np.maximum(0.0, times.backward_base - backward)
+    edge = np.maximum(0.0, times.forward_edge - forward)
+    edge = edge + np.maximum(0.0, times.backward_edge - backward)
     if embedding_head is not None:
         ends = embedding_head.of_slower(embedding_head.embedding, embedding_head.head)
         idle = idle + schedule.microbatches * ends
@@ -213,15 +221,19 @@ def backward_pass(
     embedding_head: EmbeddingHead | None,
     collectives: Collectives,
     sent: Transfers,
-    waits: BlockTimes,
+    offloading: BlockTimes,
     times: BlockTimes,
     schedule: Schedule,
     *,
     exchanges: bool,
 ) -> BackwardPass:
-    """Return the times that data-parallel traffic can hide behind.
+    """Return the times of a block that can hide data-parallel traffic.
 
-    An edge block has its transfer also where that overlaps: the drain waits for one trip.
+    The edge block includes its transfer even if transfers overlap: the drain of the pipeline waits for one trip.
+
+    Args:
+        offloading: Exposed time of offload traffic, a part of `times`.
+        exchanges: Whether any block has collectives of further axes.
     """
     step, overlapped = optimizer.step, schedule.columns.p2p_overlap
     tensor = collectives.recomm.time + collectives.agrad_tp.time
@@ -229,7 +241,7 @@ def backward_pass(
         times = _without_shared_link(times, block, schedule)
     edge = times.backward_edge
     if overlapped.any():
-        edge = edge + np.where(overlapped, transfers_after_offload(sent, waits)[1], 0.0)
+        edge = edge + np.where(overlapped, transfers_after_offload(sent, offloading)[1], 0.0)
     return BackwardPass(
         forward=times.forward_base,
         tensor_forward=collectives.fw_tp.time[0],
@@ -248,9 +260,9 @@ def backward_pass(
 
 
 def _without_shared_link(times: BlockTimes, block: BlockCost, schedule: Schedule) -> BlockTimes:
-    """Subtract traffic of further axes that shares the data-parallel network: no gradient hides behind it.
+    """Subtract the time of further axes on the data-parallel network, which hides no data-parallel traffic.
 
-    A window hides one collective only, so that this holds for hidden traffic, too.
+    A window hides one collective only, so that hidden traffic is subtracted as well.
     """
     forward: Seconds = np.zeros(1)
     backward: Seconds = np.zeros(1)

@@ -9,7 +9,7 @@ from calculon.architecture.latent_attention import replicated_weights
 from calculon.base.arrays import derived, nothing
 from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.block_times import crowded, transfers_after_offload
+from calculon.cost.block_times import host_link_contention, transfers_after_offload
 from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.cost.gradient_accumulation import accumulation_of_batch
 from calculon.cost.pipeline.transfers import bubble_time, pipeline_time
@@ -224,7 +224,7 @@ class IterationTimes:
         if (uneven := self._pipeline.uneven) is not None and schedule.choice.simulated:
             waits = uneven.late(np.where(overlapped, sent.link / (2 * count), 0.0))
             return link - np.where(overlapped, sent.link - waits, 0.0)
-        forward, backward = transfers_after_offload(sent, stage.waits)
+        forward, backward = transfers_after_offload(sent, stage.exposed_offload)
         left = forward + backward if schedule.training else forward
         trip = (schedule.pipeline_par * schedule.interleaving - 1) * left
         shortest = np.minimum(
@@ -244,20 +244,22 @@ class IterationTimes:
     @derived
     def fw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the forward pass, not hidden."""
-        waits = self._stage.waits
+        waits = self._stage.exposed_offload
         return self._slowest.batch_sum(waits.forward_base, waits.forward_edge)
 
     @derived
     def bw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the backward pass, not hidden."""
         stage, moved, ends = self._stage, self._stage.offload, self._pipeline.embedding_head
-        time = self._slowest.batch_sum(stage.waits.backward_base, stage.waits.backward_edge)
+        time = self._slowest.batch_sum(
+            stage.exposed_offload.backward_base, stage.exposed_offload.backward_edge
+        )
         if (states := self._moved_states) is not None:
             time = time + states
         idle = self.bubble_time + self.dp_comm_exposed_time
         memory = stage.block.fw.mem_time, stage.backward_memory
-        traffic, passes = self._pipeline.traffic, (stage.alone, moved, memory)
-        left = crowded(traffic, *passes, ends, idle, self._slowest, stage.system)
+        traffic, passes = self._pipeline.traffic, (stage.times_without_offload, moved, memory)
+        left = host_link_contention(traffic, *passes, ends, idle, self._slowest, stage.system)
         if left is not None:
             time = time + left
         return time if self._schedule.training else np.zeros_like(time)

@@ -312,13 +312,13 @@ class UnevenStages:
 
 def _forward(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
     """Return the forward time of base and edge block, and what the latter waits less for offload traffic."""
-    times, waits = stage.times, stage.waits
+    times, waits = stage.times, stage.exposed_offload
     return times.forward_base, times.forward_edge, waits.forward_base - waits.forward_edge
 
 
 def _backward(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
     """Return the same of the backward pass."""
-    times, waits = stage.times, stage.waits
+    times, waits = stage.times, stage.exposed_offload
     return times.backward_base, times.backward_edge, waits.backward_base - waits.backward_edge
 
 
@@ -336,6 +336,6 @@ def _chunk(blocks: Count, base: Seconds, edge: Seconds, waited_less: Seconds) ->
 
 def _weight(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
     """Return the same of gradients of weights."""
-    alone, waits = stage.block.wgrad.time, stage.waits
+    alone, waits = stage.block.wgrad.time, stage.exposed_offload
     less = waits.backward_base - waits.backward_edge
     return alone + waits.backward_base, alone + waits.backward_edge, less
