@@ -1,4 +1,4 @@
-"""The cost of a batch on one processor of the first stage: from block to chunk, stage and iteration."""
+"""All statistics of a batch on one processor: of a block, of an iteration, and of memory."""
 
 from types import SimpleNamespace
 
@@ -100,7 +100,7 @@ class Batch:
 
     @derived
     def messages(self) -> Messages:
-        """Bytes sent to the next stage and to the replicas."""
+        """Bytes of a block's messages of pipeline and data parallelism."""
         return Messages(
             block_fw_pp_size=self.stage.transfers.forward_size,
             block_bw_pp_size=self.stage.transfers.backward_size,
@@ -118,7 +118,7 @@ class Batch:
 
     @derived
     def experts(self) -> ExpertFigures:
-        """What routed experts get and send."""
+        """Rows, dropped tokens and traffic of routed experts."""
         if not self.stage.block.expert_rows.any():
             none = nothing()
             return ExpertFigures(
@@ -172,7 +172,7 @@ class Batch:
 
     @derived
     def figures(self) -> Figures:
-        """Figures that people quote."""
+        """Figures that papers quote (MFU, tokens per second, ...)."""
         return quoted_figures(self.model, self.pipeline, self.times.total_time)
 
     @derived

@@ -137,16 +137,17 @@ def exposed_offload(
     Offload traffic uses the tier-1 memory only while the passes do not: they use it for `forward_memory` and
     `backward_memory` of their `times`.
     """
-
-    def exposed(transfer: Seconds, memory: Seconds, busy: Seconds) -> Seconds:
-        return np.maximum(0.0, transfer + memory - busy)
-
     return BlockTimes(
-        forward_base=exposed(moved.forward, forward_memory, times.forward_base),
-        forward_edge=exposed(moved.forward, forward_memory, times.forward_edge),
-        backward_base=exposed(moved.backward, backward_memory, times.backward_base),
-        backward_edge=exposed(moved.backward, backward_memory, times.backward_edge),
+        forward_base=exposed_transfer(moved.forward, forward_memory, times.forward_base),
+        forward_edge=exposed_transfer(moved.forward, forward_memory, times.forward_edge),
+        backward_base=exposed_transfer(moved.backward, backward_memory, times.backward_base),
+        backward_edge=exposed_transfer(moved.backward, backward_memory, times.backward_edge),
     )
+
+
+def exposed_transfer(transfer: Seconds, memory: Seconds, busy: Seconds) -> Seconds:
+    """Return the exposed time of a transfer that uses the memory only while a pass of `busy` seconds does not."""
+    return np.maximum(0.0, transfer + memory - busy)
 
 
 def transfers_after_offload(sent: Transfers, offloading: BlockTimes) -> tuple[Seconds, Seconds]:

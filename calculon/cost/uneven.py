@@ -200,11 +200,11 @@ class UnevenStages:
         idle = time - microbatches * passes.largest(self._mean(passes.both))
         return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
 
-    def late(self, delay: Seconds) -> Seconds:
-        """Time by which a batch is longer as each transfer takes a `delay` beside the passes."""
+    def delay_of_transfers(self, delay: Seconds) -> Seconds:
+        """Return the time that a batch takes longer if each transfer, which overlaps passes, takes `delay` seconds."""
         time = self._simulated(np.zeros(1))
-        late = self._simulated(delay) - time
-        return np.where(late > _ROUNDING * time, late, 0.0)
+        longer = self._simulated(delay) - time
+        return np.where(longer > _ROUNDING * time, longer, 0.0)
 
     def _simulated(self, delay: Seconds) -> Seconds:
         """Return the time of a batch of which passes wait for each other as no form says: executed, or exact if alike.
