@@ -1,6 +1,6 @@
 """Overlap of further axes: context-parallel rings with attention, and dispatch and combine of experts with other work.
 
-Passes are those of :data:`~calculon.cost.tensor.PASSES`: forward, backward (both gradients), and recomputation.
+Passes are :data:`~calculon.cost.tensor.PASSES`: forward, backward (both gradients), and recomputation.
 """
 
 import numpy as np
@@ -238,7 +238,7 @@ class ExpertTimes:
 def exchange_rows(table: LayerTable) -> tuple[int, int] | None:
     """Return the indices of dispatch and combine among the collectives of experts; None without them.
 
-    Other collectives of experts, those of subgroups, are always exposed.
+    Collectives of subgroups of experts are always exposed.
     """
     rows = table.collective_rows(EXPERTS)
     collectives = [table.layers[row].collective for row in rows]

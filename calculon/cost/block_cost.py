@@ -232,7 +232,7 @@ class BlockLayout:
 
     @property
     def mixes(self) -> bool:
-        """Whether the layers have experts on several ranks in any execution."""
+        """True if the layers have experts on several ranks in any execution."""
         return bool(self.table.collectives["ep"]) and bool((self.sizes.expert_par > 1).any())
 
     @derived
@@ -446,7 +446,7 @@ def _recompute(
     collectives: Collectives,
     further: Seconds,
 ) -> Work:
-    """Return the work of recomputation; its time is that of the recomputed layers (section 4.2).
+    """Return the work of recomputation; its time is the sum of the recomputed layers (section 4.2).
 
     `further` is the exposed time of repeated collectives of further axes, in which the host launches on.
     """
@@ -470,7 +470,7 @@ def _bounded_by_launches(
 ) -> Seconds:
     """Return processing times of passes that take at least the launches of their kernels: shape (phases, blocks).
 
-    The host launches on while the device waits for a collective. Exposed time is that of a base block: the collectives
+    The host launches on while the device waits for a collective. Exposed time is of a base block: the collectives
     of edge blocks depend on the pipeline, and a block costs the same with and without pipeline. Recomputation and both
     gradients are one pass for the host; the time that they wait for it is added to the weight gradients. `further` is
     the exposed time of further axes by pass.

@@ -281,7 +281,7 @@ class EmbeddingHeadTimes:
 
     @derived
     def piped(self) -> Array:
-        """Whether embedding and LM head are on different stages."""
+        """Mask of the executions with embedding and LM head on different stages."""
         return self._schedule.ends_apart
 
     def _whole(self, end: BlockCost) -> Seconds:
@@ -314,7 +314,7 @@ class EmbeddingHeadTimes:
 
     @derived
     def _slower_is_embedding(self) -> Array:
-        """Whether a microbatch takes longer in the embedding than in the head, gradient accumulation included."""
+        """Mask: a microbatch takes longer in the embedding than in the head, gradient accumulation included."""
         if self._added is None:
             return self.embedding > self.head
         of_embedding, of_head = self._added

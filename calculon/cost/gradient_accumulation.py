@@ -79,5 +79,5 @@ def accumulation_of_batch(
 
 
 def _added_apart(schedule: Schedule) -> Array:
-    """Return whether a separate kernel adds gradients, also those of the first microbatch."""
+    """Return whether a separate kernel adds gradients, also in the first microbatch."""
     return schedule.columns.grad_sums | ~schedule.columns.grad_fusion

@@ -28,7 +28,7 @@ def on_first(schedule: Schedule, edition: Edition) -> Count:
 
 
 def _of_schedule(schedule: Schedule, held: Count) -> Count:
-    """Return what a stage holds: `held` for 1F1B, else what the stated schedule needs (:func:`held_microbatches`)."""
+    """Return what a stage holds: `held` for 1F1B, else by the stated schedule (:func:`held_microbatches`)."""
     name = schedule.choice.pp_schedule
     if name == "1f1b":
         return held

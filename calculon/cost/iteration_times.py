@@ -63,7 +63,7 @@ class IterationTimes:
 
     @derived
     def _stage(self) -> Stage:
-        """The slowest stage, whose times are those of the iteration."""
+        """The slowest stage, which determines the times of the iteration."""
         return self._pipeline.slowest
 
     @derived
@@ -276,7 +276,7 @@ class IterationTimes:
 
     @property
     def _exchanges(self) -> bool:
-        """Whether blocks or MTP modules may have collectives of further axes."""
+        """True if blocks or MTP modules may have collectives of further axes."""
         return self._stage.exchanges or self._stage.has_modules
 
     @derived

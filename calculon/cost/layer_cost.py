@@ -240,7 +240,7 @@ class LayerTimes:
 class LayerCost:
     """All times of the layers of a block.
 
-    ``traffic`` is that of tensor parallelism and ``further`` that of the further axes (CP, EP). Both have the rows of
+    ``traffic`` is of tensor parallelism, and ``further`` of the further axes (CP, EP). Both have the rows of
     :meth:`LayerTable.collective_rows` only.
     """
 
@@ -344,7 +344,7 @@ def ring_steps(
 ) -> RingSteps:
     """Time the steps of ring attention, each of which is a kernel for its own queries and keys.
 
-    `flops` and `accessed` are those of the whole layer, of shape (phases, blocks). All steps move the same bytes. The
+    `flops` and `accessed` are of the whole layer, with shape (phases, blocks). All steps move the same bytes. The
     efficiency of the kernel depends on its shape as for whole sequences: few queries occupy the processor less, and
     with few keys partial tiles weigh more.
     """

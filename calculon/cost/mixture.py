@@ -37,8 +37,8 @@ RATES = frozenset({"matrix_peak", "tp_bandwidth_needed", "bandwidth_needed", "in
 def two_halves(half: R, same: Collection[str] = OF_WEIGHTS | RATES) -> R:
     """Return a cost with all members doubled but those that are the `same`: a microbatch from one of its halves.
 
-    Each half reads the weights and writes their gradients. Stored activations are those of the whole microbatch, and so
-    are the activations of the block at work, since both halves are at work.
+    Each half reads the weights and writes their gradients. Both halves store activations, and both are at
+    work, so that activations are as large as without halves.
     """
     record: Any = half
     changes = {}
@@ -107,7 +107,7 @@ class BlockKinds(NamedTuple):
     def of_stage(self, counts: Count) -> tuple[BlockCost, OptimizerCost]:
         """Return a view of the mean block and step of stages with these `counts` of blocks of each kind.
 
-        The first axis of `counts` is that of kinds; it may have more axes of executions than the blocks have. A stage
+        The first axis of `counts` is the kind; it may have more axes of executions than the blocks have. A stage
         without blocks gets the mean of the model, so that no division is by 0.
         """
         counts = np.stack(np.broadcast_arrays(*counts))

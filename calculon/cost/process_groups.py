@@ -74,7 +74,7 @@ class ProcessGroup:
         return reduce(np.maximum, (np.where(here, share, 0.0) for share, here in used))
 
     def meets(self, other: "ProcessGroup", system: System) -> Array:
-        """Whether collectives of both groups use a common network, and so cannot run at full rate together."""
+        """Return whether collectives of both groups use a common network, and so cannot run at full rate together."""
         pairs = zip(self.placed(system).used, other.placed(system).used, strict=True)
         return reduce(np.logical_or, (one & two for one, two in pairs))
 
@@ -162,7 +162,7 @@ def context_group(sizes: Sizes, choice: BlockChoice, system: System, which: str)
 
     `which` is "heads" for the all-to-all groups of consecutive ranks, or "ring" for the rings across them. Source:
     Transformer Engine, ``context_parallel.py``, ``cp_comm_type`` *a2a+p2p*; Megatron-LM, ``core/parallel_state.py``,
-    ``create_hierarchical_groups``: the first size is that of consecutive ranks.
+    ``create_hierarchical_groups``: the first size counts consecutive ranks.
     """
     every = np.asarray(sizes.context_par, np.int64)
     near = np.asarray(sizes.exchanging(choice.layout.cp_comm), np.int64)
@@ -341,7 +341,7 @@ class CollectiveCost:
     def of_longer(self, both: Callable[["CollectiveCost"], tuple[Array, Array]]) -> Array:
         """Return the quantity that takes longer of the two of `both`, which is called with a cost function.
 
-        Bytes are those of the one that takes longer in seconds, not the larger number of bytes.
+        "Longer" is in seconds, also if bytes are counted.
         """
         one, other = both(self)
         if not self.bytes and self.copies is None and self.experts is None:

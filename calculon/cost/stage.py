@@ -72,7 +72,7 @@ class Stage:
 
     @property
     def has_modules(self) -> bool:
-        """Whether the last stage has modules that predict further tokens."""
+        """True if the last stage has MTP modules."""
         return self._embedding_head is not None and self._embedding_head.modules is not None
 
     @derived
@@ -82,7 +82,7 @@ class Stage:
 
     @derived
     def exchanges(self) -> bool:
-        """Whether any block has collectives of further axes."""
+        """True if any block has collectives of further axes."""
         return bool(self.block.axis_time.any())
 
     @derived

@@ -216,7 +216,7 @@ def embedding_head_memory(
     both = vocabulary(step.both, table, stored, working, grad, waiting)
 
     def on(stage: VocabularyMemory) -> VocabularyMemory:
-        """Where there is one stage, it has both."""
+        """Return the memory of a stage, with both ends on a single stage."""
         return VocabularyMemory(
             *(np.where(piped, alone, of_both) for alone, of_both in zip(stage, both, strict=True))
         )
@@ -351,7 +351,7 @@ class _StageMemory:
         return copies - self.block.forms.copies
 
     def _offloaded_space(self) -> OffloadedSpace:
-        """Return the tier-1 memory of tensors that are offloaded: that of two blocks (section 5.7).
+        """Return the tier-1 memory of tensors that are offloaded: two blocks of each (section 5.7).
 
         One block is at work while the other one is transferred.
         """

@@ -185,7 +185,7 @@ class UnevenStages:
 
     @property
     def slowest_is_outer(self) -> tuple[Array, Array]:
-        """Whether the slowest stage is the first, and whether it is the last."""
+        """Masks of the executions whose slowest stage is the first, and whose slowest stage is the last."""
         return self.slowest == FIRST, self.slowest == len(self._layout.blocks) - 1
 
     @derived

@@ -61,7 +61,7 @@ class Sharding:
         return schedule.data_ranks / self.shards(schedule)
 
     def reduces_each_microbatch(self, schedule: Schedule) -> Array:
-        """Whether gradients are reduced after every microbatch."""
+        """Return whether gradients are reduced after every microbatch."""
         return np.array(True) if self.gradients else ~schedule.columns.no_sync
 
 

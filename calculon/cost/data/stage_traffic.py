@@ -52,7 +52,7 @@ class StageTraffic:
 
     @property
     def _present(self) -> list[Array]:
-        """Whether the layout has stages of each kind."""
+        """Masks of the executions that have stages of each kind."""
         layout = self._schedule.layout
         return [np.array(True)] if layout is None else [count > 0 for count in layout.count]
 
@@ -64,7 +64,7 @@ class StageTraffic:
     def sync(self, stalled: Seconds) -> GradientSync:
         """Return the traffic of a batch (section 5.6); each microbatch stalls the slowest stage for `stalled` seconds.
 
-        Traffic once per batch is that of the stage where it takes longest, since it begins on all stages after their
+        Traffic once per batch counts on the stage where it takes longest, since it begins on all stages after their
         passes.
         """
         if self._schedule.layout is None:

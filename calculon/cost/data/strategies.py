@@ -48,7 +48,7 @@ class DataParallelStrategy(ABC):
 
     @property
     def splits_weights(self) -> bool:
-        """Whether a rank keeps only its shard of the weights."""
+        """True if a rank keeps only its shard of the weights."""
         return self.sharding is not None and self.sharding.weights
 
     @abstractmethod

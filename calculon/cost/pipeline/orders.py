@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 
 Phase = tuple[int, tuple[Step, ...]]
-"""How often a stage repeats a pattern, and the pattern."""
+"""Number of repetitions of a pattern by a stage, and the pattern."""
 
 
 def order(
@@ -93,9 +93,9 @@ def order(
     if not pairs:
         return found
     forward = [one for one in found if one.kind == "forward"]
-    beside = set(forward[ahead:])
+    paired = set(forward[ahead:])
     return [
-        one._replace(paired=one.kind == "backward" and last in beside)
+        one._replace(paired=one.kind == "backward" and last in paired)
         for one, last in zip(found, [None, *found], strict=False)
     ]
 
@@ -163,8 +163,8 @@ def _pass(kind: Kind, number: int, stages: int, chunks: int) -> Pass:
 def numbers(schedule: str, stage: int, stages: int, microbatches: int) -> Numbers:
     """Return the passes of a stage of ZB-H2 or a folded schedule as arrays, each of shape (passes,).
 
-    The microbatches of each chunk follow each other, forward and backward, and gradients of weights follow in the order
-    of those of inputs. Schedules whose phases need more microbatches than there are keep the places of the missing.
+    Each chunk takes microbatches in order, forward and backward; weight gradients follow in the order of the input
+    gradients. Phases may need more microbatches than there are: the missing ones leave their slots empty.
     """
     directions = 2 if schedule == "dualpipe" else 1
     each = -(-microbatches // directions)  # of the first direction; the other one may have one less

@@ -86,7 +86,7 @@ def pipeline_time(
 def mirrored_gradient(stages: Sequence[SyncedStage], schedule: Schedule) -> Bytes | None:
     """Return the bytes of gradients that two ranks with equal parts of the model reduce; None without such ranks.
 
-    They are those of the ranks with the most bytes. The data-parallel ranks of each direction have reduced theirs
+    The ranks with the most bytes count. The data-parallel ranks of each direction have reduced theirs
     before: with sharded state, each has its shard of the sum.
     """
     layout = schedule.layout
