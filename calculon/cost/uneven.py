@@ -86,10 +86,10 @@ class UnevenStages:
         found = [
             np.where(
                 blocks < chunks,
-                blocks * edge + (chunks - blocks) * alone,
+                blocks * edge + (chunks - blocks) * transfer_only,
                 blocks * base + transfers,
             )
-            for blocks, (base, edge, transfers, alone) in zip(
+            for blocks, (base, edge, transfers, transfer_only) in zip(
                 self._layout.blocks, self._each(of_stage), strict=True
             )
         ]
@@ -120,9 +120,9 @@ class UnevenStages:
                 return backward
             each, embedding, head = stage.accumulation
             found.append(time + blocks * each)
-        alone = self._layout.count[FIRST] == 0
+        single = self._layout.count[FIRST] == 0  # the only stage is of the last kind
         found[FIRST] = found[FIRST] + embedding
-        found[LAST] = found[LAST] + head + np.where(alone, embedding, 0.0)
+        found[LAST] = found[LAST] + head + np.where(single, embedding, 0.0)
         return found
 
     @derived

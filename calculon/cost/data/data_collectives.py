@@ -333,9 +333,9 @@ class DataCollectives:
         """Buckets of the first stage and, with a pipeline, of the last."""
         if not np.any(self.schedule.ends_apart):
             return (self._buckets(self.embedding, self.head),)
-        alone = ~self.schedule.ends_apart
-        first = self._buckets(self.embedding, self.head.where(alone))
-        return first, self._buckets(self.embedding.where(alone), self.head)
+        single = ~self.schedule.ends_apart
+        first = self._buckets(self.embedding, self.head.where(single))
+        return first, self._buckets(self.embedding.where(single), self.head)
 
     def _buckets(self, embedding: SyncedBytes, head: SyncedBytes) -> Buckets:
         """Return the buckets of a stage; each class of parameters has buckets of its own."""

@@ -185,11 +185,11 @@ class ExplicitStrategy(DataParallelStrategy):
         reduced, replicated = message, schedule.data_ranks > 1
         none = np.zeros_like(schedule.blocks)
         if (experts := block.experts) is not None:
-            alone = schedule.expert_data_par == 1
+            single = schedule.expert_data_par == 1
             if not self.sharding.buffered:
-                weight = weight - np.where(alone, experts.gathered, 0.0)
+                weight = weight - np.where(single, experts.gathered, 0.0)
             reduced = np.where(replicated, message - experts.message, 0.0)
-            reduced = reduced + np.where(alone, 0.0, experts.message)
+            reduced = reduced + np.where(single, 0.0, experts.message)
             replicated = schedule.reduces
         gathered, unit = none, reduced
         if self.sharding.weights:
