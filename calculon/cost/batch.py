@@ -1,4 +1,4 @@
-"""The cost of a batch on one processor of the first stage: from block to chunk, stage and iteration."""
+"""All statistics of a batch on one processor: of a block, of an iteration, and of memory."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ from calculon.base.records import record_of
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.iteration_times import IterationTimes
-from calculon.cost.mixture import Kinds
+from calculon.cost.mixture import BlockKinds
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.pipeline_stages import PipelineStages
 from calculon.cost.quoted_figures import quoted_figures
@@ -61,7 +61,7 @@ class Batch:
         system: System,
         edition: Edition,
         embedding_head: EmbeddingHead | None = None,
-        kinds: Kinds | None = None,
+        kinds: BlockKinds | None = None,
     ):
         self.model, self.schedule, self.system, self.edition = model, schedule, system, edition
         if embedding_head is not None:
@@ -100,7 +100,7 @@ class Batch:
 
     @derived
     def messages(self) -> Messages:
-        """Bytes sent to the next stage and to the replicas."""
+        """Bytes of a block's messages of pipeline and data parallelism."""
         return Messages(
             block_fw_pp_size=self.stage.transfers.forward_size,
             block_bw_pp_size=self.stage.transfers.backward_size,
@@ -118,7 +118,7 @@ class Batch:
 
     @derived
     def experts(self) -> ExpertFigures:
-        """What routed experts get and send."""
+        """Rows, dropped tokens and traffic of routed experts."""
         if not self.stage.block.expert_rows.any():
             none = nothing()
             return ExpertFigures(
@@ -156,11 +156,11 @@ class Batch:
         """Tier-2 bandwidth that would hide each kind of offload traffic, and all that moves (section 5.9)."""
         stage, window = self.stage, self.edition.offload_window
         block, moved = stage.block, stage.offload
-        forward = window(stage.alone.shortest_forward, block.fw.mem_time)
+        forward = window(stage.times_without_offload.shortest_forward, block.fw.mem_time)
         everything = rate(moved.forward_size, forward)
         optimizer = np.zeros_like(everything)
         if self.schedule.training:
-            backward = window(stage.alone.shortest_backward, stage.backward_memory)
+            backward = window(stage.times_without_offload.shortest_backward, stage.backward_memory)
             optimizer = rate(stage.optimizer.weight_grad + stage.optimizer.state, backward)
             everything = np.maximum(everything, rate(moved.backward_size, backward))
         return OffloadBandwidth(
@@ -172,7 +172,7 @@ class Batch:
 
     @derived
     def figures(self) -> Figures:
-        """Figures that people quote."""
+        """Figures that papers quote (MFU, tokens per second, ...)."""
         return quoted_figures(self.model, self.pipeline, self.times.total_time)
 
     @derived

@@ -21,17 +21,17 @@ from calculon.base.units import (
     FlopsPerSecond,
     Seconds,
 )
-from calculon.cost.context_overlap import ring_hidden
-from calculon.cost.expert_overlap import ExpertTimes, exchange_rows
+from calculon.cost.axis_overlap import ExpertTimes, exchange_rows, ring_hidden
 from calculon.cost.layer_cost import (
     LayerCost,
     LayerTable,
     laid_out,
     layer_cost,
     layer_times,
+    storage,
+    tensor_exposed_times,
 )
 from calculon.cost.optimizer_step import weight_sides
-from calculon.cost.shares import exposed_times, storage
 from calculon.cost.tensor import PASSES, NetworkTimes, tensor_volumes
 from calculon.declarations.axes import FURTHER_NAMES
 from calculon.declarations.model import Model
@@ -43,6 +43,7 @@ from calculon.hardware.collectives.placement import nested_rooms
 from calculon.hardware.system import System
 
 UNSHARDED_GRADIENT_BYTES = 4
+"""Bytes of a weight gradient of the block being computed, if no gradient type is stated."""
 
 
 @record
@@ -57,14 +58,15 @@ class Collectives:
 
 @record
 class WeightForms:
-    """Bytes of the weights of a block as replicas have them, those of routed experts among them and apart.
+    """Bytes of the weights of a block in the forms that an FP8 or FP4 recipe needs.
 
     Attributes:
-        kept: What stays, the copies of a recipe apart: nothing of a product whose copies are all there is of its
-            weights.
-        sent: What is gathered.
-        conversion: What making the copies of a recipe moves, once for all microbatches; 0 where each makes them.
-        copies, beside: These copies, and those of them beside what is gathered, which may be one of them.
+        kept: Weights that stay, without quantized copies; 0 for products that have only the copies.
+        sent: Weights as they are gathered.
+        kept_experts, sent_experts: The parts of routed experts.
+        conversion: Bytes that quantizing the weights moves, once for all microbatches; 0 if each microbatch does it.
+        copies: Quantized copies of the weights.
+        further: Copies in addition to the gathered weights, which may be one of the copies.
     """
 
     kept: Bytes
@@ -73,7 +75,7 @@ class WeightForms:
     sent_experts: Bytes
     conversion: Bytes
     copies: Bytes
-    beside: Bytes
+    further: Bytes
 
 
 @record
@@ -81,22 +83,31 @@ class BlockCost:
     """One transformer block, one microbatch; all arrays have *blocks* as the last axis.
 
     Attributes:
-        axis_time (shape (further axes, passes, blocks)): Time of the collectives of further axes, by pass of
-            :data:`~calculon.cost.tensor.PASSES`, on the link.
-        axis_exposed (shape (further axes, passes, kinds, blocks)): What of it is exposed by kind of block, where each
-            pass runs by itself.
-        paired: What of it a forward and a backward pass hide that run beside each other, of two microbatches.
-        expert_bytes (shape (2, blocks)): Bytes through the ports of a rank inside its node, and to others, for
+        fw, re, agrad, wgrad: Work of the forward pass, of recomputation, and of activation and weight gradients,
+            without exposed communication.
+        collectives: Tensor-parallel collectives.
+        axis_time (shape (further axes, passes, blocks)): Link time of the collectives of further axes (CP, EP), by
+            pass of :data:`~calculon.cost.tensor.PASSES`.
+        axis_exposed (shape (further axes, passes, kinds, blocks)): Exposed part of ``axis_time`` by kind of block, if
+            passes of different microbatches do not overlap.
+        paired: Part of it that is hidden if a forward and a backward pass of two microbatches overlap.
+        expert_bytes (shape (2, blocks)): Bytes through the ports of a rank inside its node, and to other nodes, for
             collectives over groups of experts.
         expert_rows: Rows of the experts of the busiest rank.
-        dispatch_space: Bytes of rows or tokens as they are sent to experts, and as they have come.
-        tp_bandwidth_needed (shape (kinds, blocks)): Network bandwidth that overlapped tiles would need to hide, by kind
-            of block.
+        dispatch_space: Bytes of the rows or tokens that are sent to experts, and of those received.
+        tp_bandwidth_needed (shape (kinds, blocks)): Network bandwidth that would hide overlapped tiles, by kind of
+            block.
+        weight: Bytes of the weights.
         expert_weight: Bytes of the weights of routed experts, which are part of ``weight``.
-        forms: Weights as replicas have them.
-        weight_copies: Bytes of copies of the weights in 8 or 4 bits, which serve all microbatches.
+        forms: Weights as they are kept and gathered with an FP8 or FP4 recipe.
+        act_working: Bytes of the activations of a block while it is computed.
+        act_storage: Bytes of the activations that a microbatch stores until its backward pass.
+        weight_copies: Bytes of the quantized copies of the weights, which serve all microbatches.
+        act_checkpoint: Bytes of the input that full recomputation stores.
+        act_grad: Bytes of the activation gradients while a block is computed.
+        weight_grad_no_sharding: Bytes of the weight gradients while a block is computed.
         gradient_message: Bytes of the gradients that data parallelism reduces.
-        pipeline_message: Bytes that a block would hand to the next stage.
+        pipeline_message: Bytes that a block sends if it is the last of its stage.
         matrix_peak: Peak rate of the matrix engine in this block's datatype.
         matrix_flops: FLOP that the matrix engine executes in all passes, recomputation included.
     """
@@ -129,20 +140,20 @@ class BlockCost:
 
 
 def axes_of_modules(block: BlockCost) -> Seconds:
-    """Return what passes of a module in the head wait for further axes: shape (further axes, passes, blocks).
+    """Return the exposed time of further axes in a multi-token-prediction module: shape (further axes, passes, blocks).
 
-    Its attention hides keys and values on their way as that of any block does; nothing runs beside its experts.
+    Its attention hides the ring as in any block; its exchange of experts does not overlap.
     """
-    waits = block.axis_exposed[:, :, KINDS.index("base")].copy()
+    exposed = block.axis_exposed[:, :, KINDS.index("base")].copy()
     experts = FURTHER_NAMES.index("ep")
-    waits[experts] = block.axis_time[experts]
-    return waits
+    exposed[experts] = block.axis_time[experts]
+    return exposed
 
 
 class BlockLayout:
-    """The layers of a segment for a column of sizes, and what of their cost all choices of this layout share.
+    """The layers of a segment for a column of sizes, and the part of their cost that all block choices share.
 
-    What is recomputed, when inputs are gathered again, and how collectives run does not change the layers.
+    Recomputation, repeated gathers and the overlap of collectives do not change the layers.
     """
 
     def __init__(
@@ -191,27 +202,27 @@ class BlockLayout:
 
     @derived
     def processing(self) -> Seconds:
-        """Processing time without layers that have a collective: shape (phases, blocks)."""
+        """Processing time of the layers without a collective: shape (phases, blocks)."""
         return ordered_sum(self.times.processing)
 
     @derived
     def host(self) -> Seconds | None:
-        """Time that the host takes to launch the kernels of the layers: shape (phases, layers, blocks); None if none.
+        """Time in which the host launches the kernels of the layers: shape (phases, layers, blocks); None if it is 0.
 
-        The device runs behind the host as long as there is work left for it: kernels wait for their launches in the
-        sum over a pass, and not one by one. Where the host waits for each kernel, the device waits for it as often.
-        Source: PyTorch, *CUDA semantics*, asynchronous execution.
+        Launches are asynchronous: the device waits for the host only if the sum of the launches of a pass exceeds the
+        sum of its kernels. If the host waits for each kernel instead (``blocking``), both times add up. Source:
+        PyTorch, *CUDA semantics*, asynchronous execution.
         """
         return self.table.launches() * self.launch if occurs(self.launch) else None
 
     @property
     def launch(self) -> float:
-        """Time that the host takes for a kernel; 0 where it is not waited for."""
+        """Time in which the host launches a kernel; 0 if the device never waits for the host."""
         return self.system.ext.launch.host(self.choice.launched)
 
     @derived
     def tensors(self) -> Count:
-        """Weight tensors of a block: a matrix is one, other weights of a layer another."""
+        """Number of weight tensors of a block: of each layer, its matrix and its other weights (a bias, say)."""
         found = self.none
         for layer, weights in zip(self.table.layers, self.table.weights, strict=True):
             rows, columns = weight_sides(layer) or (0, 0)
@@ -221,7 +232,7 @@ class BlockLayout:
 
     @property
     def mixes(self) -> bool:
-        """Whether these layers have experts on several ranks, in some execution."""
+        """True if the layers have experts on several ranks in any execution."""
         return bool(self.table.collectives["ep"]) and bool((self.sizes.expert_par > 1).any())
 
     @derived
@@ -231,7 +242,7 @@ class BlockLayout:
 
     @derived
     def dispatch_space(self) -> Bytes:
-        """Bytes of what is sent to experts, and of what has come; nothing where one rank has all of them."""
+        """Bytes of the rows that are sent to experts, and of the rows received; 0 if a rank has all experts."""
         if not self.table.collectives["ep"]:
             return nothing()
         shape, sizes = shape_of_rows(self.shape), self.sizes
@@ -248,18 +259,18 @@ class BlockLayout:
 
     @derived
     def weight(self) -> Bytes:
-        """Weights of a block."""
+        """Bytes of the weights of a block."""
         return ordered_sum(self.table.weight_bytes)
 
     @derived
     def expert_weight(self) -> Bytes:
-        """Those of routed experts."""
+        """Bytes of the weights of routed experts."""
         rows = [i for i, layer in enumerate(self.table.layers) if layer.expert]
         return ordered_sum(self.table.weight_bytes[rows]) if rows else nothing()
 
     @derived
     def forms(self) -> WeightForms:
-        """Weights as replicas have them: with a recipe that says so, those of products in its bytes."""
+        """Weights as they are kept and gathered; a recipe may quantize the weights of products once for a step."""
         recipe, weight, experts = self.shape.recipe, self.weight, self.expert_weight
         as_stored = WeightForms(
             kept=weight,
@@ -268,18 +279,18 @@ class BlockLayout:
             sent_experts=experts,
             conversion=nothing(),
             copies=nothing(),
-            beside=nothing(),
+            further=nothing(),
         )
         if recipe is None or not recipe.cached:
             return as_stored
         table, stored = self.table, float(self.shape.dtype_bytes)
-        elements = ordered_sum(table.weights[table.narrow_rows])
+        elements = ordered_sum(table.weights[table.quantized_rows])
         copies = recipe.copies * elements
         if not self.choice.fp8_param_gather:
             moved = recipe.conversion(stored) * elements
-            return replace(as_stored, conversion=moved, copies=copies, beside=copies)
+            return replace(as_stored, conversion=moved, copies=copies, further=copies)
         sent, made = recipe.gathered(stored)
-        rows = [i for i in table.narrow_rows if table.layers[i].expert]
+        rows = [i for i in table.quantized_rows if table.layers[i].expert]
         of_experts = ordered_sum(table.weights[rows]) if rows else nothing()
         return WeightForms(
             kept=weight - stored * elements,
@@ -288,18 +299,18 @@ class BlockLayout:
             sent_experts=experts - (stored - sent) * of_experts,
             conversion=made * elements,
             copies=copies,
-            beside=copies if sent == stored else copies - sent * elements,
+            further=copies if sent == stored else copies - sent * elements,
         )
 
     @derived
     def act_working(self) -> Bytes:
-        """Activations while a block is computed: every buffer once."""
+        """Bytes of the activations while a block is computed; layers that share a buffer count it once."""
         shared = np.array([[layer.flags.shares_activation] for layer in self.table.layers])
         return ordered_sum(self.table.activation * ~shared)
 
     @derived
     def act_grad(self) -> Bytes:
-        """Activation gradients while a block is computed."""
+        """Bytes of the activation gradients while a block is computed."""
         return ordered_sum(self.table.activation_grad)
 
     @derived
@@ -314,19 +325,19 @@ class BlockLayout:
         )
 
     def unsharded_gradients(self, choice: BlockChoice) -> Bytes:
-        """Weight gradients of the block being computed."""
+        """Return the bytes of the weight gradients of the block being computed."""
         width = choice.explicit_gradient_bytes or UNSHARDED_GRADIENT_BYTES
         return ordered_sum(width * self.table.weights)
 
     def gradient_message(self, choice: BlockChoice) -> Bytes:
-        """Bytes of the gradients that data parallelism reduces: as the weights, unless it is said otherwise."""
+        """Return the bytes of the gradients that data parallelism reduces: as the weights, unless a type is stated."""
         stored = self.shape.dtype_bytes
         if choice.reduced_bytes == stored:
             return self.weight
         return self.weight * (choice.reduced_bytes / stored)
 
     def pipeline_message(self, choice: BlockChoice) -> Bytes:
-        """Bytes that a block hands to the next stage: split unless collectives are all-reduces (section 4.4)."""
+        """Return the bytes that a block sends to the next stage: split unless it all-reduces (section 4.4)."""
         shape = self.shape
         if choice.tensor_par_comm_type == "ar":
             return shape.dtype_bytes * shape.activation
@@ -351,15 +362,15 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         if layout.choice.blocking:
             processing = processing + host
         else:
-            processing = _launched(processing, host, again, collectives, further)
-            if choice.pairs_passes:
-                busy = _passes_of_base(processing, again, collectives, further)
+            processing = _bounded_by_launches(processing, host, again, collectives, further)
+            if choice.pairs_passes:  # a pair takes at least the launches of both passes
+                busy = _base_block_time(processing, again, collectives, further)
                 paired = np.minimum(paired, np.maximum(0.0, busy - host.sum(axis=0)))
     trained, none = float(choice.training), layout.none
     narrow = layout.shape.recipe is not None
     stored, copies = storage(table, choice, none, edition, narrow=narrow)
     if choice.training and not is_nothing(layout.forms.copies):
-        copies = none + layout.forms.copies  # whatever a microbatch recomputes
+        copies = none + layout.forms.copies  # recomputation does not drop them
     fw, agrad, wgrad = (
         _work([*layout.totals[:, i], processing[i]], 1.0 if i == 0 else trained)
         for i in range(len(PHASES))
@@ -394,7 +405,7 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
 
 
 def _checkpoint(layout: BlockLayout, choice: BlockChoice) -> Bytes:
-    """Bytes of the input that a block keeps where all of it is computed again."""
+    """Return the bytes of the input that a block stores with full recomputation."""
     if not (choice.training and choice.recompute_all):
         return layout.none
     activation = layout.shape.dtype_bytes * layout.shape.activation
@@ -405,7 +416,10 @@ def _checkpoint(layout: BlockLayout, choice: BlockChoice) -> Bytes:
 def _host_times(
     layout: BlockLayout, of_layers: Seconds, recomputed: Array, choice: BlockChoice
 ) -> Seconds:
-    """Time of the host to launch each phase, shape (phases, blocks); what is computed again, before its gradients."""
+    """Return the time in which the host launches each phase: shape (phases, blocks).
+
+    Recomputation is launched with the activation gradients, and added gradients with the weight gradients.
+    """
     host = ordered_sum(of_layers)
     if choice.adds_gradients:
         host[2] += layout.tensors * layout.launch
@@ -415,7 +429,7 @@ def _host_times(
 
 
 def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
-    """Name the five sums of a pass; `share` 0 empties a pass that does not happen."""
+    """Return the five sums of a pass as :class:`Work`; `share` is 0 for passes that inference does not have."""
     if share != 1.0:
         totals = [share * total for total in totals]
     flops, flops_time, mem_accessed, mem_time, time = totals
@@ -432,9 +446,9 @@ def _recompute(
     collectives: Collectives,
     further: Seconds,
 ) -> Work:
-    """Work of recomputation; its time is that of the recomputed layers (section 4.2).
+    """Return the work of recomputation; its time is the sum of the recomputed layers (section 4.2).
 
-    `further` is the time of repeated collectives of further axes.
+    `further` is the exposed time of repeated collectives of further axes, in which the host launches on.
     """
     if not choice.training or not recomputed.any():
         return _work([layout.none] * 5)
@@ -442,35 +456,35 @@ def _recompute(
     time = ordered_sum(cost.times.processing[0] * recomputed)
     if layout.host is not None:
         host = ordered_sum(layout.host[0] * (recomputed > 0))
-        waited = host - collectives.recomm.time_exposed[0] - further
-        time = time + host if layout.choice.blocking else np.maximum(time, waited)
+        least = host - collectives.recomm.time_exposed[0] - further
+        time = time + host if layout.choice.blocking else np.maximum(time, least)
     return _work([*work, time])
 
 
-def _launched(
+def _bounded_by_launches(
     processing: Seconds,
     host: Seconds,
     again: Work,
     collectives: Collectives,
     further: Seconds,
 ) -> Seconds:
-    """Return processing times of passes that wait for the host, of shape (phases, blocks).
+    """Return processing times of passes that take at least the launches of their kernels: shape (phases, blocks).
 
-    The host launches on while the device waits for a collective, that of a block inside of a stage: which collectives
-    one at its border has depends on the pipeline, and blocks are the same with and without one.
-    Both gradients are one pass for the host, with what is computed again before them; what they wait for it counts
-    as time of those of weights. `further` are times of collectives of further axes, by pass.
+    The host launches on while the device waits for a collective. Exposed time is of a base block: the collectives
+    of edge blocks depend on the pipeline, and a block costs the same with and without pipeline. Recomputation and both
+    gradients are one pass for the host; the time that they wait for it is added to the weight gradients. `further` is
+    the exposed time of further axes by pass.
     """
     forward = np.maximum(processing[0], host[0] - collectives.fw_tp.time_exposed[0] - further[0])
     exposed = collectives.recomm.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
     exposed = exposed + (further[1] + further[2])
     busy = again.time + processing[1] + processing[2] + exposed
-    waits = np.maximum(0.0, (host[1] + host[2]) - busy)
-    return np.stack([forward, processing[1], processing[2] + waits])
+    waited = np.maximum(0.0, (host[1] + host[2]) - busy)
+    return np.stack([forward, processing[1], processing[2] + waited])
 
 
 def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: BlockChoice) -> Flops:
-    """FLOP that the matrix engine executes for one microbatch."""
+    """Return the FLOP that the matrix engine executes for one microbatch."""
     forward, backward, *layers = layout.matrix_flops
     executed: Flops = forward
     if choice.training:
@@ -483,20 +497,20 @@ def _collectives(
 ) -> Collectives:
     """Sum tensor-parallel messages and times over layers, per pass and kind of block (section 4.1)."""
     traffic = cost.traffic
-    exposed = exposed_times(table, cost, choice, edition)
+    exposed = tensor_exposed_times(table, cost, choice, edition)
     totals = ordered_sum(np.stack([traffic.size, traffic.link, exposed]))
     if not choice.training:
         totals[:, 1:] = 0.0
-    size, link, hidden = totals
+    size, link, exposed = totals
     fw, agrad, recomm = (
-        Communication(time=link[i], time_exposed=hidden[i]) for i in range(len(PASSES))
+        Communication(time=link[i], time_exposed=exposed[i]) for i in range(len(PASSES))
     )
     messages = TensorMessages(fw_tp=size[0], bw_tp=size[1], recomm=size[2])
     return Collectives(fw_tp=fw, agrad_tp=agrad, recomm=recomm, tensor_messages=messages)
 
 
 def _axis_time(cost: LayerCost, choice: BlockChoice) -> Seconds:
-    """Sum the times of the collectives of further axes over layers."""
+    """Sum the link times of further axes over layers: shape (further axes, passes, blocks)."""
     links = [cost.further[axis].link for axis in FURTHER_NAMES]
     if not any(link.shape[1] for link in links):
         return nothing(len(FURTHER_NAMES), len(PASSES))
@@ -511,7 +525,7 @@ def _axis_time(cost: LayerCost, choice: BlockChoice) -> Seconds:
 def _axis_exposed(
     layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: BlockChoice, link: Seconds
 ) -> tuple[Seconds, Seconds]:
-    """Return what is exposed of further axes by kind of block, and what pairs of passes hide more."""
+    """Return the exposed time of further axes by kind of block, and the part of it that pairs of passes hide."""
     if is_nothing(link):
         return nothing(*link.shape[:2], len(KINDS)), nothing()
     exposed = np.stack([link] * len(KINDS), axis=2)
@@ -527,17 +541,17 @@ def _axis_exposed(
     return exposed, times.paired(choice) if choice.pairs_passes else nothing()
 
 
-def _passes_of_base(
+def _base_block_time(
     processing: Seconds, again: Work, collectives: Collectives, further: Seconds
 ) -> Seconds:
-    """Time of the forward and the backward pass of a block inside of a stage, what it waits for included."""
+    """Return the time of the forward and the backward pass of a base block, exposed communication included."""
     exposed = collectives.fw_tp.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
     exposed = exposed + collectives.recomm.time_exposed[0] + further.sum(axis=0)
     return processing.sum(axis=0) + again.time + exposed
 
 
 def _expert_bytes(layout: BlockLayout, choice: BlockChoice) -> Bytes:
-    """Bytes of collectives over groups of experts, in all passes: inside of nodes, and between them."""
+    """Return the bytes of collectives over groups of experts in all passes: inside of nodes, and between nodes."""
     if not layout.mixes:
         return nothing(2)
     moved = np.zeros((2, layout.none.size))
@@ -553,10 +567,10 @@ def _expert_bytes(layout: BlockLayout, choice: BlockChoice) -> Bytes:
 
 
 def _bandwidth_needed(cost: LayerCost, choice: BlockChoice, none: Array) -> BytesPerSecond:
-    """Largest network bandwidth that a tile would need to hide, by kind of block (section 4.1)."""
-    some = np.zeros((len(KINDS), none.size))
+    """Return the largest network bandwidth that would hide a tile, by kind of block (section 4.1)."""
+    least = np.zeros((len(KINDS), none.size))
     if choice.tensor_par_overlap == "none":
-        return some
+        return least
     passes = 2 if choice.training else 1
     needed = cost.traffic.bandwidth_needed[:passes]
-    return np.maximum(some, needed.max(axis=(0, 2)))
+    return np.maximum(least, needed.max(axis=(0, 2)))

@@ -1,4 +1,4 @@
-"""Costs of the distinct blocks and optimizer steps of a table: millions of executions share a few thousand of them."""
+"""Costs of the distinct blocks and optimizer steps of a plan: millions of executions share a few thousand of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,9 +22,8 @@ from calculon.cost.embedding_head import (
     embedding_head_step,
     plain_choice,
 )
-from calculon.cost.halves import of_both
 from calculon.cost.layer_cost import laid_out
-from calculon.cost.mixture import Kinds, mixed_block, mixed_step, partly_recomputed
+from calculon.cost.mixture import BlockKinds, mixed_block, mixed_step, partly_recomputed, two_halves
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.cost.prediction_modules import step_with_modules, with_modules
 from calculon.declarations.axes import FURTHER_DEGREES
@@ -39,14 +38,14 @@ from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count
 
 BLOCK_ROWS = 4_096
-"""Blocks whose layers are laid out at once: bounds the memory of a layer table."""
+"""Most blocks of a layer table, whose arrays of layers times blocks then take some tens of MB."""
 
 
 C = TypeVar("C", BlockCost, OptimizerCost)
 
 
 class OfKinds(NamedTuple, Generic[C]):
-    """A cost of the mean block of a model, and of each of its kinds of block."""
+    """A cost (of a block, or of its optimizer step) of the mean block of a model, and of each of its kinds of block."""
 
     mean: C
     kinds: tuple[C, ...]
@@ -54,9 +53,9 @@ class OfKinds(NamedTuple, Generic[C]):
 
 @dataclass(frozen=True, slots=True)
 class BlockTables:
-    """Costs of the distinct blocks and optimizer steps of a plan, and which of them each row uses.
+    """Costs of the distinct blocks and optimizer steps of a plan, and the index of each row's own.
 
-    Of several ``kinds`` of block, ``block`` and ``optimizer`` are the mean of the model.
+    If the model has several ``kinds`` of block, ``block`` and ``optimizer`` are their mean; ``kinds`` is None for one.
     """
 
     block: BlockCost
@@ -64,10 +63,10 @@ class BlockTables:
     optimizer: OptimizerCost
     optimizer_row: Array
     embedding_head: EmbeddingHead | None = None
-    kinds: Kinds | None = None
+    kinds: BlockKinds | None = None
 
-    def kinds_of(self, rows: Array) -> Kinds | None:
-        """Return the kinds of block of some rows of the plan; None where there is one."""
+    def kinds_of(self, rows: Array) -> BlockKinds | None:
+        """Return the kinds of block of some rows of the plan; None if the model has one kind."""
         if self.kinds is None:
             return None
         return self.kinds.take(self.block_row[rows], self.optimizer_row[rows])
@@ -80,10 +79,10 @@ class BlockTables:
 
 
 def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> BlockTables:
-    """Cost every distinct block, and every distinct optimizer step, of a plan once.
+    """Compute the cost of every distinct block and of every distinct optimizer step of a plan once.
 
-    A block depends on its choice and on the numbers of :data:`SIZE_FIELDS`; a step on its own choice, the tensor degree
-    and the shards. Of a column of machines, each row has blocks and steps of its own.
+    A block depends on its choice and on the numbers of :data:`SIZE_FIELDS`; a step depends on its choice, the tensor
+    and further degrees, the padding of the vocabulary and the shards. If the machines are a column, rows share nothing.
     """
     embedding_head = EmbeddingHeadTables(model, system, edition) if model.vocab else None
     blocks: list[OfKinds[BlockCost]] = []
@@ -125,7 +124,7 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
 
 
 def _machines(system: System, rows: Array) -> list[Array]:
-    """Return the numbers of the machines of rows, as a column where there are several."""
+    """Return the machine of each row as a column that tells rows apart; no column for a single machine."""
     return [rows] if system.variants else []
 
 
@@ -133,14 +132,14 @@ def joined_kinds(
     model: Model,
     blocks: Sequence[OfKinds[BlockCost]],
     steps: Sequence[OfKinds[OptimizerCost]],
-) -> tuple[tuple[BlockCost, OptimizerCost], Kinds | None]:
-    """Join the rows of tables: those of the mean block and its step, and of each kind where there are several."""
+) -> tuple[tuple[BlockCost, OptimizerCost], BlockKinds | None]:
+    """Concatenate the rows of tables: of the mean block and its step, and of each kind if there are several."""
     of_model = concatenate([one.mean for one in blocks]), concatenate([one.mean for one in steps])
     counts = tuple(kind.count for kind in kinds_of_block(model))
     if len(counts) == 1:
         return of_model, None
     places = range(len(counts))
-    return of_model, Kinds(
+    return of_model, BlockKinds(
         tuple(concatenate([one.kinds[place] for one in blocks]) for place in places),
         tuple(concatenate([one.kinds[place] for one in steps]) for place in places),
         counts,
@@ -150,7 +149,11 @@ def joined_kinds(
 def block_costs(
     model: Model, system: System, choices: Sequence[BlockChoice], sizes: Array, edition: Edition
 ) -> list[OfKinds[BlockCost]]:
-    """Cost blocks of choices of one layout for rows of the numbers of :data:`SIZE_FIELDS`."""
+    """Return the costs of blocks by choice; all choices have one layout and share its layer tables.
+
+    Args:
+        sizes: The numbers of :data:`SIZE_FIELDS`, with shape (blocks, fields).
+    """
     kinds = kinds_of_block(model)
     counts = [kind.count for kind in kinds]
     costs: list[list[list[BlockCost]]] = [[[] for _ in kinds] for _ in choices]
@@ -171,7 +174,7 @@ def block_costs(
                 if (part.recompute_every > 1).any() and choice.recomputes:
                     stored = replace(choice, activation_recompute="none", recompute_modules="none")
                     cost = partly_recomputed(cost, block_cost(layout, stored), part)
-                of_kind.append(of_both(cost) if halves else cost)
+                of_kind.append(two_halves(cost) if halves else cost)
     every = [[concatenate(of_kind) for of_kind in of_choice] for of_choice in costs]
     return [OfKinds(mixed_block(of_kinds, counts), tuple(of_kinds)) for of_kinds in every]
 
@@ -206,14 +209,14 @@ def step_cost(
     shards: Array,
     edition: Edition,
 ) -> OfKinds[OptimizerCost]:
-    """Cost the optimizer step of a block from the weights of :func:`layer_parameters`, each row with its shards."""
+    """Return the cost of optimizer steps from the weights of :func:`layer_parameters`; `shards` has shape (rows,)."""
     costs = [optimizer_cost(of_kind, shards, system, choice, edition) for of_kind in weights]
     mean = mixed_step(costs, [kind.count for kind in kinds_of_block(model)])
     return OfKinds(mean, tuple(costs))
 
 
 class _OfSizes(NamedTuple):
-    """What choices share that have the same rows of sizes: embedding and head, and the layers of further modules."""
+    """Cache for the choices with the same rows of sizes: embedding and head, and the layers of MTP modules."""
 
     sizes: Array
     of: Sizes
@@ -222,7 +225,7 @@ class _OfSizes(NamedTuple):
 
 
 class EmbeddingHeadTables:
-    """Costs of embedding and head beside those of blocks, row by row."""
+    """Costs of embedding and head, in the row order of the costs of blocks and steps."""
 
     def __init__(self, model: Model, system: System, edition: Edition):
         self._model, self._system, self._edition = model, system, edition
@@ -232,10 +235,12 @@ class EmbeddingHeadTables:
         self._known: _OfSizes | None = None
 
     def add_cost(self, choice: BlockChoice, sizes: Array, own: System | None = None) -> None:
-        """Cost embedding and LM head of a choice, for rows of sizes as in :func:`block_costs`.
+        """Append the cost of embedding and head of a choice, for rows of sizes as in :func:`block_costs`.
 
-        Choices with the same rows share what of it does not depend on them: those of one layout follow each other.
-        Rows of a column of machines have their `own`.
+        Choices with the same `sizes` object share cached costs; choices of one layout must follow each other.
+
+        Args:
+            own: The machines of these rows, if the machines are a column.
         """
         model, edition = self._model, self._edition
         system = self._system if own is None else own
@@ -258,7 +263,7 @@ class EmbeddingHeadTables:
     def add_steps(
         self, choice: StepChoice, sizes: Array, shards: Array, own: System | None = None
     ) -> None:
-        """Cost the weights of embedding and LM head, for each optimizer step; machines as for :meth:`add_cost`."""
+        """Append the weights and steps of embedding and head; `own` as in :meth:`add_cost`."""
         system = self._system if own is None else own
         args = (self._model, system, choice, Sizes.of(sizes), shards, self._edition)
         step = embedding_head_step(*args)
@@ -268,14 +273,14 @@ class EmbeddingHeadTables:
         self._steps.append(step)
 
     def embedding_head(self) -> EmbeddingHead:
-        """Return all of them as one."""
+        """Return all rows as one record."""
         costs, steps = concatenate(self._costs), concatenate(self._steps)
         modules = concatenate(self._modules) if self._modules else None
         return EmbeddingHead(costs, steps, self._model.tied, modules)
 
 
 def only_choices(plan: Plan) -> tuple[BlockChoice, StepChoice, Sizes]:
-    """Return the choices of a plan of one row, and what sizes its blocks."""
+    """Return the choices and the sizes of a plan of one row."""
     ((block, _),) = grouped(plan, BlockChoice)
     ((step, _),) = grouped(plan, StepChoice)
     return block, step, sizes_of(plan)

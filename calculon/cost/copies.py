@@ -1,8 +1,8 @@
-"""Copies between parameters and the buffers of collectives, which FSDP makes beside its gathers and reductions.
+"""Copies in and out of FSDP's communication buffers, and the quantization of gathered weights.
 
 A collective of FSDP2 moves all parameters of a unit in one buffer: shards are cast into it, gathered weights are copied
-out of it, and gradients are copied, and cast, into another one that is reduced. These kernels run on the stream of the
-computation: nothing hides them, while the next gather may proceed beside them.
+out of it, and gradients are copied and cast into another buffer, which is reduced. These kernels run on the compute
+stream, so that nothing hides them; the next gather may overlap with them.
 
 Source: PyTorch, ``torch/distributed/fsdp``, ``_fsdp_collectives.py``: ``all_gather_copy_in``,
 ``foreach_all_gather_copy_out`` (pull requests 117203, 119451) and ``chunk_cat`` of the gradients (121081).
@@ -17,10 +17,9 @@ from calculon.base.arrays import is_nothing
 from calculon.base.records import changed
 from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.classes import synced_block
-from calculon.cost.data.sharding import Sharding, unit_blocks
+from calculon.cost.data.data_collectives import Sharding, unit_blocks
 from calculon.cost.data.strategies import STRATEGIES
-from calculon.cost.data.synced import SyncedBytes
+from calculon.cost.data.synced import SyncedBytes, synced_block
 from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.declarations.statistics import Work
@@ -32,7 +31,8 @@ class StageLayers(NamedTuple):
     """A block of a stage, embedding and LM head, with the copies of their weights and gradients.
 
     Attributes:
-        block_copies, embedding_copies, head_copies: Times of the copies for a microbatch, which are part of the passes.
+        block, embedding_head: Costs whose passes include the copies.
+        block_copies, embedding_copies, head_copies: Times of the copies for a microbatch.
     """
 
     block: BlockCost
@@ -49,7 +49,7 @@ def with_copies(
     schedule: Schedule,
     system: System,
 ) -> StageLayers:
-    """Add the copies that the data-parallel strategy makes to the passes of a block, of embedding and LM head."""
+    """Return a block, embedding and LM head whose passes include the copies of the data-parallel strategy."""
     strategy, none = STRATEGIES[schedule.choice.zero_stage], np.zeros(1)
     if strategy.splits_weights:
         again = schedule.columns.reshard_after_forward & schedule.training
@@ -71,7 +71,7 @@ def with_copies(
 def copy_time(
     layers: StageLayers, schedule: Schedule, embedding_head: EmbeddingHeadTimes | None
 ) -> Seconds:
-    """Return the time of the copies per batch; the schedule has the blocks of the slowest stage."""
+    """Return the time of the copies per batch; `schedule` has the blocks of the slowest stage."""
     time: Seconds = schedule.microbatches * schedule.blocks * layers.block_copies
     if embedding_head is None:
         return time
@@ -80,19 +80,15 @@ def copy_time(
 
 
 class Copies:
-    """Copies of executions that shard weights and gather them in buffers.
-
-    Args:
-        sharding: How weights are shared.
-    """
+    """Copies of executions that shard weights and gather them in buffers."""
 
     def __init__(self, sharding: Sharding, schedule: Schedule, system: System):
         self._schedule, self._system = schedule, system
         self._shards = sharding.shards(schedule)
-        self._active = self._shards > 1  # then those of experts have such buffers, too
+        self._active = self._shards > 1  # experts then have buffers as well, even with one shard
 
     def of_block(self, cost: BlockCost, optimizer: OptimizerCost) -> tuple[BlockCost, Seconds]:
-        """Add the copies of a block; the kernels are those of a unit."""
+        """Return a block with its copies, and their time; a kernel copies a whole unit."""
         synced = SyncedBytes(weight=cost.weight, gradient=cost.gradient_message)
         again = self._schedule.columns.reshard_after_forward
         unit, sent = unit_blocks(self._schedule), 1 / self._shards
@@ -106,9 +102,9 @@ class Copies:
     def of_embedding_and_head(
         self, ends: EmbeddingHead, reduced: Array
     ) -> tuple[EmbeddingHead, Seconds, Seconds]:
-        """Add the copies of embedding and LM head, whose weights stay until their backward pass.
+        """Return embedding and head with their copies, and the times of both; weights stay until the backward pass.
 
-        `reduced` is bytes of gradients per byte of weights.
+        `reduced` is gradient bytes per byte of weights.
         """
         piped, step, once = self._schedule.ends_apart, ends.step, np.array(1.0)
         first, last = ends.synced(reduced).apart(piped)
@@ -139,11 +135,19 @@ class Copies:
         unit: Count,
         sent: Fraction,
     ) -> tuple[BlockCost, Seconds]:
-        """Add copies to a forward pass, to a backward pass that gathers `again`, and to the gradients of weights.
+        """Return a cost with copies in its forward pass, its backward pass and its weight gradients, and their time.
 
-        A gather reads the `shard` as it is kept and writes it as it is `sent`, which share of the weights that is, then
-        reads and writes all of them, as they are `received`; a reduction reads the gradients as they are computed and
-        writes them as they are reduced.
+        A gather reads the shard in the type in which it is kept and writes it in the type of the message; then it reads
+        and writes all received weights. A reduction reads the gradients in the type of the computation and writes them
+        in the type of the reduction.
+
+        Args:
+            synced: Bytes of the weights and of the reduced gradients.
+            received: Bytes of the gathered weights.
+            shard: Bytes of the kept shard.
+            again: Whether the backward pass gathers again.
+            unit: Blocks that one kernel copies.
+            sent: Share of the received bytes that a rank sends.
         """
         gathered = shard + (sent + 2) * received
         reduced = synced.weight + synced.gradient
@@ -157,7 +161,7 @@ class Copies:
 
 
 def with_conversion(cost: BlockCost, again: Array, system: System) -> BlockCost:
-    """Add what making copies of gathered weights for a recipe takes: in a forward pass, and where they come `again`."""
+    """Add the quantization of gathered weights to the forward pass, and to a backward pass that gathers `again`."""
     conversion = cost.forms.conversion
     if is_nothing(conversion):
         return cost
@@ -170,7 +174,7 @@ def with_conversion(cost: BlockCost, again: Array, system: System) -> BlockCost:
 
 
 def modules_with_conversion(ends: EmbeddingHead, system: System) -> EmbeddingHead:
-    """Add the same to modules that predict further tokens, whose weights stay until their backward pass."""
+    """Add the quantization of gathered weights to MTP modules, whose weights stay until their backward pass."""
     if ends.modules is None or is_nothing(ends.cost.head.forms.conversion):
         return ends
     head = with_conversion(ends.cost.head, np.array(False), system)
@@ -179,7 +183,7 @@ def modules_with_conversion(ends: EmbeddingHead, system: System) -> EmbeddingHea
 
 
 def _longer(work: Work, size: Bytes, time: Seconds) -> Work:
-    """Return a pass that also moves some bytes, for so long."""
+    """Return a pass that moves further bytes in further `time`."""
     return changed(
         work,
         mem_accessed=work.mem_accessed + size,

@@ -1,7 +1,7 @@
-"""Embedding and LM head: their cost on the first and the last pipeline stage, or on the only one.
+"""Embedding and LM head, the *ends* of a model: their cost on the first and the last stage, or on a single one.
 
-An iteration takes as long as the slower of the two stages; the other one is passed once while the pipeline fills.
-Modules that predict further tokens are part of the head (:mod:`calculon.cost.prediction_modules`).
+The slower of the two stages determines the time of an iteration; the faster one delays it once, while the pipeline
+fills. Multi-token-prediction (MTP) modules are part of the head (:mod:`calculon.cost.prediction_modules`).
 """
 
 from collections.abc import Callable
@@ -34,9 +34,10 @@ from calculon.plan.schedule import Schedule
 class EmbeddingHeadCost:
     """Cost of embedding and LM head for one microbatch; the last axis of all arrays is that of blocks.
 
-    ``modules`` is the time of modules that predict further tokens; ``table_gradient`` is bytes of the reduced
-    gradient of what first and last stage share of one rank: its part of the vocabulary's table, and what else modules
-    look up.
+    Attributes:
+        modules: Time of MTP modules, a part of the time of the head.
+        table_gradient: Bytes of the gradient of the tables that the first and the last stage share: a rank's part of
+            the vocabulary's table, and other tables in which MTP modules look up.
     """
 
     embedding: BlockCost
@@ -55,11 +56,13 @@ class VocabularyWeights:
 
 @record
 class ModuleWeights:
-    """Weights of the last end where there are modules that predict further tokens.
+    """Weights of the head of a model with MTP modules.
 
-    ``alone`` are those of an only stage, without what it has for its embedding; ``head`` is bytes of the head alone,
-    ``experts`` of the routed experts of all modules, and ``largest`` of the largest of head, embedding and module, of
-    which each is reduced at once.
+    Attributes:
+        alone: Weights of head and modules on a single stage, where modules use the embedding and need no copy of it.
+        head: Bytes of the head without modules.
+        experts: Bytes of the routed experts of all modules.
+        largest: Bytes of the largest of head, embedding and module, each of which is a unit of gradient reduction.
     """
 
     alone: VocabularyWeights
@@ -78,11 +81,11 @@ class EmbeddingHeadStep:
 
 
 def plain_layout(layout: LayoutChoice, system: System) -> LayoutChoice:
-    """Return the layout of embedding and head, which are split by the vocabulary whatever form the blocks have.
+    """Return the layout of embedding and head, which are split along the vocabulary whatever the blocks do.
 
-    The logits are a product in the type of attention: only products of blocks have 8 bits. Source: DeepSeek-V3, arXiv
-    2412.19437, section 3.3.1; Megatron-LM, ``core/models/gpt/gpt_model.py``, whose output layer is none of Transformer
-    Engine; torchtitan, ``docs/float8.md``, which filters ``output``.
+    The logits are a product in the datatype of attention: FP8 is for products of blocks only. Source: DeepSeek-V3,
+    arXiv 2412.19437, section 3.3.1; Megatron-LM, ``core/models/gpt/gpt_model.py``, whose output layer does not use
+    Transformer Engine; torchtitan, ``docs/float8.md``, which filters ``output``.
     """
     if layout.compile_scope != "step":
         layout = replace(layout, fusion="none")
@@ -104,7 +107,7 @@ def plain_layout(layout: LayoutChoice, system: System) -> LayoutChoice:
 
 
 def plain_choice(choice: BlockChoice, system: System) -> BlockChoice:
-    """Return the choice as it is for embedding and head: nothing is recomputed, overlapped or gathered again."""
+    """Return the block choice of embedding and head, without recomputation, overlap and repeated gathers."""
     return replace(
         choice,
         layout=plain_layout(choice.layout, system),
@@ -122,7 +125,7 @@ def plain_choice(choice: BlockChoice, system: System) -> BlockChoice:
 def embedding_head_cost(
     model: Model, system: System, choice: BlockChoice, sizes: Sizes, edition: Edition
 ) -> EmbeddingHeadCost:
-    """Cost embedding and head for one microbatch."""
+    """Return the cost of embedding and head, without MTP modules, for one microbatch."""
 
     def cost(segment: Segment) -> BlockCost:
         layout = BlockLayout(model, system, choice.layout, sizes, edition, segment.layers)
@@ -141,9 +144,9 @@ def embedding_head_cost(
 
 
 def step_of_ends(choice: StepChoice) -> StepChoice:
-    """Return the choice as it is for embedding and head, which Muon leaves to Adam and recipes as they are.
+    """Return the step choice of embedding and head, which use Adam instead of Muon and are never quantized.
 
-    Source: Jordan et al. 2024; Liu et al., arXiv 2502.16982, section 2.2; of recipes as in :func:`plain_layout`.
+    Source: Jordan et al. 2024; Liu et al., arXiv 2502.16982, section 2.2; for recipes see :func:`plain_layout`.
     """
     if choice.layout.fp8_recipe != NO_RECIPE:
         layout = replace(choice.layout, fp8_recipe=NO_RECIPE, fp8_param_gather=False)
@@ -154,7 +157,7 @@ def step_of_ends(choice: StepChoice) -> StepChoice:
 def embedding_head_step(
     model: Model, system: System, choice: StepChoice, sizes: Sizes, shards: Count, edition: Edition
 ) -> EmbeddingHeadStep:
-    """Cost the optimizer step of embedding and LM head; one entry of `sizes` and `shards` for each optimizer step."""
+    """Return the weights and optimizer step of embedding and head; `sizes` and `shards` have an entry for each step."""
     choice = step_of_ends(choice)
     shape = BlockShape.of(model, choice.layout, sizes, edition)
     columns = sizes.tensor_par.size
@@ -177,7 +180,7 @@ def embedding_head_step(
 
 @dataclass(frozen=True)
 class EmbeddingHead:
-    """Embedding and LM head of executions: costs, whether they share their weights, and modules of further tokens."""
+    """Embedding and LM head of executions, which share a table if `tied`; `modules` is None without MTP."""
 
     cost: EmbeddingHeadCost
     step: EmbeddingHeadStep
@@ -185,15 +188,15 @@ class EmbeddingHead:
     modules: ModuleWeights | None = None
 
     def take(self, blocks: Array, steps: Array) -> "EmbeddingHead":
-        """Return those of executions, by rows of blocks and of optimizer steps."""
+        """Return embedding and head of executions, by rows of blocks and of optimizer steps."""
         modules = None if self.modules is None else gather(self.modules, steps)
         cost, step = gather(self.cost, blocks), gather(self.step, steps)
         return EmbeddingHead(cost, step, self.tied, modules)
 
     def on_stages(self, piped: Array) -> "EmbeddingHead":
-        """Return the same, of which modules of an only stage look up in its own embedding, and have no copy of it.
+        """Return embedding and head without the copy of the embedding that MTP modules have if stages are several.
 
-        A table that is tied is told apart where its gradients are reduced.
+        `piped` says for which executions the ends are on different stages. A tied model has no such copy.
         """
         if self.modules is None or self.tied:
             return self
@@ -207,14 +210,14 @@ class EmbeddingHead:
     def synced(self, reduced: Array, schedule: Schedule | None = None) -> SyncedEmbeddingHead:
         """Return gradient and parameter bytes of data parallelism; `reduced` is gradient bytes per byte of weights.
 
-        With a `schedule`, routed experts of modules that have replica groups of their own are counted as if they were
-        with the other weights, by as many bytes as rings of their groups move: ``(n - 1) / n`` each.
+        Routed experts of MTP modules may have their own replica groups. With a `schedule`, their bytes are scaled by
+        the ratio of the traffic of both rings, ``(n - 1) / n`` each, instead of being a class of their own.
         """
         fewer: Bytes = np.zeros(1)
         if self.modules is not None and schedule is not None and schedule.has_experts_apart:
             own, every = schedule.expert_data_par, np.maximum(schedule.data_ranks, 2.0)
-            moved = np.where(schedule.experts_apart, (1 - 1 / own) / (1 - 1 / every), 1.0)
-            fewer = (1 - moved) * self.modules.experts
+            ratio = np.where(schedule.experts_apart, (1 - 1 / own) / (1 - 1 / every), 1.0)
+            fewer = (1 - ratio) * self.modules.experts
 
         def of(held: VocabularyWeights, fewer: Bytes | None = None) -> SyncedBytes:
             weight = held.weight if fewer is None else held.weight - fewer
@@ -229,7 +232,7 @@ class EmbeddingHead:
 
     @property
     def shared_gradient(self) -> Bytes | None:
-        """Bytes of the gradient that two copies of a table exchange once per batch: tied, or looked up by modules."""
+        """Bytes of the gradient that two copies of a table exchange once per batch; None unless tied or with MTP."""
         shared = self.tied or self.modules is not None
         return self.cost.table_gradient if shared else None
 
@@ -248,7 +251,7 @@ class EmbeddingHead:
         return time
 
     def backward(self, end: BlockCost) -> Seconds:
-        """Backward time of embedding or head for a microbatch; that of modules with what is computed again."""
+        """Backward time of embedding or head for a microbatch, exposed communication and recomputation included."""
         time: Seconds = end.agrad.time + end.wgrad.time + end.collectives.agrad_tp.time_exposed[0]
         if self.modules is not None:
             time = time + end.re.time + end.collectives.recomm.time_exposed[0]
@@ -258,7 +261,13 @@ class EmbeddingHead:
 
 
 class EmbeddingHeadTimes:
-    """Times per batch of embedding and LM head, each computed when it is asked for."""
+    """Times per batch of embedding and LM head on the slowest stage, each computed when it is first needed.
+
+    Args:
+        slowest: For stages that differ, whether the slowest is the first, and whether it is the last; None if stages
+            differ by their ends only.
+        added: Time that gradient accumulation adds to a microbatch of the embedding, and of the head.
+    """
 
     def __init__(
         self,
@@ -267,20 +276,16 @@ class EmbeddingHeadTimes:
         slowest: tuple[Array, Array] | None = None,
         added: tuple[Seconds, Seconds] | None = None,
     ):
-        """`slowest` tells of stages that differ whether the slowest is the first, and whether it is the last.
-
-        `added` is what gradient accumulation adds to a microbatch of the embedding and of the head.
-        """
         self._embedding_head, self._schedule, self._slowest = embedding_head, schedule, slowest
         self._added = added
 
     @derived
     def piped(self) -> Array:
-        """Whether embedding and LM head are on different stages."""
+        """Mask of the executions with embedding and LM head on different stages."""
         return self._schedule.ends_apart
 
     def _whole(self, end: BlockCost) -> Seconds:
-        """Time of embedding or LM head for one microbatch, forward and backward."""
+        """Return the time of embedding or head for one microbatch, with recomputation and exposed communication."""
         exposed: Seconds = (
             end.collectives.fw_tp.time_exposed[0] + end.collectives.agrad_tp.time_exposed[0]
         )
@@ -298,27 +303,28 @@ class EmbeddingHeadTimes:
 
     @derived
     def head(self) -> Seconds:
-        """Time of head and loss for one microbatch, with those of modules that predict further tokens."""
+        """Time of head and loss for one microbatch, MTP modules included."""
         return self._whole(self._embedding_head.cost.head)
 
     @property
     def modules(self) -> Seconds:
-        """Time of these modules for one microbatch."""
+        """Time of MTP modules for one microbatch."""
         time: Seconds = self._embedding_head.cost.modules
         return time
 
     @derived
     def _slower_is_embedding(self) -> Array:
-        """Whether a microbatch takes longer in the embedding than in the head, gradient accumulation included."""
+        """Mask: a microbatch takes longer in the embedding than in the head, gradient accumulation included."""
         if self._added is None:
             return self.embedding > self.head
         of_embedding, of_head = self._added
         return self.embedding + of_embedding > self.head + of_head
 
     def of_slower(self, embedding: Array, head: Array) -> Array:
-        """Return a quantity of the slower of the two; of both where they are on one stage.
+        """Return the quantity of the slower of embedding and head; of both if they are on one stage.
 
-        Of stages that differ it is that on the slowest one, if there is one. If a rank has both, it is the last kind.
+        For stages that differ, it is the quantity on the slowest stage: 0 unless that is the first or the last. A rank
+        of a folded schedule that has both ends is of the last kind.
         """
         if self._slowest is not None:
             first, last = self._slowest
@@ -330,44 +336,47 @@ class EmbeddingHeadTimes:
         return np.where(self.piped, slower, embedding + head)
 
     def of_faster(self, embedding: Array, head: Array) -> Array:
-        """Return a quantity of the faster of the two, which are on stages that are otherwise alike."""
+        """Return the quantity of the faster of embedding and head; 0 if they are on one stage."""
         faster = np.where(self._slower_is_embedding, head, embedding)
         return np.where(self.piped, faster, 0.0)
 
-    def _slower(self, embedding: Array, head: Array) -> Array:
-        """Add a quantity of the slower of the two up over the batch; of both where they are on one stage."""
+    def _batch_sum(self, embedding: Array, head: Array) -> Array:
+        """Sum :meth:`of_slower` over the microbatches of a batch."""
         return self._schedule.microbatches * self.of_slower(embedding, head)
 
     @derived
     def forward(self) -> Seconds:
         """Forward computation."""
         cost = self._embedding_head.cost
-        return self._slower(cost.embedding.fw.time, cost.head.fw.time)
+        return self._batch_sum(cost.embedding.fw.time, cost.head.fw.time)
 
     @derived
     def backward(self) -> Seconds:
         """Backward computation."""
         embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
-        return self._slower(
+        return self._batch_sum(
             embedding.agrad.time + embedding.wgrad.time, head.agrad.time + head.wgrad.time
         )
 
     def _of_modules(self, quantity: Callable[[BlockCost], Array]) -> Array:
-        """Add up a quantity that only modules that predict further tokens have."""
+        """Sum over the batch a quantity that embedding and head have only with MTP modules."""
         if self._embedding_head.modules is None:
             return np.zeros(1)
         found = quantity(self._embedding_head.cost.head)
-        return self._slower(np.zeros_like(found), found)
+        return self._batch_sum(np.zeros_like(found), found)
 
     def _of_axes(self, quantity: Callable[[BlockCost], Array]) -> Array:
-        """Add up the same of each further axis, the first: which end is slower may differ on more axes than it has."""
-        every = len(quantity(self._embedding_head.cost.head))
-        found = [self._of_modules(partial(_member, quantity, i)) for i in range(every)]
-        return np.stack(np.broadcast_arrays(*found))
+        """Sum a quantity of MTP modules over the batch for each further axis, its first axis.
+
+        Axis by axis, because the slower end may be an array of more dimensions than the quantity.
+        """
+        count = len(quantity(self._embedding_head.cost.head))
+        sums = [self._of_modules(partial(_member, quantity, i)) for i in range(count)]
+        return np.stack(np.broadcast_arrays(*sums))
 
     @derived
     def recompute(self) -> Seconds:
-        """Recomputation: of modules alone."""
+        """Recomputation, which only MTP modules have."""
         return self._of_modules(lambda end: end.re.time)
 
     @derived
@@ -377,17 +386,17 @@ class EmbeddingHeadTimes:
 
     @derived
     def repeated_exposed(self) -> Seconds:
-        """The same, not hidden."""
+        """Exposed collectives that recomputation repeats."""
         return self._of_modules(lambda end: end.collectives.recomm.time_exposed[0])
 
     @derived
     def further_axes(self) -> Seconds:
-        """Collectives of further axes: the first axis is that of parallelism."""
+        """Collectives of further axes, on the link; the first axis is that of parallelism."""
         return self._of_axes(lambda end: end.axis_time.sum(axis=1))
 
     @derived
     def further_axes_exposed(self) -> Seconds:
-        """What of these is not hidden."""
+        """Exposed collectives of further axes; the first axis is that of parallelism."""
         return self._of_axes(lambda end: axes_of_modules(end).sum(axis=1))
 
     @derived
@@ -397,7 +406,7 @@ class EmbeddingHeadTimes:
 
     @derived
     def tensor_exposed(self) -> Seconds:
-        """Tensor-parallel collectives, not hidden: in the block of a module some are."""
+        """Exposed tensor-parallel collectives; only the blocks of MTP modules hide some."""
         if self._embedding_head.modules is None:
             return self.tensor_link
         embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
@@ -407,30 +416,30 @@ class EmbeddingHeadTimes:
             time: Seconds = collectives.fw_tp.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
             return time
 
-        return self._slower(exposed(embedding), exposed(head))
+        return self._batch_sum(exposed(embedding), exposed(head))
 
     @derived
     def tensor_link(self) -> Seconds:
         """Tensor-parallel collectives, on the link."""
         embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
-        return self._slower(
+        return self._batch_sum(
             embedding.collectives.fw_tp.time[0] + embedding.collectives.agrad_tp.time[0],
             head.collectives.fw_tp.time[0] + head.collectives.agrad_tp.time[0],
         )
 
     @derived
     def fill(self) -> Seconds:
-        """The faster of the two, which is passed once while the pipeline fills and drains."""
+        """Time of the faster of the two, which delays a batch once while the pipeline fills and drains."""
         return self.of_faster(self.embedding, self.head)
 
     def least(self) -> Seconds:
-        """Least time that embedding and LM head add, over tensor-parallel networks: the first axis of their costs."""
-        both = self._slower(self.embedding, self.head) + self.fill
+        """Return the least time that the ends add, over tensor-parallel networks: the first axis of their costs."""
+        both = self._batch_sum(self.embedding, self.head) + self.fill
         return np.asarray(both.min(axis=0))
 
     @derived
     def steps(self) -> tuple[Seconds, Seconds]:
-        """The optimizer step on the first and on the last stage; of both on a single one."""
+        """Optimizer steps of the ends on the first and on the last stage; on a single stage, of both."""
         step = self._embedding_head.step
         both = step.both.optimizer.step.time
         first, last = (end.optimizer.step.time for end in (step.first, step.last))
@@ -438,12 +447,12 @@ class EmbeddingHeadTimes:
 
     @derived
     def step(self) -> Seconds:
-        """The optimizer step of the one that takes longer."""
+        """The longer of the optimizer steps of the ends."""
         return np.maximum(*self.steps)
 
     @derived
     def useful_flops(self) -> Flops:
-        """FLOP of a batch that are no recomputation, the mean over stages: those without either have nothing to do."""
+        """FLOP of the ends in a batch without recomputation, the mean over all stages."""
         embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
 
         def flops(end: BlockCost) -> Flops:
@@ -455,6 +464,6 @@ class EmbeddingHeadTimes:
 
 
 def _member(quantity: Callable[[BlockCost], Array], place: int, end: BlockCost) -> Array:
-    """Return a member of a quantity along its first axis."""
+    """Return an entry of a quantity along its first axis."""
     found: Array = quantity(end)[place]
     return found

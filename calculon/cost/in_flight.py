@@ -1,4 +1,4 @@
-"""Microbatches in flight: of how many a pipeline stage holds the activations."""
+"""Microbatches in flight: those whose activations a pipeline stage holds at its peak, in units of a whole stage."""
 
 from functools import reduce
 
@@ -11,11 +11,11 @@ from calculon.plan.schedule import Schedule
 
 
 def on_first(schedule: Schedule, edition: Edition) -> Count:
-    """Microbatches whose activations the first stage holds at once.
+    """Return the microbatches in flight on the first stage.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B holds p); interleaving: Korthikanti et al.,
-    arXiv 2205.05198, equation 5. Where passes run in pairs, a chunk more has gone forward before the first backward
-    pass: Megatron-LM, ``core/pipeline_parallel/schedules.py``, ``overlap_moe_expert_parallel_comm``.
+    arXiv 2205.05198, equation 5. Pairs of passes need one more forward chunk before the first backward pass:
+    Megatron-LM, ``core/pipeline_parallel/schedules.py``, ``overlap_moe_expert_parallel_comm``.
     """
     alive = np.minimum(schedule.microbatches, schedule.pipeline_par)
     stages = schedule.interleaving * schedule.pipeline_par
@@ -28,7 +28,7 @@ def on_first(schedule: Schedule, edition: Edition) -> Count:
 
 
 def _of_schedule(schedule: Schedule, held: Count) -> Count:
-    """Replace what a stage holds with 1F1B where another schedule is stated (:func:`held_microbatches`)."""
+    """Return what a stage holds: `held` for 1F1B, else by the stated schedule (:func:`held_microbatches`)."""
     name = schedule.choice.pp_schedule
     if name == "1f1b":
         return held
@@ -36,10 +36,11 @@ def _of_schedule(schedule: Schedule, held: Count) -> Count:
 
 
 def on_folded(schedule: Schedule, kind: int) -> Count:
-    """Microbatches that ranks of a kind of a folded schedule hold, of those the most (:func:`of_rank`).
+    """Return the most microbatches that any rank of a kind of a folded schedule holds (:func:`of_rank`).
 
-    That is concave over ranks: most where one of the chunks begins to be held of as many microbatches as there are, or
-    on the first or the last rank of the kind.
+    They are a concave, piecewise linear function of the rank. So its maximum is at a kink, where a chunk starts to be
+    limited by the number of microbatches, or on the first or the last rank of the kind. Ranks next to a kink are tried
+    as well.
     """
     layout, ranks, microbatches = schedule.layout, schedule.ranks, schedule.microbatches
     assert layout is not None
@@ -47,39 +48,36 @@ def on_folded(schedule: Schedule, kind: int) -> Count:
     assert layout.halves is not None
     first = layout.place[kind]
     last = first + np.maximum(layout.count[kind] - 1, 0)
-    turns = [microbatches, 2 * ranks - microbatches]
-    found = [
-        of_rank(schedule, np.clip(turn + more, first, last), layout.halves[:, kind])
-        for turn in turns
-        for more in (-1, 0, 1)
-    ]
+    kinks = [microbatches, 2 * ranks - microbatches]
+    near_kinks = [np.clip(kink + more, first, last) for kink in kinks for more in (-1, 0, 1)]
+    halves = layout.halves[:, kind]
     return reduce(
-        np.maximum, [*found, *(of_rank(schedule, x, layout.halves[:, kind]) for x in (first, last))]
+        np.maximum, [of_rank(schedule, rank, halves) for rank in (*near_kinks, first, last)]
     )
 
 
 def of_rank(schedule: Schedule, rank: Count, halves: Count) -> Count:
-    """Microbatches that a rank of a folded schedule holds: the mean over its blocks, of two chunks of so many.
+    """Return the microbatches that a rank of a folded schedule holds: the mean over its blocks.
 
-    It holds the first chunk of more microbatches than the second, but for the last ranks.
+    `halves` are the blocks of its two chunks, which may be held for different numbers of microbatches.
     """
-    every = held_chunks(schedule.choice.pp_schedule, rank, schedule.ranks, schedule.microbatches)
+    peaks = held_chunks(schedule.choice.pp_schedule, rank, schedule.ranks, schedule.microbatches)
     first, second = halves
-    held = [chunks[0] * first + chunks[1] * second for chunks in every]
+    held = [chunks[0] * first + chunks[1] * second for chunks in peaks]
     return reduce(np.maximum, held) / np.maximum(first + second, 1)
 
 
 def on_first_chunk(schedule: Schedule) -> Count:
-    """Microbatches of which the first rank of a folded schedule holds the first chunk."""
-    every = held_chunks(schedule.choice.pp_schedule, 0, schedule.ranks, schedule.microbatches)
-    return reduce(np.maximum, [chunks[0] for chunks in every])
+    """Return the microbatches for which the first rank of a folded schedule holds its first chunk."""
+    peaks = held_chunks(schedule.choice.pp_schedule, 0, schedule.ranks, schedule.microbatches)
+    return reduce(np.maximum, [chunks[0] for chunks in peaks])
 
 
 def on_last(schedule: Schedule) -> Count:
-    """Microbatches whose activations the last stage holds: one, or with chunks ``((v - 1) p + 1) / v``.
+    """Return the microbatches in flight on the last stage: one, or ``((v - 1) p + 1) / v`` with `v` chunks.
 
-    Source: Narayanan et al., arXiv 2104.04473, figure 4: the last stage begins a backward pass as soon as all its
-    chunks have seen a microbatch.
+    Source: Narayanan et al., arXiv 2104.04473, figure 4: the last stage begins a backward pass as soon as a microbatch
+    has passed all its chunks.
     """
     chunks = (schedule.interleaving - 1) * schedule.pipeline_par + 1 + schedule.choice.pairs_passes
     held = np.minimum(chunks / schedule.interleaving, schedule.microbatches)
@@ -87,7 +85,7 @@ def on_last(schedule: Schedule) -> Count:
 
 
 def on_inner(schedule: Schedule, first: Count, stage: Count | int) -> Count:
-    """Microbatches whose activations a stage after the first holds; without chunks, with 1F1B, one less each."""
+    """Return the microbatches in flight on a stage after the first: with 1F1B and one chunk, one less on each stage."""
     chunks, stages = schedule.interleaving, schedule.pipeline_par
     held = stages - stage
     if (chunks > 1).any():

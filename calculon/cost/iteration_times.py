@@ -1,35 +1,61 @@
-"""From the times of the stages of a pipeline to the time of an iteration."""
+"""The time of an iteration and its parts, from the times of the stages of a pipeline."""
 
 from collections.abc import Callable
 from functools import reduce
 
 import numpy as np
 
+from calculon.architecture.latent_attention import replicated_weights
 from calculon.base.arrays import derived, nothing
 from calculon.base.units import Array, Bytes, Count, Seconds
+from calculon.cost.block_cost import BlockCost
+from calculon.cost.block_times import host_link_contention, transfers_after_offload
 from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.cost.gradient_accumulation import accumulation_of_batch
-from calculon.cost.latent_gradients import latent_traffic
-from calculon.cost.offload import crowded, transfers_after_offload
 from calculon.cost.pipeline.transfers import bubble_time, pipeline_time
 from calculon.cost.pipeline_stages import PipelineStages
-from calculon.cost.process_groups import CollectiveCost
+from calculon.cost.process_groups import CollectiveCost, axis_group
 from calculon.cost.stage import Stage
 from calculon.declarations.axes import FURTHER_NAMES
 from calculon.declarations.model import Model
+from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.declarations.statistics import AxisTimes
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
 
 
-class IterationTimes:
-    """Times of one iteration on the most loaded processor, each computed when it is asked for.
+def latent_traffic(
+    model: Model, block: BlockCost, cost: CollectiveCost, *, modules: bool
+) -> Array | None:
+    """Return the cost per batch of all-reducing gradients of MLA's latent projections across TP ranks; None without.
 
-    Sections 5.1 to 5.6 and 5.10; they are the parts of :class:`~calculon.declarations.statistics.Times`. A search that
-    ranks by one of them pays for this one only.
+    Every tensor-parallel rank has these weights whole. With sequence parallelism, a rank has the gradients of its own
+    tokens; their sums are reduced once per batch in the type of data-parallel reductions. Without sequence parallelism,
+    all ranks have equal gradients. `modules` says whether the last stage has MTP modules, each of which has a block.
+    Source: Megatron-LM, ``core/distributed/finalize_model_grads.py``, parameters marked *sequence_parallel*.
     """
+    schedule = cost.schedule
+    if not (model.latent and model.attends and schedule.training):
+        return None
+    columns = schedule.columns
+    widths = np.array([*DATATYPE_BYTES.values()])[columns.datatype]
+    reduced = block.gradient_message / block.weight
+    message = replicated_weights(model) * widths * reduced
+    reduction = cost("all_reduce", message, axis_group(schedule, cost.system, "tp"))
+    split = columns.is_choice("tensor_par_comm_type", "rs_ag") & (schedule.tensor_par > 1)
+    blocks = schedule.blocks
+    if modules:
+        last = blocks if schedule.layout is None else schedule.layout.blocks[LAST]
+        blocks = np.maximum(blocks, last + model.mtp_layers)
+    return np.where(split, blocks * reduction, 0.0)
 
-    # Computed all at once they would slow a search by exposed tensor-parallel time down by a factor of four.
+
+class IterationTimes:
+    """Times of one iteration on the most loaded processor, each computed when it is first needed.
+
+    Sections 5.1 to 5.6 and 5.10; they are the parts of :class:`~calculon.declarations.statistics.Times`. Computed all
+    together, they would slow down a search that ranks by exposed tensor-parallel time by a factor of four.
+    """
 
     def __init__(self, model: Model, pipeline: PipelineStages):
         self._model, self._pipeline = model, pipeline
@@ -37,40 +63,40 @@ class IterationTimes:
 
     @derived
     def _stage(self) -> Stage:
-        """The slowest stage, of which times are counted."""
+        """The slowest stage, which determines the times of the iteration."""
         return self._pipeline.slowest
 
     @derived
     def _slowest(self) -> Schedule:
-        """The schedule with its blocks."""
+        """The schedule with the blocks of the slowest stage."""
         return self._pipeline.slowest_schedule
 
     @derived
     def _passes(self) -> Count:
-        """How often a block is passed: once for every block of a stage and microbatch."""
+        """Block passes of a batch: blocks of the slowest stage times microbatches."""
         return self._slowest.blocks * self._slowest.microbatches
 
     def _batch_sum(self, time: Seconds) -> Seconds:
-        """Add a time of base and edge blocks up over the batch."""
+        """Return the sum over the batch of a time of base and edge blocks, its first axis."""
         return self._slowest.batch_sum(time[0], time[1])
 
     def _with_ends(self, time: Array, more: Callable[[EmbeddingHeadTimes], Array]) -> Array:
-        """Add a time of embedding and LM head, where they are counted."""
+        """Add a time of embedding and LM head, if the model has a vocabulary."""
         ends = self._pipeline.embedding_head
         return time if ends is None else time + more(ends)
 
     def _with_modules(self, time: Array, more: Callable[[EmbeddingHeadTimes], Array]) -> Array:
-        """Add a quantity of modules that predict further tokens: embedding and head alone do not have it."""
+        """Add a quantity of MTP modules that embedding and head themselves do not have."""
         return self._with_ends(time, more) if self._stage.has_modules else time
 
     @derived
     def _latents(self) -> Seconds | None:
-        """Collectives of a step for weights of latents, which nothing hides; None without latents."""
+        """Time of reducing the gradients of latent projections, which is exposed; None without MLA."""
         cost = CollectiveCost(self._stage.system, self._schedule)
         return latent_traffic(self._model, self._stage.block, cost, modules=self._stage.has_modules)
 
     def _with_latents(self, time: Seconds) -> Seconds:
-        """Add these collectives."""
+        """Add the time of reducing the gradients of latent projections."""
         return time if self._latents is None else time + self._latents
 
     @derived
@@ -91,7 +117,7 @@ class IterationTimes:
 
     @derived
     def optim_step_time(self) -> Seconds:
-        """The optimizer step, once per batch: on the stage where it takes longest."""
+        """The optimizer step, once per batch, on the stage where it takes longest."""
         schedule, each = self._schedule, self._stage.optimizer.step.time
         ends, layout = self._pipeline.embedding_head, schedule.layout
         if layout is not None and layout.of_kind is not None:
@@ -104,7 +130,7 @@ class IterationTimes:
 
     @property
     def _longest_step(self) -> Seconds:
-        """The longest step of the stages of a layout, each with blocks of its own."""
+        """The longest optimizer step of a layout whose stages have different kinds of block."""
         layout, ends = self._schedule.layout, self._pipeline.embedding_head
         assert layout is not None
         times = [
@@ -131,7 +157,7 @@ class IterationTimes:
 
     @derived
     def recomm_exposed_time(self) -> Seconds:
-        """Repeated collectives, not hidden."""
+        """Exposed repeated collectives."""
         return self._with_modules(
             self._batch_sum(self._stage.collectives.recomm.time_exposed),
             lambda ends: ends.repeated_exposed,
@@ -162,7 +188,7 @@ class IterationTimes:
 
     @derived
     def pp_comm_link_time(self) -> Seconds:
-        """Pipeline transfers, and the gradient of a table of first and last stage, on the link."""
+        """Pipeline transfers, and gradients that two stages reduce, on the link."""
         stage = self._stage
         shared = None if stage.embedding_head is None else stage.embedding_head.shared_gradient
         mirrored = self._pipeline.mirrored_gradient
@@ -175,7 +201,7 @@ class IterationTimes:
 
     @derived
     def tp_comm_exposed_time(self) -> Seconds:
-        """Tensor-parallel collectives, not hidden."""
+        """Exposed tensor-parallel collectives."""
         collectives = self._stage.collectives
         forward = self._batch_sum(collectives.fw_tp.time_exposed)
         time = forward + self._batch_sum(collectives.agrad_tp.time_exposed)
@@ -183,10 +209,10 @@ class IterationTimes:
 
     @derived
     def pp_comm_exposed_time(self) -> Seconds:
-        """Pipeline transfers, not hidden.
+        """Exposed pipeline transfers.
 
-        Of transfers that overlap passes stages wait for what offload traffic leaves of those of one microbatch, on its
-        way through all chunks, and for the part of others that is longer than a pass of a chunk.
+        If transfers overlap passes, two parts are exposed: the trip of one microbatch through all chunks, less the time
+        that stages wait for offload traffic anyway, and the part of other transfers that exceeds a pass of a chunk.
         """
         stage, schedule, link = self._stage, self._schedule, self.pp_comm_link_time
         overlapped, sent = schedule.columns.p2p_overlap, self._stage.transfers
@@ -194,9 +220,9 @@ class IterationTimes:
             return link
         count = schedule.microbatches * schedule.interleaving
         if (uneven := self._pipeline.uneven) is not None and schedule.choice.simulated:
-            waits = uneven.late(np.where(overlapped, sent.link / (2 * count), 0.0))
-            return link - np.where(overlapped, sent.link - waits, 0.0)
-        forward, backward = transfers_after_offload(sent, stage.waits)
+            delay = uneven.delay_of_transfers(np.where(overlapped, sent.link / (2 * count), 0.0))
+            return link - np.where(overlapped, sent.link - delay, 0.0)
+        forward, backward = transfers_after_offload(sent, stage.exposed_offload)
         left = forward + backward if schedule.training else forward
         trip = (schedule.pipeline_par * schedule.interleaving - 1) * left
         shortest = np.minimum(
@@ -210,33 +236,35 @@ class IterationTimes:
 
     @property
     def dp_comm_exposed_time(self) -> Seconds:
-        """Data-parallel collectives, not hidden."""
+        """Exposed data-parallel collectives."""
         return self._pipeline.gradient_sync.exposed
 
     @derived
     def fw_offload_exposed_time(self) -> Seconds:
-        """Offload traffic of the forward pass, not hidden."""
-        waits = self._stage.waits
-        return self._slowest.batch_sum(waits.forward_base, waits.forward_edge)
+        """Exposed offload traffic of the forward pass."""
+        exposed = self._stage.exposed_offload
+        return self._slowest.batch_sum(exposed.forward_base, exposed.forward_edge)
 
     @derived
     def bw_offload_exposed_time(self) -> Seconds:
-        """Offload traffic of the backward pass, not hidden."""
+        """Exposed offload traffic of the backward pass."""
         stage, moved, ends = self._stage, self._stage.offload, self._pipeline.embedding_head
-        time = self._slowest.batch_sum(stage.waits.backward_base, stage.waits.backward_edge)
+        time = self._slowest.batch_sum(
+            stage.exposed_offload.backward_base, stage.exposed_offload.backward_edge
+        )
         if (states := self._moved_states) is not None:
             time = time + states
         idle = self.bubble_time + self.dp_comm_exposed_time
         memory = stage.block.fw.mem_time, stage.backward_memory
-        traffic, passes = self._pipeline.traffic, (stage.alone, moved, memory)
-        left = crowded(traffic, *passes, ends, idle, self._slowest, stage.system)
+        traffic, passes = self._pipeline.traffic, (stage.times_without_offload, moved, memory)
+        left = host_link_contention(traffic, *passes, ends, idle, self._slowest, stage.system)
         if left is not None:
             time = time + left
         return time if self._schedule.training else np.zeros_like(time)
 
     @property
     def _moved_states(self) -> Seconds | None:
-        """Time to move the offloaded optimizer once per batch, of all blocks of the stage where it takes longest."""
+        """Time to move the offloaded optimizer state once per batch, on the stage where it takes longest."""
         layout, each = self._schedule.layout, self._stage.step_offload
         if each is None:
             return None
@@ -248,14 +276,14 @@ class IterationTimes:
 
     @property
     def _exchanges(self) -> bool:
-        """Whether blocks, or modules that predict further tokens, may have collectives of further axes."""
+        """True if blocks or MTP modules may have collectives of further axes."""
         return self._stage.exchanges or self._stage.has_modules
 
     @derived
     def axes(self) -> AxisTimes:
-        """Collectives of further axes: the first axis is that of parallelism.
+        """Collectives of further axes (CP, EP), the first axis of the arrays.
 
-        Passes hide more of the exchange of experts while they run beside those of another microbatch.
+        Pairs of passes of two microbatches hide more of the exchange of experts.
         """
         if not self._exchanges:
             none = nothing(len(FURTHER_NAMES))
@@ -294,7 +322,7 @@ class IterationTimes:
 
     @derived
     def total_time(self) -> Seconds:
-        """The whole iteration: the sum of its parts, in order."""
+        """The whole iteration: the sum of its parts in a fixed order, so that results do not differ in the last bit."""
         computed = self.fw_time + self.bw_time + self.optim_step_time
         offloaded = computed + self.fw_offload_exposed_time + self.bw_offload_exposed_time
         passes = offloaded + self.recompute_time + self.recomm_exposed_time

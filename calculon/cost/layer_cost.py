@@ -1,4 +1,7 @@
-"""The cost of every layer of a block: one table of layers, all phases at once."""
+"""The cost of every layer of a block: time in each phase, collectives, and the activations that are stored.
+
+The layers are a table of arrays, so that one expression costs all layers of all blocks in all phases.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,18 +13,17 @@ from calculon.architecture.layer import COLUMN_INPUT, PHASES
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import BlockShape, Sizes
-from calculon.base.arrays import derived, occurs
+from calculon.base.arrays import derived, occurs, ordered_sum
 from calculon.base.records import record
-from calculon.base.units import Array, Bytes, Count, Elements, Flops, Seconds
+from calculon.base.units import Array, Bytes, Count, Elements, Flops, Fraction, Seconds
 from calculon.cost.process_groups import tensor_group
-from calculon.cost.ring_steps import ring_steps
 from calculon.cost.tensor import (
     PASSES,
     AxisTraffic,
     NetworkTimes,
     Traffic,
     axis_traffic,
-    beside_gradients,
+    overlap_with_gradients,
     tensor_traffic,
 )
 from calculon.declarations.axes import FURTHER_NAMES, LAYER_AXES
@@ -33,20 +35,21 @@ from calculon.hardware.system import KERNELS, System
 
 
 class LayerTable:
-    """Layers laid out as arrays, so that one expression costs them all.
+    """Layers as arrays; a *row* is the index of a layer.
 
     Attributes:
-        layers: In order of execution.
-        kinds: The numbers of the layers by kind of kernel.
-        collectives: The numbers of the layers that have a collective, by axis.
+        layers: Layers in order of execution.
+        kinds: Rows of the layers by kind of kernel.
+        collectives: Rows of the layers with a collective, by axis of parallelism.
         flops, accessed (shape (phases, layers, blocks)): FLOP and bytes moved in tier-1 memory, by phase of
             :data:`~calculon.architecture.layer.PHASES`.
         inputs, outputs, weights (shape (layers, blocks)): Elements.
         weight_bytes, output_bytes, activation, activation_grad (shape (layers, blocks)): Bytes.
-        shard (shape (layers, blocks)): Bytes that stay of an activation that is dropped; None where nothing does.
-        tiled: The numbers of the layers that are cut into tiles.
-        tiles (shape (phases, tiled layers, blocks)): In how many products each of their passes is cut.
-        rings: The numbers of the layers of attention whose keys and values go round a ring.
+        shard (shape (layers, blocks)): Bytes of the rank's shard of an activation, kept when the gathered activation is
+            dropped; None if no layer gathers its input.
+        tiled: Rows of the layers whose product is cut into tiles.
+        tiles (shape (phases, tiled layers, blocks)): Products that each pass of these layers is cut into.
+        rings: Rows of the attention layers whose keys and values go round a ring.
     """
 
     layers: tuple[Layer, ...]
@@ -108,7 +111,7 @@ class LayerTable:
     )
 
     def _shards(self, shape: tuple[int, int]) -> Bytes | None:
-        """Return what stays of inputs that are dropped; None where nothing does."""
+        """Return the bytes of the shards of inputs that are gathered (:attr:`shard`)."""
         shards = None
         for i, layer in enumerate(self.layers):
             if layer.collective and layer.collective.overlapped:
@@ -117,8 +120,8 @@ class LayerTable:
         return shards
 
     def flagged(self, flag: str, choice: BlockChoice, edition: Edition) -> Array:
-        """Return for which layers a flag holds: shape (layers, 1), to broadcast over blocks."""
-        if not choice.checkpoints:  # it depends on nothing else of a layer
+        """Return the layers for which a flag holds: shape (layers, 1), to broadcast over blocks."""
+        if not choice.checkpoints:  # then a flag does not depend on the module of the layer
             whens = [getattr(layer.flags, flag) for layer in self.layers]
             of_when = {when: edition.happens(when, choice) for when in set(whens)}
             return np.array([of_when[when] for when in whens])[:, None]
@@ -131,34 +134,34 @@ class LayerTable:
 
     @property
     def remade(self) -> Bytes:
-        """Bytes of activations that may be made again: shape (layers, blocks)."""
+        """Bytes of saved inputs that can be recomputed instead of stored: shape (layers, blocks)."""
         return self._filled("remade")
 
     def recomputed(self, choice: BlockChoice, edition: Edition) -> Array:
-        """Return the share of the forward pass of each layer that is computed again: shape (layers, 1 or blocks)."""
+        """Return the share of the forward pass of each layer that is recomputed: shape (layers, 1 or blocks)."""
         flagged = self.flagged("recompute", choice, edition)
         return flagged * self._filled("repeated") if choice.remakes else flagged
 
     def _filled(self, name: str) -> Array:
-        """Return a rarely needed size of the layers: shape (layers, blocks)."""
+        """Return a size of the layers that is needed rarely, and so is no attribute: shape (layers, blocks)."""
         array = np.zeros_like(self.weights)
         for i, layer in enumerate(self.layers):
             _fill(array, i, getattr(layer, name))
         return array
 
     @derived
-    def narrow_rows(self) -> list[int]:
-        """The numbers of the layers that are products with weights, which a recipe makes narrow."""
+    def quantized_rows(self) -> list[int]:
+        """Rows of the products with weights, whose weights an FP8 or FP4 recipe quantizes."""
         return [*self.kinds.get("product", ()), *self.kinds.get("grouped_product", ())]
 
     def engine_rows(self, engine: str) -> list[int]:
-        """Return the numbers of the layers that run on an engine."""
+        """Return the rows of the layers that run on an engine."""
         return [i for i, layer in enumerate(self.layers) if layer.engine == engine]
 
     def by_kernel(self, system: System, types: Types) -> list[tuple[Kernel, list[int]]]:
-        """Return the numbers of the layers by the kernel that runs them; kinds at one rate are together."""
+        """Return the rows of the layers by the kernel that runs them; kinds of equal rate are joined."""
         of_kinds = [(KERNELS[kind](system, types), rows) for kind, rows in self.kinds.items()]
-        if system.variants:  # whose rates are columns, and not compared
+        if system.variants:  # rates are columns of arrays, which cannot be keys
             return of_kinds
         found: dict[Kernel, list[int]] = {}
         for kernel, rows in of_kinds:
@@ -166,18 +169,18 @@ class LayerTable:
         return list(found.items())
 
     def launches(self) -> Array:
-        """Return how many kernels each pass of a layer launches: shape (phases, layers, blocks)."""
+        """Return the number of kernels that each pass of a layer launches: shape (phases, layers, blocks)."""
         moves = launches(self.accessed, self.layers)
         moves[:, self.tiled] *= self.tiles
         return moves
 
     def collective_rows(self, axis: str = "tp") -> list[int]:
-        """Return the numbers of the layers that have a collective along an axis, by default of tensor parallelism."""
+        """Return the rows of the layers with a collective along an axis, by default of tensor parallelism."""
         return self.collectives[axis]
 
 
 def _fill(array: Array, row: int, value: Array | float) -> None:
-    """Set a row of an array of zeros."""
+    """Set a row of an array of zeros; a scalar 0 costs nothing."""
     if isinstance(value, np.ndarray) or value:
         array[row] = value
 
@@ -191,9 +194,12 @@ def laid_out(
     *,
     transposes: bool = True,
 ) -> tuple[BlockShape, LayerTable]:
-    """Lay the layers of a segment out; those of one execution are kept, since many systems are tried with it.
+    """Return the block's shape and the table of the layers of a segment.
 
-    `transposes` says whether the machine needs transposed copies of operands of the recipe.
+    The table of a single execution is cached, since a comparison of systems tries each with the same execution.
+
+    Args:
+        transposes: Whether the machine needs transposed copies of the recipe's operands.
     """
     if sizes.tensor_par.size == 1:
         return _laid_out_once(model, choice, sizes.row(0), edition, layers, transposes)
@@ -217,9 +223,12 @@ def _laid_out_once(
 
 @record
 class LayerTimes:
-    """Times of layers on the engines and the memory, of shape ``(phases, layers, blocks)``.
+    """Times of layers, each of shape (phases, layers, blocks).
 
-    ``processing`` is 0 for layers with a collective: theirs depends on how it runs.
+    Attributes:
+        arithmetic: Time on the matrix or vector engine.
+        memory: Time on tier-1 memory.
+        processing: Both combined, at least the kernel launches; 0 for layers with a collective, which overlap changes.
     """
 
     arithmetic: Seconds
@@ -231,7 +240,8 @@ class LayerTimes:
 class LayerCost:
     """All times of the layers of a block.
 
-    ``traffic``, and ``further`` by further axis, hold the rows :meth:`LayerTable.collective_rows` only.
+    ``traffic`` is of tensor parallelism, and ``further`` of the further axes (CP, EP). Both have the rows of
+    :meth:`LayerTable.collective_rows` only.
     """
 
     times: LayerTimes
@@ -240,10 +250,10 @@ class LayerCost:
 
 
 def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> LayerTimes:
-    """Time every layer in every phase: arithmetic and memory time, combined by the system's mode.
+    """Time every layer in every phase: arithmetic and memory time, combined by the system's mode (sum or roofline).
 
-    All traffic is at the rate of tier-1 memory, but for kernels that have a memory time of their own. No pass takes
-    less than launching its kernels.
+    Bytes move at the bandwidth of tier-1 memory, unless the kernel has its own memory time. A pass takes at least the
+    launches of its kernels.
     """
     types = kernel_types(system, choice)
     arithmetic, memory = np.empty_like(table.flops), system.move_time(table.accessed)
@@ -254,14 +264,14 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
         if own is not None:
             memory[:, rows] = own
     if table.tiled:
-        cut = table.tiles > 1  # passes in one piece have the time of the whole product
+        several = table.tiles > 1  # a pass in one piece keeps the time of the whole product
         for time, of_tiles in zip(
             (arithmetic, memory), _tile_times(table, system, types), strict=True
         ):
-            time[:, table.tiled] = np.where(cut, of_tiles, time[:, table.tiled])
+            time[:, table.tiled] = np.where(several, of_tiles, time[:, table.tiled])
     for i in table.rings:
-        found = ring_steps(table.layers[i], table.flops[:, i], table.accessed[:, i], system, types)
-        arithmetic[:, i], memory[:, i] = found.arithmetic, found.memory
+        steps = ring_steps(table.layers[i], table.flops[:, i], table.accessed[:, i], system, types)
+        arithmetic[:, i], memory[:, i] = steps.arithmetic, steps.memory
     processing = system.combine(arithmetic, memory)
     if occurs(system.ext.launch.kernel):
         processing = system.ext.launch.bounded(processing, table.launches())
@@ -271,7 +281,7 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
 
 
 def kernel_types(system: System, choice: LayoutChoice) -> Types:
-    """Return the types of arithmetic of a layout, and its kernel of attention."""
+    """Return the datatypes of arithmetic of a layout, and its attention kernel."""
     core_type = system.core_type(choice.datatype, choice.multiplied)
     return Types(
         choice.matmul_type,
@@ -283,32 +293,101 @@ def kernel_types(system: System, choice: LayoutChoice) -> Types:
 
 
 def _tile_times(table: LayerTable, system: System, types: Types) -> tuple[Seconds, Seconds]:
-    """Return arithmetic and memory time of the layers that are cut into tiles, each a product at its own rate.
+    """Return arithmetic and memory time of the tiled layers, whose tiles are products at the rate of their size.
 
-    Passes may be cut into different numbers of tiles; of those in one piece, the times mean nothing.
+    Phases may have different numbers of tiles. The times of phases in one piece are not valid, and not used.
     """
     rows, tiles = table.tiled, table.tiles
     flops, accessed = table.flops[:, rows] / tiles, table.accessed[:, rows] / tiles
     arithmetic, memory = np.zeros_like(flops), system.move_time(accessed)
     known: dict[bytes, tuple[Seconds, Seconds | None]] = {}
-    for phase, pieces in enumerate(tiles):
-        if (pieces == 1).all():
+    for phase, counts in enumerate(tiles):
+        if (counts == 1).all():
             continue
-        if (key := pieces.tobytes()) not in known:
-            layers = [_cut(table.layers[i], count) for i, count in zip(rows, pieces, strict=True)]
+        if (key := counts.tobytes()) not in known:
+            layers = [_tile(table.layers[i], count) for i, count in zip(rows, counts, strict=True)]
             shapes = Shapes(flops, accessed, layers, np.arange(len(rows)))
             known[key] = KERNELS["product"](system, types).times(shapes, system.mem1)
-        found, own = known[key]
-        arithmetic[phase] = found[phase]
+        of_phases, own = known[key]
+        arithmetic[phase] = of_phases[phase]
         if own is not None:
             memory[phase] = own[phase]
     return tiles * arithmetic, tiles * memory
 
 
-def _cut(layer: Layer, pieces: Count) -> Layer:
-    """Return a layer whose product is one of so many pieces with equal rows."""
+def _tile(layer: Layer, count: Count) -> Layer:
+    """Return a layer with one of `count` tiles of its product, which have equal numbers of rows."""
     assert layer.product is not None
-    return layer._replace(product=layer.product._replace(m=layer.product.m / pieces))
+    return layer._replace(product=layer.product._replace(m=layer.product.m / count))
+
+
+@record
+class RingSteps:
+    """Times of the steps of ring attention; each of shape (phases, blocks).
+
+    Attributes:
+        steps (shape (blocks,)): Number of steps.
+        first: Time of the first step, with the rank's own keys.
+        later: Time of each other step.
+        arithmetic, memory: Arithmetic and memory time of all steps together.
+    """
+
+    steps: Array
+    first: Seconds
+    later: Seconds
+    arithmetic: Seconds
+    memory: Seconds
+
+
+def ring_steps(
+    layer: Layer, flops: Flops, accessed: Bytes, system: System, types: Types
+) -> RingSteps:
+    """Time the steps of ring attention, each of which is a kernel for its own queries and keys.
+
+    `flops` and `accessed` are of the whole layer, with shape (phases, blocks). All steps move the same bytes. The
+    efficiency of the kernel depends on its shape as for whole sequences: few queries occupy the processor less, and
+    with few keys partial tiles weigh more.
+    """
+    ring = layer.ring
+    assert ring is not None, layer.name
+    kernel = KERNELS[layer.kernel](system, types)
+    moved = accessed / ring.steps
+
+    def time(share: Fraction, key_factor: float, *, causal: bool) -> tuple[Seconds, Seconds]:
+        some = share > 0
+        part = np.where(some, share, 1.0)
+        keys = np.maximum(layer.keys * part * key_factor, 1.0)
+        step = layer._replace(keys=keys, causal=causal, ring=None)
+        arithmetic, memory = _kernel_times(kernel, step, flops * part, moved, system)
+        return np.where(some, arithmetic, 0.0), memory
+
+    first = time(ring.first, 1, causal=layer.causal)
+    later = time(ring.later, 1, causal=ring.masked)
+    if ring.halves:  # all queries with half of the keys, or half of the queries with all keys
+        other = time(ring.later, 2, causal=ring.masked)
+        later = np.maximum(later[0], other[0]), np.maximum(later[1], other[1])
+    others = ring.steps - 1
+    kernels = np.array(layer.launches or (1, 1, 0))[:, None]
+    first_time, later_time = (
+        system.ext.launch.bounded(system.combine(*times), kernels) for times in (first, later)
+    )
+    return RingSteps(
+        steps=ring.steps,
+        first=first_time,
+        later=later_time,
+        arithmetic=first[0] + others * later[0],
+        memory=first[1] + others * later[1],
+    )
+
+
+def _kernel_times(
+    kernel: Kernel, layer: Layer, flops: Flops, accessed: Bytes, system: System
+) -> tuple[Seconds, Seconds]:
+    """Return arithmetic and memory time of one kernel; arrays have shape (phases, blocks)."""
+    shapes = Shapes(flops[:, None], accessed[:, None], [layer], np.zeros(1, int))
+    arithmetic, own = kernel.times(shapes, system.mem1)
+    memory = system.move_time(accessed[:, None]) if own is None else own
+    return arithmetic[:, 0], memory[:, 0]
 
 
 def layer_cost(
@@ -320,8 +399,8 @@ def layer_cost(
 ) -> LayerCost:
     """Add traffic to the times of layers.
 
-    A layer that only communicates has no processing time of its own; its arithmetic and memory time are part of its
-    link time. An overlapped linear layer is slowed by the collective beside it.
+    The arithmetic and memory time of a layer that only communicates are part of its link time. An overlapped linear
+    layer is slowed down by its collective.
     """
     system, sizes = network.system, network.sizes
     rows, overlapped = table.collective_rows(), choice.tensor_par_overlap != "none"
@@ -345,8 +424,8 @@ def layer_cost(
     if choice.tp_async:
         usage = tensor_group(sizes, choice, system).usage(system)
         recomputed = table.flagged("recompute", choice, edition)
-        beside = np.stack([_gradients_after(table, row, times, recomputed) for row in rows])
-        traffic = beside_gradients(traffic, beside[:, 0], beside[:, 1], usage)
+        gradients = np.stack([_gradient_times(table, row, times, recomputed) for row in rows])
+        traffic = overlap_with_gradients(traffic, gradients[:, 0], gradients[:, 1], usage)
     further = {}
     for axis in FURTHER_NAMES:
         rows = table.collective_rows(axis)
@@ -360,11 +439,11 @@ def layer_cost(
     return LayerCost(times=times, traffic=traffic, further=further)
 
 
-def _gradients_after(table: LayerTable, row: int, times: LayerTimes, recomputed: Array) -> Seconds:
-    """Time of the gradients of the products that read what a layer gathers: of inputs, of weights; (2, blocks).
+def _gradient_times(table: LayerTable, row: int, times: LayerTimes, recomputed: Array) -> Seconds:
+    """Time of the input and weight gradients of the products that read a gathered input: shape (2, blocks).
 
-    The products come right after the gather, or the fork of its output; other collectives have no such products. A
-    product that is computed again needs its input before that: nothing runs beside the gather.
+    The products follow the all-gather directly, or the fork of its output; it is 0 for other collectives. A product
+    that is recomputed needs its input before its gradients: its input gradients hide nothing of the repeated gather.
     """
     total = np.zeros((2, table.weights.shape[1]))
     collective = table.layers[row].collective
@@ -379,3 +458,50 @@ def _gradients_after(table: LayerTable, row: int, times: LayerTimes, recomputed:
         total[0] += np.where(recomputed[i], 0.0, times.processing[1, i])
         total[1] += times.processing[2, i]
     return total
+
+
+def tensor_exposed_times(
+    table: LayerTable, cost: LayerCost, choice: BlockChoice, edition: Edition
+) -> Seconds:
+    """Return the exposed time of tensor-parallel collectives: shape (passes, kinds, collective layers, blocks)."""
+    exposed = cost.traffic.exposed
+    if choice.tensor_par_overlap == "none":
+        return exposed
+    repeated = table.flagged("recommunicate", choice, edition)[table.collective_rows()]
+    again = edition.recommunication_exposed(exposed[0], exposed[2])
+    return np.concatenate([exposed[:2], (again * repeated)[None]])
+
+
+def storage(
+    table: LayerTable, choice: BlockChoice, none: Array, edition: Edition, *, narrow: bool
+) -> tuple[Bytes, Bytes]:
+    """Return the bytes of a block's stored activations for a microbatch (section 4.3), and of its weight copies.
+
+    `narrow` says whether the layout has an FP8 or FP4 recipe. Its copies of weights are kept once for all microbatches
+    of a step; other casts of weights are saved by each microbatch, as activations. Source: NVIDIA, *Transformer
+    Engine*, ``is_first_microbatch``: caching of the FP8 versions of the weights.
+    """
+    if choice.training and choice.recompute_all:
+        return none, none
+    kept = stored_activations(table, choice, edition)
+    if not (choice.training and narrow):
+        return ordered_sum(kept), none
+    copied = np.array([[layer.kernel == "cast"] for layer in table.layers])
+    return ordered_sum(kept * ~copied), none + ordered_sum(kept * copied)
+
+
+def stored_activations(table: LayerTable, choice: BlockChoice, edition: Edition) -> Bytes:
+    """Return the bytes that each layer stores from the forward to the backward pass: shape (layers, blocks)."""
+    if not choice.training:
+        return table.activation
+    if choice.recompute_all:
+        return np.zeros_like(table.activation)
+    drops = table.flagged("drops_activation", choice, edition)
+    kept = table.activation * ~drops
+    if table.shard is not None:
+        kept = kept + table.shard * (drops & ~table.flagged("drops_shard", choice, edition))
+    remade = table.flagged("remakes", choice, edition)
+    if remade.any():
+        kept = np.maximum(kept - table.remade * (remade & ~drops), 0.0)
+    dropped = table.output_bytes * table.flagged("drops_output", choice, edition)
+    return kept - dropped

@@ -1,10 +1,10 @@
-"""The block that a stage has on average of a model with several kinds of block."""
+"""Blocks from the costs of others: two interleaved half-microbatches, and the mean of several kinds of block."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,44 @@ from calculon.base.units import Array, Count
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.optimizer_step import OptimizerCost
 
-Weight = int | Count
-"""How many blocks there are of a kind: one number, or one for each execution."""
+OF_WEIGHTS = frozenset(
+    {
+        "weight",
+        "expert_weight",
+        "forms",
+        "weight_copies",
+        "weight_grad",
+        "weight_grad_no_sharding",
+        "gradient_message",
+        "optimizer",
+        "optim",
+    }
+)
+"""Members of costs that belong to the weights, which both halves share."""
 
-_OF_ONE = (
+RATES = frozenset({"matrix_peak", "tp_bandwidth_needed", "bandwidth_needed", "intensity", "tile"})
+"""Members of costs that are no sum over the rows of a microbatch."""
+
+
+def two_halves(half: R, same: Collection[str] = OF_WEIGHTS | RATES) -> R:
+    """Return a cost with all members doubled but those that are the `same`: a microbatch from one of its halves.
+
+    Each half reads the weights and writes their gradients. Both halves store activations, and both are at
+    work, so that activations are as large as without halves.
+    """
+    record: Any = half
+    changes = {}
+    for field in fields(record):
+        if field.name not in same:
+            value = getattr(record, field.name)
+            changes[field.name] = two_halves(value, same) if is_dataclass(value) else 2 * value
+    return replace(record, **changes)
+
+
+Weight = int | Count
+"""Number of blocks of a kind: one for all executions, or one for each."""
+
+_PER_BLOCK = (
     "tp_bandwidth_needed",
     "act_working",
     "act_grad",
@@ -28,23 +62,23 @@ _OF_ONE = (
     "dispatch_space",
     "matrix_peak",
 )
-"""Members of which a stage has those of one block at a time: the largest among the kinds."""
+"""Members that a stage has for one block at a time, such as buffers: the largest of the kinds, not the mean."""
 
 
 def mixed_block(kinds: Sequence[BlockCost], counts: Sequence[Weight]) -> BlockCost:
-    """Return the mean block of kinds that occur so often; of what is there of one block at a time the largest."""
+    """Return the mean of kinds of block, weighted by `counts`; of :data:`_PER_BLOCK`, the largest."""
     if len(kinds) == 1:
         return kinds[0]
     largest = {
-        name: reduce(np.maximum, [getattr(kind, name) for kind in kinds]) for name in _OF_ONE
+        name: reduce(np.maximum, [getattr(kind, name) for kind in kinds]) for name in _PER_BLOCK
     }
     return replace(_mean(kinds, counts), **largest)
 
 
 def partly_recomputed(again: BlockCost, stored: BlockCost, sizes: Sizes) -> BlockCost:
-    """Return the mean of blocks of which so many recompute, while the others store everything."""
-    some = np.maximum(1, sizes.recompute_blocks)
-    return mixed_block([again, stored], [some, sizes.recompute_every - some])
+    """Return the mean block if ``recompute_blocks`` of every ``recompute_every`` blocks recompute, and others store."""
+    recomputing = np.maximum(1, sizes.recompute_blocks)
+    return mixed_block([again, stored], [recomputing, sizes.recompute_every - recomputing])
 
 
 def mixed_step(kinds: Sequence[OptimizerCost], counts: Sequence[Weight]) -> OptimizerCost:
@@ -52,8 +86,8 @@ def mixed_step(kinds: Sequence[OptimizerCost], counts: Sequence[Weight]) -> Opti
     return kinds[0] if len(kinds) == 1 else _mean(kinds, counts)
 
 
-class Kinds(NamedTuple):
-    """Costs of the kinds of block of some executions, and of their optimizer steps.
+class BlockKinds(NamedTuple):
+    """Costs of a model's kinds of block (dense and MoE, say), and of their optimizer steps.
 
     Attributes:
         counts: Blocks of each kind in the model.
@@ -63,7 +97,7 @@ class Kinds(NamedTuple):
     steps: tuple[OptimizerCost, ...]
     counts: tuple[int, ...]
 
-    def take(self, blocks: Array, steps: Array) -> "Kinds":
+    def take(self, blocks: Array, steps: Array) -> "BlockKinds":
         """Return a view of rows of the blocks, and of rows of the steps."""
         return self._replace(
             blocks=tuple(gather(kind, blocks) for kind in self.blocks),
@@ -71,51 +105,55 @@ class Kinds(NamedTuple):
         )
 
     def of_stage(self, counts: Count) -> tuple[BlockCost, OptimizerCost]:
-        """Return a view of the mean block and step of stages that have so many blocks of each kind.
+        """Return a view of the mean block and step of stages with these `counts` of blocks of each kind.
 
-        The first axis of `counts` is that of kinds; others may be more than those of the blocks. A stage without blocks
-        has those of the model.
+        The first axis of `counts` is the kind; it may have more axes of executions than the blocks have. A stage
+        without blocks gets the mean of the model, so that no division is by 0.
         """
-        own = np.stack(np.broadcast_arrays(*counts))
-        axes, further = self.blocks[0].weight.ndim, own.ndim - 1
-        whole = np.array(self.counts, float).reshape(-1, *(1,) * (own.ndim - 1))
-        own = np.where(own.sum(axis=0) > 0, own, whole)
+        counts = np.stack(np.broadcast_arrays(*counts))
+        axes, wanted = self.blocks[0].weight.ndim, counts.ndim - 1
+        of_model = np.array(self.counts, float).reshape(-1, *(1,) * (counts.ndim - 1))
+        counts = np.where(counts.sum(axis=0) > 0, counts, of_model)
 
         def mean(*values: Array) -> Array:
-            return mean_of(_along(values, axes, further), list(own))
+            return mean_of(_insert_axes(values, axes, wanted), list(counts))
 
         def mean_step(*values: Array) -> Array:
-            return mean_of(_along(values, self.steps[0].weight_grad.ndim, further), list(own))
+            step_axes = self.steps[0].weight_grad.ndim
+            return mean_of(_insert_axes(values, step_axes, wanted), list(counts))
 
-        def most(*values: Array) -> Array:
-            values = _along(values, axes, further)
-            there = (np.where(n > 0, v, 0.0) for n, v in zip(own, values, strict=True))
-            return np.maximum.reduce(np.broadcast_arrays(*there))
+        def largest(*values: Array) -> Array:
+            values = _insert_axes(values, axes, wanted)
+            present = (np.where(n > 0, v, 0.0) for n, v in zip(counts, values, strict=True))
+            return np.maximum.reduce(np.broadcast_arrays(*present))
 
-        largest = {name: most(*(getattr(kind, name) for kind in self.blocks)) for name in _OF_ONE}
-        return changed(joint_view(self.blocks, mean), **largest), joint_view(self.steps, mean_step)
+        per_block = {
+            name: largest(*(getattr(kind, name) for kind in self.blocks)) for name in _PER_BLOCK
+        }
+        block = changed(joint_view(self.blocks, mean), **per_block)
+        return block, joint_view(self.steps, mean_step)
 
 
-def _along(values: tuple[Array, ...], axes: int, wanted: int) -> tuple[Array, ...]:
-    """Insert axes into costs that end in so many axes of executions, where more are `wanted`: others stay in front."""
+def _insert_axes(values: tuple[Array, ...], axes: int, wanted: int) -> tuple[Array, ...]:
+    """Return costs whose last `axes` axes of executions become `wanted` axes; further axes stay in front."""
     if wanted <= axes or all(map(is_nothing, values)):
         return values
 
-    def spread(value: Array) -> Array:
-        own = 1 if is_nothing(value) else axes
-        front, back = value.shape[: value.ndim - own], value.shape[value.ndim - own :]
-        return value.reshape(*front, *(1,) * (wanted - own), *back)
+    def reshaped(value: Array) -> Array:
+        last = 1 if is_nothing(value) else axes
+        front, back = value.shape[: value.ndim - last], value.shape[value.ndim - last :]
+        return value.reshape(*front, *(1,) * (wanted - last), *back)
 
-    return tuple(map(spread, values))
+    return tuple(map(reshaped, values))
 
 
 def _mean(kinds: Sequence[R], counts: Sequence[Weight]) -> R:
-    """Return the mean of records whose arrays are costs of a block."""
+    """Return the mean of records of arrays, member by member."""
     return apply(lambda *values: mean_of(values, counts), kinds)
 
 
 def mean_of(values: Sequence[Array], counts: Sequence[Weight]) -> Array:
-    """Return the mean of a quantity of kinds of block, weighted by how many blocks there are of each."""
+    """Return the mean of a quantity over kinds of block, weighted by the number of blocks of each kind."""
     if len(values) == 1 or all(map(is_nothing, values)):
         return values[0]
     weighted = (count * value for count, value in zip(counts, values, strict=True))

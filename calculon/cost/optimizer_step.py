@@ -1,4 +1,4 @@
-"""The cost of the optimizer step of a block, and what waits for it."""
+"""The optimizer step of a block: its work, and the memory of weights, gradients and optimizer state."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -33,9 +33,14 @@ from calculon.hardware.system import System
 
 @record
 class OptimizerCost:
-    """The optimizer step of one block, and what waits for it; last axis (tensor degree, shards).
+    """The optimizer step of one block; the last axis is that of distinct steps (tensor degree, shards, ...).
 
-    ``expert_weight``, ``expert_weight_grad`` and ``expert_state`` are the parts of routed experts; 0 without.
+    Attributes:
+        step: FLOP, bytes and time of the step.
+        weight: Bytes of weights that stay on a rank.
+        weight_grad: Bytes of gradients that a rank keeps until the step.
+        state: Bytes of optimizer state, master weights included.
+        expert_weight, expert_weight_grad, expert_state: The parts of routed experts; 0 without experts.
     """
 
     step: Work
@@ -48,8 +53,8 @@ class OptimizerCost:
 
 
 def parameters_of(table: LayerTable, shape: BlockShape, choice: StepChoice) -> Parameters:
-    """Return the weights of laid-out layers as their optimizer sees them."""
-    experts, narrow = _experts(table, shape), _narrow(table, shape, choice)
+    """Return the weights of the layers of a table with all that their optimizer step depends on."""
+    experts, narrow = _experts(table, shape), _quantized(table, shape, choice)
     if not choice.steps_by_matrix:
         return Parameters(table.weights, None, experts, narrow)
     rows, columns = np.zeros_like(table.weights), np.zeros_like(table.weights)
@@ -58,9 +63,10 @@ def parameters_of(table: LayerTable, shape: BlockShape, choice: StepChoice) -> P
         if sides := weight_sides(layer):
             rows[i], columns[i] = sides
             count[i] = layer.product.batch if layer.product is not None else 1
-    # split one side, of most matrices the one that is not the residual stream; latents have matrices that are whole
-    whole_rows = np.array([[layer.replicated] for layer in table.layers])
-    ranks = np.where(whole_rows, 1.0, shape.tensor_par)
+    # Muon needs whole matrices. Tensor parallelism splits one side: the one that is not the residual stream. Matrices
+    # of latents (MLA) are replicated.
+    replicated = np.array([[layer.replicated] for layer in table.layers])
+    ranks = np.where(replicated, 1.0, shape.tensor_par)
     if experts is not None:
         ranks = np.where(experts.layers, shape.sizes.expert_tensor_par, ranks)
     stream: Count | int = shape.model.hidden
@@ -79,10 +85,10 @@ def parameters_of(table: LayerTable, shape: BlockShape, choice: StepChoice) -> P
     return Parameters(table.weights, matrices, experts, narrow)
 
 
-def _narrow(table: LayerTable, shape: BlockShape, choice: StepChoice) -> Narrow | None:
-    """Return what a recipe makes of the weights after a step; None where passes make it, or nothing is made.
+def _quantized(table: LayerTable, shape: BlockShape, choice: StepChoice) -> Narrow | None:
+    """Return the bytes that quantizing weights moves after a step; None if a step quantizes nothing.
 
-    Of weights that are gathered for each pass it is made there (:func:`~calculon.cost.copies.with_conversion`).
+    Weights that are gathered for each pass are quantized there (:func:`~calculon.cost.copies.with_conversion`).
     """
     recipe, stored = shape.recipe, float(shape.dtype_bytes)
     if recipe is None or not recipe.cached or choice.splits_weights:
@@ -90,19 +96,20 @@ def _narrow(table: LayerTable, shape: BlockShape, choice: StepChoice) -> Narrow 
     written, moved = stored, recipe.conversion(stored)
     if choice.layout.fp8_param_gather:
         written, moved = recipe.gathered(stored)
-    which = np.zeros((len(table.layers), 1))
-    which[table.narrow_rows] = 1.0
-    return Narrow(moved * which, (stored - written) * which)
+    quantized = np.zeros((len(table.layers), 1))
+    quantized[table.quantized_rows] = 1.0
+    return Narrow(moved * quantized, (stored - written) * quantized)
 
 
 def _experts(table: LayerTable, shape: BlockShape) -> Experts | None:
-    """Return which layers are routed experts; None where none is."""
+    """Return the layers that are routed experts, and their copies in a tensor-parallel group; None without experts."""
     if not shape.model.mixes:
         return None
     layers = np.array([[layer.expert] for layer in table.layers])
     if not layers.any():
         return None
     sizes = shape.sizes
+    # below 1 if a group of experts spans several tensor-parallel groups
     copies = shape.tensor_par / (sizes.expert_par * sizes.expert_tensor_par)
     if np.all(copies == 1):
         return Experts(layers, None)
@@ -110,7 +117,7 @@ def _experts(table: LayerTable, shape: BlockShape) -> Experts | None:
 
 
 def weight_sides(layer: Layer) -> tuple[Number, Number] | None:
-    """Rows and columns of the weight matrix of a layer, or of each expert's; products of two activations have none."""
+    """Return rows and columns of a layer's weight matrix, or of each expert's; None if the layer has no matrix."""
     if layer.product is not None and np.any(np.asarray(layer.weights) > 0):
         return layer.product.n, layer.product.k
     return layer.table
@@ -119,7 +126,7 @@ def weight_sides(layer: Layer) -> tuple[Number, Number] | None:
 def optimizer_cost(
     parameters: Parameters, shards: Count, system: System, choice: StepChoice, edition: Edition
 ) -> OptimizerCost:
-    """Cost the optimizer step of a block from the weights of its layers, of shape (layers, steps)."""
+    """Return the sum of :func:`optimizer_layers` over the layers of a block; 0 for inference."""
     if not choice.training:
         parameters = Parameters(0 * parameters.weights, None, parameters.experts)
     step = optimizer_layers(parameters, shards, system, choice, edition)
@@ -129,9 +136,10 @@ def optimizer_cost(
 def optimizer_layers(
     parameters: Parameters, shards: Count, system: System, choice: StepChoice, edition: Edition
 ) -> OptimizerCost:
-    """Cost the optimizer step of each layer: on the vector engine, matrix products on theirs.
+    """Return the cost of the optimizer step of each layer: shape (layers, steps).
 
-    What replicas split of `shards` is in as many parts for most weights, experts apart.
+    Element-wise arithmetic is on the vector engine, and Muon's products are on the matrix engine. `shards` is the
+    number of ranks that share optimizer state, by step; routed experts have their own number.
     """
     weights, shards = parameters.weights, parameters.shards(shards)
     flops = optimizer_flops(parameters, choice, shards)
@@ -147,11 +155,13 @@ def optimizer_layers(
     if choice.optimizer == "muon" and parameters.matrices is not None:
         products = _newton_schulz(parameters.matrices, shards, system, choice)
         flops, arithmetic = flops + products.flops, arithmetic + products.time
-    within = accessed
-    if choice.grad_clip or choice.main_grad:  # passes of their own, each at the rate of its size
-        alone = replace(choice, grad_clip=False, main_grad=False)
-        within = step_bytes(fused, parameters, width, alone, shards)
-    accessed, memory = _moved(accessed, within, parameters, shards, system)
+    update = accessed
+    if (
+        choice.grad_clip or choice.main_grad
+    ):  # separate kernels before the update, whose bandwidth depends on size
+        update_choice = replace(choice, grad_clip=False, main_grad=False)
+        update = step_bytes(fused, parameters, width, update_choice, shards)
+    accessed, memory = _memory_time(accessed, update, parameters, shards, system)
     time = system.combine(arithmetic, memory)
     if choice.optimizer_impl == "loop":
         kernels, launch = step_kernels(parameters, width, choice), system.ext.launch
@@ -166,7 +176,7 @@ def optimizer_layers(
         time=time,
     )
     weight = resident_weight_bytes(weights, choice, shards)
-    waiting = _waiting(gradients, sharded, weights, shards, choice)
+    kept_gradients = _kept_gradients(gradients, sharded, weights, shards, choice)
 
     def of_experts(size: Bytes) -> Bytes:
         if parameters.experts is None:
@@ -176,48 +186,52 @@ def optimizer_layers(
     return OptimizerCost(
         step=step,
         weight=weight,
-        weight_grad=waiting,
+        weight_grad=kept_gradients,
         state=state,
         expert_weight=of_experts(weight),
-        expert_weight_grad=of_experts(waiting),
+        expert_weight_grad=of_experts(kept_gradients),
         expert_state=of_experts(state),
     )
 
 
-def _moved(
-    every: Bytes, within: Bytes, parameters: Parameters, shards: Count, system: System
+def _memory_time(
+    total: Bytes, update: Bytes, parameters: Parameters, shards: Count, system: System
 ) -> tuple[Bytes, Seconds]:
-    """Return the bytes that a step moves, and their time: those `within` it, those of passes before, and of copies."""
-    weights, narrow = parameters.weights, parameters.narrow
-    before = every - within
-    if narrow is not None:
-        unwritten = narrow.unwritten * weights / shards
-        every, within = every - unwritten, within - unwritten
-    time = system.move_time(within)
+    """Return the bytes that a step moves, and their time.
+
+    They are moved by passes before the update (gradient clipping, main gradients), the `update` itself, and the
+    quantization of new weights. Each has the bandwidth of its size.
+    """
+    weights, quantized = parameters.weights, parameters.narrow
+    before = total - update
+    if quantized is not None:
+        unwritten = quantized.unwritten * weights / shards
+        total, update = total - unwritten, update - unwritten
+    time = system.move_time(update)
     if before.any():
         time = time + system.move_time(before)
-    if narrow is None:
-        return every, time
-    moved = narrow.conversion * weights
-    return every + moved, time + system.move_time(moved)
+    if quantized is None:
+        return total, time
+    moved = quantized.conversion * weights
+    return total + moved, time + system.move_time(moved)
 
 
-def _waiting(
+def _kept_gradients(
     whole: Bytes, sharded: Bytes, weights: Elements, shards: Count, choice: StepChoice
 ) -> Bytes:
-    """Bytes of gradients that stay on a rank: whole or its share, with smaller ones beside sums of 4 bytes.
+    """Return the bytes of gradients that a rank keeps: all or its shard, in one or two types.
 
-    Source: the bfloat16 optimizer of DeepSpeed and Megatron-LM with bfloat16 gradients keep 2 and 4 bytes.
+    Source: the bfloat16 optimizers of DeepSpeed and Megatron-LM keep gradients of 2 bytes and their sums of 4 bytes.
     """
     whole_gradients = choice.whole_gradients
-    waiting = whole if whole_gradients else sharded
+    kept = whole if whole_gradients else sharded
     if small := choice.added_gradient_bytes:
-        waiting = waiting + small * weights / (1 if whole_gradients else shards)
-    return waiting
+        kept = kept + small * weights / (1 if whole_gradients else shards)
+    return kept
 
 
 class _Products(NamedTuple):
-    """Matrix products of a step."""
+    """Matrix products of an optimizer step."""
 
     flops: Flops
     time: Seconds
@@ -226,10 +240,10 @@ class _Products(NamedTuple):
 def _newton_schulz(
     matrices: Matrices, shards: Count, system: System, choice: StepChoice
 ) -> _Products:
-    """Cost the products of Muon, which run in bfloat16 where the engine knows it (Jordan et al. 2024).
+    """Return the cost of Muon's Newton-Schulz iterations, in bfloat16 if the engine has it (Jordan et al. 2024).
 
-    Each is one of whole matrices, at their rate; owners of matrices share them evenly (arXiv 2502.16982, section 2.3).
-    Gathering the matrices, and the memory traffic of products, are not counted.
+    Products are of whole matrices, at the rate of their size. Ranks share the matrices evenly (arXiv 2502.16982,
+    section 2.3). The gather of the matrices and the memory traffic of the products are not counted.
     """
     wide, square = newton_schulz(matrices)
     engine = system.matrix.get("bfloat16", system.matrix[choice.layout.datatype])

@@ -1,4 +1,4 @@
-"""The stages of a pipeline: those of each kind, their data-parallel traffic, and the slowest."""
+"""The stages of a pipeline: a stage of each kind, their data-parallel traffic, and the slowest stage."""
 
 from dataclasses import replace
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from calculon.base.arrays import derived
 from calculon.base.units import Bytes, Count, Seconds
-from calculon.cost.data.class_collectives import reduced_bytes
+from calculon.cost.data.data_collectives import reduced_bytes
 from calculon.cost.data.stage_traffic import StageTraffic
 from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.data.synced import GradientSync
 from calculon.cost.embedding_head import EmbeddingHeadTimes
-from calculon.cost.mixture import Kinds
+from calculon.cost.mixture import BlockKinds
 from calculon.cost.pipeline.transfers import mirrored_gradient
 from calculon.cost.process_groups import CollectiveCost
 from calculon.cost.stage import Stage
@@ -27,18 +27,18 @@ class PipelineStages:
         kinds: Costs of each kind of block; None if all blocks are of one kind.
     """
 
-    def __init__(self, mean: Stage, kinds: Kinds | None):
+    def __init__(self, mean: Stage, kinds: BlockKinds | None):
         self.mean, self._kinds = mean, kinds
         self.schedule = mean.schedule
 
     def with_blocks(self, counts: Count) -> Stage:
-        """Return stages that have so many blocks of each kind, the first axis: each is the mean of its own."""
+        """Return a stage with these `counts` of blocks of each kind (first axis); it has the mean of its blocks."""
         assert self._kinds is not None
         return self.mean.of_blocks(*self._kinds.of_stage(counts))
 
     @derived
     def stages(self) -> list[Stage]:
-        """A stage of each kind of a layout; one alone without a layout, as all stages are alike."""
+        """A stage of each kind of the layout; a single one without a layout, when all stages are alike."""
         layout = self.schedule.layout
         if layout is None:
             return [self.mean]
@@ -54,21 +54,21 @@ class PipelineStages:
 
     @derived
     def stalled(self) -> list[Seconds]:
-        """How long a microbatch waits for data-parallel traffic, by kind of stage; 0 by the published laws."""
+        """Time that a microbatch waits for data-parallel traffic, by kind of stage; 0 in the published model."""
         if STRATEGIES[self.schedule.choice.zero_stage].sharding is None:
             return [np.zeros(1)] * len(self.stages)
         return self.traffic.stalled
 
     @derived
     def uneven(self) -> UnevenStages | None:
-        """Passes of the stages of a layout; None without one."""
+        """Times of the stages of a layout; None without a layout."""
         if self.schedule.layout is None:
             return None
         return UnevenStages(self.stages, self.stalled, self.schedule, self.mean.embedding_head)
 
     @derived
     def slowest(self) -> Stage:
-        """The slowest stage, whose blocks cost what they cost there: what times of a batch are counted of."""
+        """The slowest stage with its own mix of blocks: the times of a batch are its times."""
         layout = self.schedule.layout
         if self._kinds is None or layout is None or layout.of_kind is None:
             return self.mean
@@ -105,12 +105,12 @@ class PipelineStages:
 
     @derived
     def mirrored_gradient(self) -> Bytes | None:
-        """Bytes of gradients that two ranks with the same parts of the model add up; None if no parts are."""
+        """Bytes of gradients that two ranks with equal parts of the model reduce; None without such ranks."""
         return mirrored_gradient(self.stages, self.schedule)
 
     @derived
     def gradient_sync(self) -> GradientSync:
-        """Data-parallel traffic of a batch: what passes wait for is that of the slowest stage."""
+        """Data-parallel traffic of a batch; passes wait for the traffic of the slowest stage."""
         uneven, stalled = self.uneven, self.stalled
         found = self.traffic.sync(stalled[0] if uneven is None else uneven.of_slowest(stalled))
         if self._kinds is None:

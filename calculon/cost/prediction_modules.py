@@ -1,9 +1,8 @@
-"""Modules that predict further tokens, on the last pipeline stage: part of what it has beside its blocks.
+"""Multi-token-prediction (MTP) modules on the last pipeline stage, which are costed as part of the LM head.
 
-Each looks its tokens up in the embedding, joins them with the hidden states, passes a block, and uses head and loss
-again. Its block runs as the others do. The logits of all heads are kept until the losses are known, since all losses
-are added up before the backward pass. Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM,
-``core/transformer/multi_token_prediction.py``.
+Each module looks its tokens up in the embedding, joins them with the hidden states, runs a transformer block, and uses
+head and loss again. All losses are summed before the backward pass, so that the logits of all heads are kept until
+then. Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM, ``core/transformer/multi_token_prediction.py``.
 """
 
 from dataclasses import replace
@@ -42,9 +41,14 @@ def with_modules(
     choice: BlockChoice,
     layout: BlockLayout,
 ) -> EmbeddingHeadCost:
-    """Add the modules that a model has to its head; `choice` is that of its blocks, `layout` that of a module.
+    """Return the cost of embedding and head with the MTP modules of a model.
 
-    In the result ``head.act_storage`` is what waits for the backward pass of the modules of a microbatch.
+    In the result, ``head.act_storage`` is the bytes that a microbatch stores until the backward pass of its modules.
+
+    Args:
+        module: The layers of a module, and the number of modules.
+        choice: The choice of the model's blocks.
+        layout: The layout of a module.
     """
     own = _module_cost(choice, layout)
     head = _joined(ends.head, ends.embedding, own, module.count, choice)
@@ -58,42 +62,42 @@ def with_modules(
 
 
 def module_choice(choice: BlockChoice) -> BlockChoice:
-    """Return the choice of blocks as it is for a module: nothing runs beside the exchange of its experts."""
+    """Return the block choice of a module, whose exchange of experts does not overlap."""
     return replace(choice, ep_overlap="none", delay_wgrad=False, moe_shared_overlap=False)
 
 
 def _module_cost(choice: BlockChoice, layout: BlockLayout) -> BlockCost:
-    """Cost what is a module's own; where some blocks recompute, the mean of both kinds, as of blocks."""
+    """Return the cost of a module without embedding and head; the mean if only some of the blocks recompute."""
     choice = module_choice(choice)
-    found, sizes = block_cost(layout, choice), layout.sizes
+    cost, sizes = block_cost(layout, choice), layout.sizes
     if (sizes.recompute_every > 1).any() and choice.recomputes:
         stored = replace(choice, activation_recompute="none", recompute_modules="none")
-        found = partly_recomputed(found, block_cost(layout, stored), sizes)
-    return found
+        cost = partly_recomputed(cost, block_cost(layout, stored), sizes)
+    return cost
 
 
 def _joined(
     head: BlockCost, embedding: BlockCost, own: BlockCost, count: int, choice: BlockChoice
 ) -> BlockCost:
-    """Return the cost of a head and of so many modules behind it.
+    """Return the cost of a head with `count` modules, each of which has its `own` part, an embedding and a head.
 
-    Memory is that of the fuller moment: at a loss, with the logits of all heads and what all modules keep; or in the
-    backward pass of the first module that has one, when heads are done.
+    Memory peaks at a loss, with the logits of all heads and the stored activations of all modules, or in the backward
+    pass of the last module, when the logits are freed.
     """
 
-    def added(*parts: Array) -> Array:
-        first, second, third = parts
-        return first + count * (first + second + third)
+    def total(head: Array, embedding: Array, own: Array) -> Array:
+        return head + count * (head + embedding + own)
 
     kept = CHECKPOINTS * own.act_checkpoint if choice.recompute_all else own.act_storage
-    others = count if choice.recompute_all else count - 1  # checkpoints are beside the whole
+    # stored activations of the module at work are part of its working set, checkpoints are not
+    others = count if choice.recompute_all else count - 1
     at_loss = (1 + count) * head.act_working + count * (embedding.act_storage + kept)
-    at_block = own.act_working + count * embedding.act_storage + others * kept
-    fuller = at_loss + head.act_grad > at_block + own.act_grad
+    at_module = own.act_working + count * embedding.act_storage + others * kept
+    loss_peaks = at_loss + head.act_grad > at_module + own.act_grad
     return replace(
-        apply(added, [head, embedding, own]),
-        act_working=np.where(fuller, at_loss, at_block),
-        act_grad=np.where(fuller, head.act_grad, own.act_grad),
+        apply(total, [head, embedding, own]),
+        act_working=np.where(loss_peaks, at_loss, at_module),
+        act_grad=np.where(loss_peaks, head.act_grad, own.act_grad),
         act_storage=count * (embedding.act_storage + kept),
         tp_bandwidth_needed=own.tp_bandwidth_needed,
         pipeline_message=head.pipeline_message,
@@ -102,7 +106,7 @@ def _joined(
 
 
 def _whole(end: BlockCost) -> Seconds:
-    """Time of an end for a microbatch, all passes and exposed collectives included."""
+    """Return the time of a head for a microbatch: all passes and exposed collectives."""
     parts = end.collectives
     time: Seconds = end.fw.time + end.agrad.time + end.wgrad.time + end.re.time
     for one in (parts.fw_tp, parts.agrad_tp, parts.recomm):
@@ -125,10 +129,10 @@ def step_with_modules(
     shards: Count,
     edition: Edition,
 ) -> tuple[EmbeddingHeadStep, ModuleWeights] | None:
-    """Add the weights of modules to those of the ends, one entry for each optimizer step; None where there are none.
+    """Return the weights of embedding and head with MTP modules, by optimizer step; None if the model has no modules.
 
-    On a stage of its own the head has a copy of the embedding, with a state of its own; of a tied one it has the table
-    already. Norms before the heads and what a module joins its inputs with are the module's.
+    On a separate stage, the head has a copy of the embedding with its own optimizer state; a tied head is the table
+    itself. The norm before its head and the projection of its inputs belong to each module.
     """
     module = prediction_module(model)
     if module is None:
@@ -147,18 +151,17 @@ def step_with_modules(
     if model.tied:
         copy = copy.without(0, shape.vocab_rows * model.hidden)
 
-    def held(parameters: Parameters, one: StepChoice) -> VocabularyWeights:
+    def held(parameters: Parameters, choice: StepChoice) -> VocabularyWeights:
         return VocabularyWeights(
-            weight=one.dtype_bytes * ordered_sum(parameters.weights),
-            optimizer=optimizer_cost(parameters, shards, system, one, edition),
+            weight=choice.dtype_bytes * ordered_sum(parameters.weights),
+            optimizer=optimizer_cost(parameters, shards, system, choice, edition),
         )
 
-    def added(*parts: Array) -> Array:
-        first, second, third = parts
-        return first + module.count * (second + third)
+    def total(head: Array, each: Array, final: Array) -> Array:
+        return head + module.count * (each + final)
 
     each, final, copied = held(own, choice), held(norm, plain), held(copy, plain)
-    alone = apply(added, [ends.last, each, final])
+    alone = apply(total, [ends.last, each, final])
     modules = ModuleWeights(
         alone=alone,
         head=ends.last.weight,
@@ -168,6 +171,6 @@ def step_with_modules(
     step = EmbeddingHeadStep(
         first=ends.first,
         last=apply(np.add, [alone, copied]),
-        both=apply(added, [ends.both, each, final]),
+        both=apply(total, [ends.both, each, final]),
     )
     return step, modules

@@ -1,4 +1,4 @@
-"""Figures that people quote: rates, utilisation (MFU, HFU), and the times of embedding and LM head."""
+"""Figures that papers quote: tokens per second, utilisation (MFU, HFU), and the times of embedding and LM head."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from calculon.plan.schedule import Schedule
 
 
 def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) -> Figures:
-    """Return the figures of executions that take so long per iteration.
+    """Return the figures of executions whose iterations take `total_time` seconds.
 
     Source: model FLOP utilisation: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1; hardware FLOP utilisation,
     here the mean over stages: Korthikanti et al., arXiv 2205.05198, section 6.3.
@@ -59,7 +59,7 @@ def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) 
         model_flops_per_second_per_proc=rate,
         mfu=rate / block.matrix_peak,
         mfu_causal=per_token(causal=True) * each / block.matrix_peak,
-        hfu=_executed(model, stage) / total_time / block.matrix_peak,
+        hfu=_executed_flops(model, stage) / total_time / block.matrix_peak,
         act_bytes_per_token=stage.stored_activation / tokens,
         embedding_time=microbatches * (embedding_head.embedding if embedding_head else np.zeros(1)),
         head_time=microbatches * head,
@@ -70,7 +70,7 @@ def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) 
 
 
 def model_parameters(model: Model, schedule: Schedule) -> Count:
-    """Return the parameters; the published count has a position for every token of a sequence."""
+    """Return the parameters of the model; published models have a position embedding for every token of a sequence."""
 
     def parameters(model: Model) -> Count:
         further = 0 if model.extensions else (schedule.seq_length - model.seq_size) * model.hidden
@@ -80,21 +80,23 @@ def model_parameters(model: Model, schedule: Schedule) -> Count:
 
 
 def _of_model(model: Model, schedule: Schedule, quantity: Callable[[Model], Array]) -> Array:
-    """Return a quantity of the model, with one key/value head where executions have multiquery attention."""
-    alone = model.latent or not model.has_softmax  # a rule refuses latents with it
-    if alone or not schedule.multiquery.any():
+    """Return a quantity of the model, which has one key/value head in executions with multiquery attention."""
+    never = (
+        model.latent or not model.has_softmax
+    )  # a rule refuses multiquery attention with latents
+    if never or not schedule.multiquery.any():
         return np.asarray(quantity(model))
-    return np.where(schedule.multiquery, quantity(_of_one_group(model)), quantity(model))
+    return np.where(schedule.multiquery, quantity(_with_multiquery(model)), quantity(model))
 
 
 @lru_cache(64)
-def _of_one_group(model: Model) -> Model:
-    """Return the model that multiquery attention makes of another: all query heads share keys and values."""
+def _with_multiquery(model: Model) -> Model:
+    """Return the model with multiquery attention: all query heads share keys and values."""
     return replace(model, kv_heads=1)
 
 
-def _executed(model: Model, stage: Stage) -> Flops:
-    """Matrix FLOP that a processor executes in a batch, recomputation included: the mean over stages."""
+def _executed_flops(model: Model, stage: Stage) -> Flops:
+    """Return the matrix FLOP that a processor executes in a batch, with recomputation: the mean over stages."""
     schedule, embedding_head = stage.schedule, stage.embedding_head
     executed = model.num_blocks / schedule.ranks * stage.block.matrix_flops
     if embedding_head is not None:

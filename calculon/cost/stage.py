@@ -1,4 +1,4 @@
-"""A pipeline stage for one microbatch: its blocks with transfers, offload traffic and gradient accumulation."""
+"""A pipeline stage for one microbatch: its blocks with copies, transfers, offload traffic and gradient accumulation."""
 
 import numpy as np
 
@@ -6,14 +6,19 @@ from calculon.base.arrays import derived
 from calculon.base.records import apply
 from calculon.base.units import Bytes, Seconds
 from calculon.cost.block_cost import BlockCost, Collectives
-from calculon.cost.block_times import BlockTimes, times_alone
-from calculon.cost.classes import synced_block
+from calculon.cost.block_times import (
+    BlockTimes,
+    Offload,
+    backward_pass,
+    exposed_offload,
+    offload,
+    step_offload,
+    times_without_offload,
+)
 from calculon.cost.copies import StageLayers, with_copies
-from calculon.cost.data.backward_window import backward_pass
-from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead
+from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead, synced_block
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.gradient_accumulation import Accumulation, accumulation
-from calculon.cost.offload import Offload, offload, offload_waits, step_offload
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.pipeline.transfers import Transfers, transfers
 from calculon.editions.edition import Edition
@@ -22,10 +27,9 @@ from calculon.plan.schedule import Schedule
 
 
 class Stage:
-    """A stage whose blocks are all alike, or the mean of its own: its steps in the order of computation.
+    """A stage of equal blocks, or of the mean of its blocks: its steps in the order of computation.
 
-    A step runs when a column first needs it: a search that asks for memory, or ranks by tensor-parallel time, never
-    times transfers and offload traffic.
+    A step runs when a column first needs it: a search for the least memory computes no transfers.
 
     Args:
         block, optimizer: Cost of a block and of its optimizer step. All arguments hold one entry per execution on the
@@ -46,7 +50,7 @@ class Stage:
         self.system, self.edition = system, edition
 
     def of_blocks(self, block: BlockCost, optimizer: OptimizerCost) -> "Stage":
-        """Return the same stage of other blocks."""
+        """Return the stage with other blocks."""
         others = self._embedding_head, self.schedule, self.system, self.edition
         return Stage(block, optimizer, *others)
 
@@ -68,7 +72,7 @@ class Stage:
 
     @property
     def has_modules(self) -> bool:
-        """Whether the last stage has modules that predict further tokens."""
+        """True if the last stage has MTP modules."""
         return self._embedding_head is not None and self._embedding_head.modules is not None
 
     @derived
@@ -78,7 +82,7 @@ class Stage:
 
     @derived
     def exchanges(self) -> bool:
-        """Whether any block has collectives of further axes."""
+        """True if any block has collectives of further axes."""
         return bool(self.block.axis_time.any())
 
     @derived
@@ -99,10 +103,10 @@ class Stage:
         return offload(*sizes, self.schedule, self.system, self.edition)
 
     @derived
-    def alone(self) -> BlockTimes:
+    def times_without_offload(self) -> BlockTimes:
         """Times of a block without offloading."""
         costs = self.block, self.collectives, self.transfers
-        return times_alone(*costs, self.schedule, exchanges=self.exchanges)
+        return times_without_offload(*costs, self.schedule, exchanges=self.exchanges)
 
     @derived
     def backward_memory(self) -> Seconds:
@@ -112,24 +116,24 @@ class Stage:
         return self.edition.backward_memory(gradients, block.re.mem_time)
 
     @derived
-    def waits(self) -> BlockTimes:
-        """Times that a block waits for offload traffic."""
+    def exposed_offload(self) -> BlockTimes:
+        """Exposed time of a block's offload traffic."""
         memory = self.block.fw.mem_time, self.backward_memory
-        return offload_waits(self.alone, self.offload, *memory)
+        return exposed_offload(self.times_without_offload, self.offload, *memory)
 
     @derived
     def times(self) -> BlockTimes:
         """Times of a block, offload traffic included."""
-        return apply(np.add, [self.alone, self.waits])
+        return apply(np.add, [self.times_without_offload, self.exposed_offload])
 
     @derived
     def step_offload(self) -> Seconds | None:
-        """Time per block to move an offloaded optimizer once per batch; None where it moves in every pass."""
+        """Time per block to move an offloaded optimizer once per batch; None if it moves in every pass."""
         return step_offload(self.optimizer, self.schedule, self.system, self.edition)
 
     @derived
     def accumulation(self) -> Accumulation | None:
-        """Times that gradient accumulation adds; None where nothing is read."""
+        """Times that gradient accumulation adds to a microbatch; None if no execution accumulates."""
         costs = self.block, self.optimizer, self.embedding_head
         return accumulation(*costs, self.schedule, self.system)
 
@@ -143,7 +147,7 @@ class Stage:
 
     @derived
     def backward_pass(self) -> BackwardPass:
-        """Times that data-parallel traffic can hide behind."""
+        """Times of a block that can hide data-parallel traffic."""
         costs = self.block, self.optimizer, self.embedding_head, self.collectives
-        times = self.transfers, self.waits, self.times
+        times = self.transfers, self.exposed_offload, self.times
         return backward_pass(*costs, *times, self.schedule, exchanges=self.exchanges)

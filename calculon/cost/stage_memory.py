@@ -1,4 +1,4 @@
-"""Memory per processor: weights, activation memory, gradients, optimizer state; and the need of both tiers."""
+"""Memory per processor: weights, activations, gradients, optimizer state, buffers, and the capacity of both tiers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +10,8 @@ from calculon.base.records import joint_view, record
 from calculon.base.units import Array, Bytes, Count
 from calculon.cost import in_flight
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.classes import held_block
 from calculon.cost.data.strategies import STRATEGIES
-from calculon.cost.data.synced import SyncedBytes
+from calculon.cost.data.synced import SyncedBytes, held_block
 from calculon.cost.embedding_head import EmbeddingHead, VocabularyWeights
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.declarations.statistics import Buffers, Capacity, ExpertSpace, OffloadedSpace, Space
@@ -25,7 +24,7 @@ R = TypeVar("R", Space, OffloadedSpace)
 
 @record
 class Memory:
-    """Memory of a stage."""
+    """Memory of a stage: by kind of tensor, with offloading, buffers, routed experts, and capacity of both tiers."""
 
     space: Space
     offloaded: OffloadedSpace
@@ -37,9 +36,13 @@ class Memory:
 class VocabularyMemory(NamedTuple):
     """Bytes of the embedding or the LM head on its stage, all in tier 1.
 
-    ``stored`` waits for the backward pass of a microbatch; ``working`` and ``grad`` are there while this layer is
-    computed, when no block is. ``weight`` stays; it computes with ``whole``, the largest table of which is ``table``.
-    ``waiting`` is there all the time: copies of weights, and activations of modules that predict further tokens.
+    Attributes:
+        whole: Weights while they are used, gathered if they are sharded.
+        table: The largest table of ``whole``.
+        weight, weight_grad, optimizer: Weights, gradients and optimizer state that a rank keeps.
+        stored: Activations that a microbatch stores until its backward pass.
+        working, grad: Activations and their gradients while the layer is computed, when no block is.
+        waiting: Memory all the time: quantized copies of weights, and stored activations of MTP modules.
     """
 
     whole: Bytes
@@ -59,10 +62,13 @@ def memory(
     edition: Edition,
     embedding_head: EmbeddingHead | None,
 ) -> Memory:
-    """Memory of the fullest stage: the first, which holds most microbatches, the last with the head, one between.
+    """Return the memory of the fullest stage.
 
-    Those between matter where executions lay out their stages; elsewhere none of them is fuller than the first. `costs`
-    are those of a block and its step on each kind of stage of a layout, or on all stages.
+    That is the first stage, which holds most microbatches, the last one with the head, or, in a stated layout, an inner
+    stage. Without a layout, no inner stage is fuller than the first.
+
+    Args:
+        costs: Cost of a block and of its step on each kind of stage of a layout, or on all stages.
     """
     if schedule.choice.folded:
         return _of_folded(costs, schedule, edition, embedding_head)
@@ -110,9 +116,9 @@ def _of_folded(
     edition: Edition,
     embedding_head: EmbeddingHead | None,
 ) -> Memory:
-    """Memory of the fullest rank of a folded schedule, of which the last kind has both ends of the model.
+    """Return the memory of the fullest rank of a folded schedule, whose last kind of rank has both ends of the model.
 
-    Of ranks that are as full, as those with offloaded blocks may be, it is that with most activations.
+    Ranks may be equally full, with offloaded blocks for example: then it is the rank with most activations.
     """
     layout = schedule.layout
     assert layout is not None
@@ -134,7 +140,10 @@ def _of_folded(
 
 
 def _fuller(one: Memory, other: Memory, fuller: Array | None = None) -> Memory:
-    """Return the memory of the stage that needs more of tier 1, or is the `fuller` one; of tier 2 what either needs."""
+    """Return the memory of the stage that needs more of tier 1, with the larger tier-2 capacity of both stages.
+
+    `fuller` says for which executions it is `one`, if the caller has decided that.
+    """
     if fuller is None:
         fuller = one.capacity.proc_mem_tier1_cap_req >= other.capacity.proc_mem_tier1_cap_req
 
@@ -158,7 +167,7 @@ def _fuller(one: Memory, other: Memory, fuller: Array | None = None) -> Memory:
 def embedding_head_memory(
     embedding_head: EmbeddingHead, schedule: Schedule
 ) -> tuple[VocabularyMemory, VocabularyMemory]:
-    """Return the memory of the embedding on the first and of the LM head on the last stage; a single one has both."""
+    """Return the memory of the embedding on the first and of the LM head on the last stage; a single stage has both."""
     embedding, head, step = (
         embedding_head.cost.embedding,
         embedding_head.cost.head,
@@ -168,9 +177,8 @@ def embedding_head_memory(
 
     splits = STRATEGIES[schedule.choice.zero_stage].splits_weights
     stored = embedding.act_storage if schedule.training else 0.0 * embedding.act_storage
-    if (
-        schedule.choice.folded
-    ):  # the embedding is in the first chunk, of which more wait than of the mean
+    if schedule.choice.folded:
+        # the embedding is in the first chunk, which is held for more microbatches than the mean of a rank's chunks
         stored = stored * in_flight.on_first_chunk(schedule) / in_flight.on_folded(schedule, LAST)
 
     none = np.zeros(1)
@@ -208,7 +216,7 @@ def embedding_head_memory(
     both = vocabulary(step.both, table, stored, working, grad, waiting)
 
     def on(stage: VocabularyMemory) -> VocabularyMemory:
-        """Where there is one stage, it has both."""
+        """Return the memory of a stage, with both ends on a single stage."""
         return VocabularyMemory(
             *(np.where(piped, alone, of_both) for alone, of_both in zip(stage, both, strict=True))
         )
@@ -217,10 +225,11 @@ def embedding_head_memory(
 
 
 def _of_modules(head: BlockCost, schedule: Schedule) -> Bytes:
-    """Return what modules that predict further tokens hold all the time: copies of weights, and what waits.
+    """Return the bytes that MTP modules hold all the time: quantized copies of weights, and stored activations.
 
-    With 1F1B the backward pass of a microbatch follows its forward pass on the last stage, so that only the one at work
-    is there, as on the rank where a folded schedule comes back. In others further microbatches wait for gradients.
+    With 1F1B, the backward pass of a microbatch follows its forward pass on the last stage, so that only the microbatch
+    at work has activations there; so it is on the rank where a folded schedule turns around. With other schedules,
+    further microbatches wait for their backward pass.
     """
     if schedule.choice.pp_schedule == "1f1b" or schedule.choice.folded:
         held = np.ones(1)
@@ -237,12 +246,12 @@ def memory_of_stage(
     held: Count,
     vocabulary: VocabularyMemory | None = None,
 ) -> Memory:
-    """Memory of a stage that holds so many microbatches."""
+    """Return the memory of a stage that holds the activations of `held` microbatches."""
     return _StageMemory(block, optimizer, schedule, edition, held).memory(vocabulary)
 
 
 class _StageMemory:
-    """Memory of the blocks of a stage that holds so many microbatches, and of its embedding or LM head."""
+    """Memory of the blocks of a stage that holds `held` microbatches, and of its embedding or LM head."""
 
     def __init__(
         self,
@@ -257,7 +266,7 @@ class _StageMemory:
         self.strategy = STRATEGIES[schedule.choice.zero_stage]
 
     def memory(self, vocabulary: VocabularyMemory | None) -> Memory:
-        """Memory of the stage."""
+        """Return the memory of the stage."""
         block, schedule, held = self.block, self.schedule, self.held
         blocks = whole = self._space()
         resident = self._offloaded_space()
@@ -267,7 +276,7 @@ class _StageMemory:
             every = one * (schedule.blocks * held)
             whole = _with_vocabulary(whole, every + copies, held, vocabulary)
             resident = _with_vocabulary(resident, one + copies, held, vocabulary)
-        buffers = self._buffers(vocabulary, self._passing(whole, resident))
+        buffers = self._buffers(vocabulary, self._activations(whole, resident))
         capacity = self._capacity(whole, resident, blocks, buffers)
         return Memory(
             space=whole,
@@ -278,34 +287,35 @@ class _StageMemory:
         )
 
     def _buffers(self, vocabulary: VocabularyMemory | None, activations: Bytes) -> Buffers:
-        """Memory of communication, as the strategy of data parallelism has it; fragments, and what is reserved.
+        """Return communication buffers of the data-parallel strategy, fragmentation, and reserved memory.
 
-        Weights and states are allocated once; fragments are between tensors that come and go.
+        Fragmentation is a share of the tensors that are allocated and freed all the time. Weights and states are
+        allocated once, and do not fragment.
         """
         schedule, block = self.schedule, self.block
-        alone = None
+        end = None
         if vocabulary is not None:
             reduced = block.gradient_message / block.weight
-            alone = SyncedBytes(weight=vocabulary.whole, gradient=vocabulary.table * reduced)
+            end = SyncedBytes(weight=vocabulary.whole, gradient=vocabulary.table * reduced)
         held = held_block(block, self.optimizer, schedule)
-        gathered, passing = self.strategy.buffers(schedule, held, alone)
+        gathered, gradients = self.strategy.buffers(schedule, held, end)
         return Buffers(
             gathered_space=gathered,
-            comm_buffer_space=passing,
-            fragment_space=schedule.fragmentation * (activations + gathered + passing),
+            comm_buffer_space=gradients,
+            fragment_space=schedule.fragmentation * (activations + gathered + gradients),
             reserved_space=np.zeros_like(schedule.blocks) + schedule.reserved,
         )
 
     def _gradients(self, blocks: Count | int) -> Bytes:
-        """Weight gradients of so many blocks."""
+        """Return the bytes of the weight gradients of `blocks` blocks."""
         working, waiting = self.block.weight_grad_no_sharding, self.optimizer.weight_grad
         return self.strategy.gradients(working, waiting, blocks)
 
     def _space(self) -> Space:
-        """Memory of each kind of tensor with everything in tier 1 (section 5.7)."""
+        """Return the memory of each kind of tensor with everything in tier 1 (section 5.7)."""
         block, optimizer, schedule = self.block, self.optimizer, self.schedule
         blocks, full = schedule.blocks, schedule.recompute_all
-        # of the block at work everything is there, whether it stores that or not
+        # act_working has all activations of the block at work, so that it stores none in addition
         stored = block.act_storage * np.where(full, blocks * self.held, blocks * self.held - 1)
         stored = stored + self._copies()
         weight = optimizer.weight if self.strategy.splits_weights else block.forms.kept
@@ -319,7 +329,7 @@ class _StageMemory:
         )
 
     def _experts(self) -> ExpertSpace:
-        """Memory of routed experts."""
+        """Return the memory of routed experts."""
         block, optimizer, blocks = self.block, self.optimizer, self.schedule.blocks
         kept = block.forms.kept_experts
         weight = optimizer.expert_weight if self.strategy.splits_weights else kept
@@ -329,19 +339,22 @@ class _StageMemory:
         )
 
     def _copies(self) -> Bytes:
-        """Return the copies of the weights of all blocks but the one at work, there whatever the microbatches."""
+        """Return the quantized copies of the weights of all blocks but the one at work, whose working set has them."""
         return self._weight_copies * (self.schedule.blocks - 1)
 
     @property
     def _weight_copies(self) -> Bytes:
-        """Copies of the weights of a block that stay: a recipe makes them anew of weights that are gathered anew."""
+        """Quantized copies of a block's weights that stay; sharded weights are quantized anew after each gather."""
         copies = self.block.weight_copies
         if not self.strategy.splits_weights:
             return copies
         return copies - self.block.forms.copies
 
     def _offloaded_space(self) -> OffloadedSpace:
-        """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
+        """Return the tier-1 memory of tensors that are offloaded: two blocks of each (section 5.7).
+
+        One block is at work while the other one is transferred.
+        """
         block, edition, training = self.block, self.edition, self.schedule.training
         blocks = edition.offloaded_blocks(self.schedule.blocks)
         activations = edition.offloaded_blocks(self.schedule.blocks * self.held)
@@ -356,8 +369,8 @@ class _StageMemory:
             optimizer=blocks * self.optimizer.state,
         )
 
-    def _passing(self, whole: Space, resident: OffloadedSpace) -> Bytes:
-        """Activations, checkpoints and activation gradients in tier 1."""
+    def _activations(self, whole: Space, resident: OffloadedSpace) -> Bytes:
+        """Return the bytes of activations, checkpoints and activation gradients in tier 1."""
         checkpoint = np.where(self.schedule.recompute_all, resident.act_checkpoint, 0.0)
         return np.where(
             self.schedule.columns.activations_offload,
@@ -368,7 +381,7 @@ class _StageMemory:
     def _capacity(
         self, whole: Space, resident: OffloadedSpace, blocks: Space, buffers: Buffers
     ) -> Capacity:
-        """Memory that the two tiers must hold (section 5.8); only `blocks` are offloaded."""
+        """Return the capacity that both tiers must have (section 5.8); tier 2 has tensors of `blocks` only."""
         schedule, columns = self.schedule, self.schedule.columns
         full, activations_offload = schedule.recompute_all, columns.activations_offload
         checkpoint = np.where(full, resident.act_checkpoint, 0.0)
@@ -400,18 +413,17 @@ class _StageMemory:
 def _with_vocabulary(
     tensors: R, block_store: Bytes, held: Count, vocabulary: VocabularyMemory
 ) -> R:
-    """Add the embedding or the LM head: its weights stay, its activations are there when those of a block are not.
+    """Add the embedding or the LM head, which is computed while no block is: the larger of both peaks counts.
 
-    `block_store` is what all blocks store, while none is computed.
+    `block_store` is the bytes that all blocks store while none is computed.
     """
     at_vocabulary = vocabulary.working + block_store
     larger = at_vocabulary + vocabulary.grad > tensors.act + tensors.act_grad
+    peak = np.where(larger, at_vocabulary, tensors.act)
     return replace(
         tensors,
         weight=tensors.weight + vocabulary.weight,
-        act=np.where(larger, at_vocabulary, tensors.act)
-        + vocabulary.stored * held
-        + vocabulary.waiting,
+        act=peak + vocabulary.stored * held + vocabulary.waiting,
         act_grad=np.where(larger, vocabulary.grad, tensors.act_grad),
         weight_grad=tensors.weight_grad + vocabulary.weight_grad,
         optimizer=tensors.optimizer + vocabulary.optimizer,

@@ -1,4 +1,4 @@
-"""Collectives of layers: which runs where, how long it holds the link; of tensor parallelism, what is exposed."""
+"""Collectives of layers (TP, CP, EP): their sizes, times and bytes; for tensor parallelism also the exposed time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,8 +12,7 @@ from calculon.architecture.projection import reduction_pieces
 from calculon.architecture.shape import Sizes
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
-from calculon.cost.beside import not_hidden
-from calculon.cost.process_groups import ProcessGroup, layer_group, tensor_group
+from calculon.cost.process_groups import ProcessGroup, exposed_time, layer_group, tensor_group
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.declarations.statistics import KINDS
 from calculon.editions.edition import Edition
@@ -22,15 +21,23 @@ from calculon.hardware.processor import Engine
 from calculon.hardware.system import System
 
 PASSES = ("fw", "agrad", "recomm")
-"""Passes with tensor-parallel traffic; ``recomm`` repeats the forward collective in the backward pass."""
+"""Passes with collectives: forward, gradients of activations, and forward collectives repeated in the backward pass."""
 
 
 @record
 class Traffic:
     """Tensor-parallel traffic of the layers that have a collective.
 
-    All arrays have shape ``(passes, kinds, collective layers, blocks)`` with :data:`PASSES` and :data:`KINDS`;
-    ``processing`` has shape ``(passes, collective layers, blocks)`` and holds only overlapped layers (else 0).
+    Arrays have shape (passes, kinds, collective layers, blocks), with :data:`PASSES` and the kinds of block
+    :data:`KINDS`; ``processing`` has no axis of kinds.
+
+    Attributes:
+        size: Bytes of the message.
+        tile: Bytes of one of the tiles that an overlapped message is cut into; the whole message without overlap.
+        link: Time on the network.
+        exposed: Time that computation waits.
+        bandwidth_needed: Network bandwidth that would hide a tile behind the computation of another; 0 without overlap.
+        processing: Computation time of overlapped layers, slowed down by the traffic; 0 without overlap.
     """
 
     size: Bytes
@@ -42,7 +49,7 @@ class Traffic:
 
 
 class NetworkTimes:
-    """What collectives of one layout along an axis take: equal ones are counted once, for all choices."""
+    """Times and bytes of the collectives of one layout along an axis, each computed once for all block choices."""
 
     def __init__(self, system: System, sizes: Sizes, axis: str = "tp"):
         self.system, self.sizes, self.axis = system, sizes, axis
@@ -50,11 +57,11 @@ class NetworkTimes:
         self._others: dict[str, NetworkTimes] = {}
 
     def along(self, axis: str) -> "NetworkTimes":
-        """Return those along another axis."""
+        """Return the times along another axis."""
         return self._others.setdefault(axis, NetworkTimes(self.system, self.sizes, axis))
 
     def group(self, choice: BlockChoice, which: str = "") -> ProcessGroup:
-        """Return the groups of the axis, or other ranks of a group of experts."""
+        """Return the groups of the axis, or a subgroup (:func:`~calculon.cost.process_groups.layer_group`)."""
         return layer_group(self.axis, self.sizes, choice, self.system, which)
 
     def __call__(
@@ -65,7 +72,7 @@ class NetworkTimes:
         which: str = "",
         routing: Routing | None = None,
     ) -> Seconds:
-        """Time a collective."""
+        """Return the time of a collective; `message` is bytes by block."""
 
         def time(group: ProcessGroup) -> Seconds:
             how, each = choice.coll_algo, choice.latency_per_step
@@ -95,7 +102,7 @@ class NetworkTimes:
         choice: BlockChoice,
         which: str,
     ) -> Array:
-        """Return a quantity of a collective in groups of the axis, counted when it is first asked for."""
+        """Return a cached quantity of a collective; the key has all that group and algorithm depend on."""
         how = which, choice.coll_algo, choice.latency_per_step, choice.mesh_order
         key = (*what, *how)
         if key not in self._known:
@@ -113,62 +120,63 @@ def tensor_traffic(
     recomputed: Array | None,
     launching: Seconds | None,
 ) -> Traffic:
-    """Traffic of the collective layers of a block.
+    """Return the tensor-parallel traffic of the collective layers of a block.
 
     Args:
-        layers: Those with a collective; either all of them are overlapped or none.
+        layers: Layers with a collective; all of them are overlapped or none is.
         arithmetic, memory (shape (phases, layers, blocks)): Arithmetic and tier-1 memory time of these layers, by phase
             of :data:`~calculon.architecture.layer.PHASES`.
         network: Network times that the choices of a layout share.
-        recomputed (shape (layers, 1)): Which of them are computed again in the backward pass; None where none is
-            overlapped.
-        launching (shape (phases, layers, blocks)): Least time of the kernels of these layers; None where none is
-            overlapped, or kernels have no least time.
+        recomputed (shape (layers, 1)): Whether a layer is recomputed in the backward pass; None without overlap.
+        launching (shape (phases, layers, blocks)): Least time of the kernels of these layers; None without overlap, or
+            if kernels have no least time.
     """
     system, sizes = network.system, network.sizes
     size, link = _messages(layers, arithmetic, memory, network, choice, edition)
     none = np.zeros_like(link)
-    alone = Traffic(
+    without_overlap = Traffic(
         size=size, tile=size, link=link, exposed=link, bandwidth_needed=none, processing=none[:, 0]
     )
     if recomputed is None:
-        return alone
+        return without_overlap
     usage = tensor_group(sizes, choice, system).usage(system)
-    beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
+    # overlapped with the passes of PHASES: the third is that of the weight gradients, not of recomputation
+    overlapped = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     tiles, pipelined = sizes.tensor_par, choice.tensor_par_overlap == "pipe"
     if choice.layout.tp_user_buffers:
-        processing, exposed, beside = user_buffers(
-            layers, arithmetic, memory, beside, tiles, usage, system, edition
+        processing, exposed, overlapped = user_buffers(
+            layers, arithmetic, memory, overlapped, tiles, usage, system, edition
         )
     else:
         if edition.times_tiles and not pipelined:
             memory = memory + _partial_sums(layers, system, choice, sizes, edition)
         times = [
             edition.overlapped_times(*pass_, tiles, usage, system, pipelined=pipelined)
-            for pass_ in zip(arithmetic, memory, beside, strict=True)
+            for pass_ in zip(arithmetic, memory, overlapped, strict=True)
         ]
         processing, exposed = (np.stack(of_passes) for of_passes in zip(*times, strict=True))
-    if (waits := 1 - sizes.tp_hidden_percent / 100).any():
-        apart = system.combine(arithmetic, memory)[:, None] + beside
-        exposed = exposed + waits * _hidden(apart, processing[:, None] + exposed, beside)
+    if (lost := 1 - sizes.tp_hidden_percent / 100).any():
+        sequential = system.combine(arithmetic, memory)[:, None] + overlapped
+        exposed = exposed + lost * _hidden(sequential, processing[:, None] + exposed, overlapped)
     if launching is not None:
-        processing, exposed = _launched(processing, exposed, launching)
+        processing, exposed = _bounded_by_launches(processing, exposed, launching)
     repeated = [[layer.flags.happens("recommunicate", choice, edition)] for layer in layers]
     exposed[2] = edition.repeated_exposed(exposed[0], exposed[2], recomputed) * repeated
     tile, needed = size / tiles, none.copy()
     slowed = arithmetic / (1.0 - usage) / tiles
     needed[:2] = tile[:2] / slowed[:2, None]
     found = {"exposed": exposed, "processing": processing}
-    return replace(alone, tile=tile, bandwidth_needed=needed, **found)
+    return replace(without_overlap, tile=tile, bandwidth_needed=needed, **found)
 
 
-def _hidden(apart: Seconds, together: Seconds, beside: Seconds) -> Seconds:
-    """Time that cut products hide of their collectives; of it a step hides the share ``tp_hidden_percent``.
+def _hidden(sequential: Seconds, together: Seconds, link: Seconds) -> Seconds:
+    """Time that tiled products hide of their collectives: one after the other less overlapped, 0 without traffic.
 
-    Pieces wait for each other's copies, and run below their rate alone. Source: Chang et al., *Flux*, arXiv 2406.06858,
-    abstract: earlier methods of cutting products lose part of what they could hide.
+    Tiles wait for each other's copies and run below their standalone rate: ``tp_hidden_percent`` is the share that is
+    really hidden. Source: Chang et al., *Flux*, arXiv 2406.06858, abstract: earlier decompositions of products lose
+    part of the overlap.
     """
-    return np.where(beside > 0, np.maximum(0.0, apart - together), 0.0)
+    return np.where(link > 0, np.maximum(0.0, sequential - together), 0.0)
 
 
 def user_buffers(
@@ -181,16 +189,16 @@ def user_buffers(
     system: System,
     edition: Edition,
 ) -> tuple[Seconds, Seconds, Seconds]:
-    """Return processing and exposed time of overlapped linear layers with the user buffers of Transformer Engine.
+    """Return processing, exposed and tiled link time of overlapped linear layers with Transformer Engine user buffers.
 
-    The third are the link times of what runs beside cut products, the rest 0.
+    The third result is the link time of collectives that overlap with tiled products; it is 0 for others.
 
-    The input of a column-split product and the gradient of a row-split one are gathered in a ring, beside a product for
-    each shard. The output of a row-split product is reduced piece by piece: nothing runs beside the reduction of the
-    last. In the backward pass of a column-split product nothing is cut: its input is gathered again beside the
-    gradients of inputs, and these are reduced beside the gradients of weights.
+    The input of a column-parallel product and the gradient of a row-parallel one are gathered in a ring that overlaps
+    with a product for each shard. The output of a row-parallel product is reduced tile by tile; the reduction of the
+    last tile is exposed. The backward pass of a column-parallel product is not tiled: its input is gathered again
+    during the product for the input gradients, which are reduced during the product for the weight gradients.
 
-    Arrays are of shape ``(passes, layers, blocks)``; `link` and exposed time have the kind of block as second axis.
+    Arrays have shape (passes, layers, blocks); `link`, exposed and tiled time have the kind of block as second axis.
 
     Source: Transformer Engine 1 and 2, ``pytorch/module/base.py``, ``initialize_ub``: methods *ring_exchange*
     (qkv_fprop, fc1_fprop, proj_dgrad, fc2_dgrad), *pipeline* (proj_fprop, fc2_fprop), *bulk* (qkv_dgrad, qkv_wgrad,
@@ -204,38 +212,42 @@ def user_buffers(
         ]
     )
 
-    def beside(pass_: int, traffic: Seconds, tiles: Count, *, pipelined: bool = False) -> Any:
+    def overlapped(pass_: int, traffic: Seconds, tiles: Count, *, pipelined: bool = False) -> Any:
         work = arithmetic[pass_], memory[pass_]
         return edition.overlapped_times(*work, traffic, tiles, usage, system, pipelined=pipelined)
 
-    gathered = beside(0, link[0], ranks)
-    reduced = beside(0, link[0], reduction_pieces(ranks), pipelined=True)
+    gathered = overlapped(0, link[0], ranks)
+    reduced = overlapped(0, link[0], reduction_pieces(ranks), pipelined=True)
     forward = [np.where(column, *two) for two in zip(gathered, reduced, strict=True)]
-    cut = np.stack([link[0], np.where(column, 0.0, link[1]), np.zeros_like(link[2])])
-    inputs, weights = beside(1, cut[1], ranks), beside(2, cut[2], ranks)
+    tiled = np.stack([link[0], np.where(column, 0.0, link[1]), np.zeros_like(link[2])])
+    inputs, weights = overlapped(1, tiled[1], ranks), overlapped(2, tiled[2], ranks)
     processing = np.stack([forward[0], inputs[0], weights[0]])
-    behind = [not_hidden(link[i], processing[3 - i], usage) for i in (1, 2)]
+    # the reduction of the input gradients overlaps with the weight gradients, the repeated gather with the inputs'
+    bulk = [exposed_time(link[i], processing[3 - i], usage) for i in (1, 2)]
     exposed = np.stack(
-        [forward[1], np.where(column, behind[0], inputs[1]), np.where(column, behind[1], 0.0)]
+        [forward[1], np.where(column, bulk[0], inputs[1]), np.where(column, bulk[1], 0.0)]
     )
-    return processing, exposed, cut
+    return processing, exposed, tiled
 
 
-def _launched(processing: Seconds, exposed: Seconds, launching: Seconds) -> tuple[Seconds, Seconds]:
-    """Let no pass take less than its kernels, what it waits for included, in either kind of block.
+def _bounded_by_launches(
+    processing: Seconds, exposed: Seconds, launching: Seconds
+) -> tuple[Seconds, Seconds]:
+    """Return processing and exposed time, whose sum is at least the launches of the kernels in each kind of block.
 
-    A pass that takes less by itself still hides what it hid: a faster product is never slower.
+    The bound applies to the sum and not to the computation alone: a shorter pass hides as much as before, so that a
+    faster product never makes a step slower.
     """
-    own = np.maximum(processing, launching - exposed[:, 0])
-    short = np.maximum(0.0, launching[:, None] - (processing[:, None] + exposed))
-    return own, np.maximum(0.0, exposed + (short - (own - processing)[:, None]))
+    bounded = np.maximum(processing, launching - exposed[:, 0])
+    missing = np.maximum(0.0, launching[:, None] - (processing[:, None] + exposed))
+    return bounded, np.maximum(0.0, exposed + (missing - (bounded - processing)[:, None]))
 
 
 @record
 class AxisTraffic:
-    """Traffic along a further axis, of the layers that have it: shape ``(passes, layers, blocks)``, by :data:`PASSES`.
+    """Traffic along a further axis (CP, EP) of the layers that have it: shape (passes, layers, blocks).
 
-    Nothing of it is hidden.
+    Message bytes and time on the network; :mod:`calculon.cost.axis_overlap` computes how much of the time is hidden.
     """
 
     size: Bytes
@@ -250,26 +262,26 @@ def axis_traffic(
     choice: BlockChoice,
     edition: Edition,
 ) -> AxisTraffic:
-    """Traffic of layers along the axis of `network`; arguments as in :func:`tensor_traffic`."""
+    """Return the traffic of layers along the axis of `network`; arguments as in :func:`tensor_traffic`."""
     size, link = _messages(layers, arithmetic, memory, network, choice, edition)
     base = KINDS.index("base")  # edge blocks have the same
     return AxisTraffic(size=size[:, base], link=link[:, base])
 
 
-def beside_gradients(
+def overlap_with_gradients(
     traffic: Traffic, inputs: Seconds, weights: Seconds, usage: Fraction
 ) -> Traffic:
-    """Return traffic whose backward collectives run beside the gradients of the products that read what was gathered.
+    """Return traffic whose backward collectives overlap with the gradients of the products behind an all-gather.
 
-    The input is gathered again beside the gradients of the `inputs`, and the gradient of the input reduced beside those
-    of the `weights`: seconds, shape (layers, blocks). What is exposed is what they add to these.
+    The input is gathered again during the gradients of the `inputs`, and its gradient is reduced during the gradients
+    of the `weights`: the times of both have shape (layers, blocks).
 
     Source: Megatron-LM, ``core/tensor_parallel/layers.py``, ``LinearWithGradAccumulationAndAsyncCommunication``: the
     gather is started before the product of the input's gradient, the reduction before that of the weights' gradient.
     """
     exposed = traffic.exposed.copy()
-    exposed[1] = not_hidden(exposed[1], weights, usage)
-    exposed[2] = not_hidden(exposed[2], inputs, usage)
+    exposed[1] = exposed_time(exposed[1], weights, usage)
+    exposed[2] = exposed_time(exposed[2], inputs, usage)
     return replace(traffic, exposed=exposed)
 
 
@@ -281,7 +293,7 @@ def _messages(
     choice: BlockChoice,
     edition: Edition,
 ) -> tuple[Bytes, Seconds]:
-    """Return message size and link time, both of shape (passes, kinds, layers, blocks)."""
+    """Return message bytes and link time, both of shape (passes, kinds, layers, blocks)."""
     system, sizes = network.system, network.sizes
     shape = (len(PASSES), len(KINDS), len(layers), sizes.tensor_par.size)
     size, link = np.zeros(shape), np.zeros(shape)
@@ -303,6 +315,7 @@ def _messages(
         message, time = steps * message, steps * time
         by_bus = stated[which]
         parallel = several & (message > 0) if which else several
+        # work that is part of the collective: all of a layer that only communicates, else adding parts up
         if not overlapped:
             phase = 0 if again else i
             work = system.combine(arithmetic[phase, j], memory[phase, j])
@@ -321,7 +334,7 @@ def _messages(
 def _operations(
     layers: Sequence[Layer], choice: BlockChoice, edition: Edition
 ) -> Iterator[tuple[int, int, str, slice]]:
-    """Yield the collectives of layers that have one: pass, layer, operation, and the kinds of block that do it."""
+    """Yield the collectives of layers: pass, layer, operation, and the slice of :data:`KINDS` that runs it."""
     for j, layer in enumerate(layers):
         for i, name in enumerate(PASSES):
             base, edge = (operation_of(layer, name, kind, choice, edition) for kind in KINDS)
@@ -334,10 +347,9 @@ def _operations(
 def tensor_volumes(
     layers: Sequence[Layer], network: NetworkTimes, choice: BlockChoice, edition: Edition
 ) -> Bytes:
-    """Bytes that the collectives of a block along the axis of `network` pass through a port of each network.
+    """Return the bytes of a block's collectives along the axis of `network` through a port of each network.
 
-    Returns:
-        Array of shape (passes, kinds, networks, blocks): with :data:`PASSES` and :data:`KINDS`.
+    The shape is (passes, kinds, networks, blocks), with :data:`PASSES` and :data:`KINDS`.
     """
     networks, several = len(network.system.networks), network.sizes.degree(network.axis) > 1
     moved = np.zeros((len(PASSES), len(KINDS), networks, several.size))
@@ -354,7 +366,10 @@ def tensor_volumes(
 def operation_of(
     layer: Layer, pass_: str, kind: str, choice: BlockChoice, edition: Edition
 ) -> str | None:
-    """Return the collective of a layer in a pass of :data:`PASSES`, if any, in a block of one of :data:`KINDS`."""
+    """Return the collective that a layer runs in a pass of :data:`PASSES` and a kind of block; None without one.
+
+    An all-reduce next to a split pipeline transfer is split, too (``Edition.splits_collectives``).
+    """
     collective = layer.collective
     again = pass_ == "recomm"
     if collective is None or (again and not layer.flags.happens("recommunicate", choice, edition)):
@@ -368,10 +383,10 @@ def operation_of(
 def _partial_sums(
     layers: Sequence[Layer], system: System, choice: BlockChoice, sizes: Sizes, edition: Edition
 ) -> Seconds:
-    """Memory time of the sums that go round a ring with a reduction: shape (phases, layers, blocks).
+    """Memory time of the partial sums of ring reductions: shape (phases, layers, blocks).
 
-    Each step but the first adds a tile to the one that has come: two are read and one is written. Source: Wang et al.,
-    ASPLOS 2023, doi:10.1145/3567955.3567959, section 5: the accumulated result of the loop over shards.
+    Each step but the first adds its tile to the received one: two tiles are read and one is written. Source: Wang et
+    al., ASPLOS 2023, doi:10.1145/3567955.3567959, section 5: the accumulated result of the loop over shards.
     """
     tiles = sizes.tensor_par
     time = np.zeros((len(PHASES), len(layers), tiles.size))
@@ -387,7 +402,7 @@ def _partial_sums(
 def _reduction_time(
     engine: Engine, message: Bytes | float, choice: BlockChoice, sizes: Sizes
 ) -> Seconds:
-    """Arithmetic time of adding up the parts of a reduced message, one FLOP per element and peer."""
+    """Arithmetic time of a reduction: one FLOP per element of the message and peer."""
     elements = message / choice.layout.result_bytes
     return engine.time(elements * (sizes.tensor_par - 1) / sizes.tensor_par)
 

@@ -1,4 +1,4 @@
-"""Pipelines whose stages differ: which stage is the slowest, and how long it waits for the others."""
+"""Pipelines whose stages differ: the time of each kind of stage, the slowest stage, and its bubble."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -19,15 +19,15 @@ from calculon.plan.stage_layout import FIRST, LAST
 Q = TypeVar("Q")
 
 _ROUNDING = 1e-12
-"""Share of the time of a batch that is no idle time, but what sums of times leave."""
+"""Idle time below this share of a batch is a rounding error of sums, and counts as 0."""
 
 
 class UnevenStages:
     """The stages of executions that state a schedule or a layout, or whose blocks are of several kinds.
 
     Args:
-        stages: A stage of each kind.
-        stalled: Time for which each of them waits for data-parallel traffic of a microbatch.
+        stages: A stage of each kind of the layout.
+        stalled: Time that each of them waits for the data-parallel traffic of a microbatch.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class UnevenStages:
 
     @derived
     def passes(self) -> Passes:
-        """Time of a stage of each kind for a microbatch, stalls among the backward passes.
+        """Time of a stage of each kind for a microbatch; stalls are part of the backward passes.
 
-        While a backward pass waits for offload traffic, gradients of weights fill the time: those of inputs are not
-        delayed.
+        The time that a backward pass waits for offload traffic is part of ``weight``: weight gradients are computed in
+        that time, and the gradients of inputs, which the previous stage needs, are not delayed.
         """
         forward = self._whole(_forward, EmbeddingHead.forward)
         backward = self._whole(_backward, EmbeddingHead.backward)
@@ -68,24 +68,28 @@ class UnevenStages:
         of_block: Callable[[Stage], tuple[Seconds, Seconds, Seconds]],
         of_layers: Callable[[EmbeddingHead, BlockCost], Seconds],
     ) -> list[Seconds]:
-        """Return a time of the blocks of each kind of stage, the last of each chunk transfers, and of its end.
+        """Return a time of each kind of stage: of its blocks, and of embedding or head.
 
-        A chunk without blocks only transfers: that is what edge blocks take longer, and what they wait less for offload
-        traffic than others.
+        The last block of each chunk is an edge block, which has the transfer. A chunk without blocks has the transfer
+        only: the time by which an edge block takes longer than a base block, offload traffic apart.
+
+        Args:
+            of_block: Time of base and edge block, and by how much less the edge block waits for offload traffic.
+            of_layers: Time of embedding or head.
         """
         chunks = self._schedule.interleaving
 
         def of_stage(stage: Stage) -> tuple[Seconds, ...]:
-            base, edge, waited_less = of_block(stage)
-            return base, edge, chunks * (edge - base), np.maximum(0.0, edge - base + waited_less)
+            base, edge, waits_less = of_block(stage)
+            return base, edge, chunks * (edge - base), np.maximum(0.0, edge - base + waits_less)
 
         found = [
             np.where(
                 blocks < chunks,
-                blocks * edge + (chunks - blocks) * alone,
+                blocks * edge + (chunks - blocks) * transfer_only,
                 blocks * base + transfers,
             )
-            for blocks, (base, edge, transfers, alone) in zip(
+            for blocks, (base, edge, transfers, transfer_only) in zip(
                 self._layout.blocks, self._each(of_stage), strict=True
             )
         ]
@@ -101,7 +105,7 @@ class UnevenStages:
         return found
 
     def _each(self, quantity: Callable[[Stage], Q]) -> list[Q]:
-        """Return a quantity of a block of each kind of stage, computed once for stages with the same blocks."""
+        """Return a quantity of each kind of stage, computed once for kinds that share a stage object."""
         known: dict[int, Q] = {}
         for stage in self._stages:
             if id(stage) not in known:
@@ -109,29 +113,29 @@ class UnevenStages:
         return [known[id(stage)] for stage in self._stages]
 
     def _with_added(self, backward: list[Seconds]) -> list[Seconds]:
-        """Add what gradient accumulation takes to the backward pass of each kind of stage."""
+        """Add the time of gradient accumulation to the backward pass of each kind of stage."""
         found, embedding, head = [], np.zeros(1), np.zeros(1)
         for stage, time, blocks in zip(self._stages, backward, self._layout.blocks, strict=True):
             if stage.accumulation is None:
                 return backward
             each, embedding, head = stage.accumulation
             found.append(time + blocks * each)
-        alone = self._layout.count[FIRST] == 0
+        single = self._layout.count[FIRST] == 0  # the only stage is of the last kind
         found[FIRST] = found[FIRST] + embedding
-        found[LAST] = found[LAST] + head + np.where(alone, embedding, 0.0)
+        found[LAST] = found[LAST] + head + np.where(single, embedding, 0.0)
         return found
 
     @derived
     def longest(self) -> Seconds:
-        """Time of a microbatch of the longest chunks (:meth:`_longest`)."""
+        """Time of a microbatch in the longest chunks (:meth:`_longest`)."""
         return self._longest()
 
     def _longest(self, *, paired: bool = False) -> Seconds:
-        """Return the time of a microbatch of the longest chunks: of each that of the stage that takes longest there.
+        """Return the sum over chunks of the time of a microbatch on the stage that takes longest in that chunk.
 
-        Blocks take less where their passes are `paired` with those of another microbatch. Chunks of one stage add up to
-        the stage. Of several the first has the embedding, and the last the head. Of several kinds of block, chunks have
-        the mean of the slowest stage. Together they are stalled as the stage that is stalled longest.
+        Blocks take less time if their passes are `paired` with passes of another microbatch. The first chunk has the
+        embedding, and the last one the head. All chunks have the mean block of the slowest stage, and the longest stall
+        of any stage. The sum is at least the time of the slowest stage, and equal to it for a single chunk.
         """
         chunks, interleaving = self._layout.chunks, self._schedule.interleaving
         base = self.of_slowest(self._each(lambda x: x.times.forward_base + x.times.backward_base))
@@ -163,12 +167,12 @@ class UnevenStages:
 
     @derived
     def slowest(self) -> Array:
-        """Kind of the slowest stage; the last where several are."""
+        """Kind of the slowest stage; the last kind of several equally slow ones."""
         whole = np.where(self.passes.stages > 0, self._mean(self.passes.both), -1.0)
         return len(whole) - 1 - whole[::-1].argmax(axis=0)
 
     def of_slowest(self, values: Sequence[Array] | Array) -> Array:
-        """Return a quantity of the slowest stage, of those of each kind of stage."""
+        """Return the value of the slowest stage from the values of each kind of stage."""
         if all(value is values[0] for value in values):
             return values[0]
         among = [self.slowest == kind for kind in range(len(values) - 1)]
@@ -181,12 +185,12 @@ class UnevenStages:
 
     @property
     def slowest_is_outer(self) -> tuple[Array, Array]:
-        """Whether the slowest stage is the first, and whether it is the last."""
+        """Masks of the executions whose slowest stage is the first, and whose slowest stage is the last."""
         return self.slowest == FIRST, self.slowest == len(self._layout.blocks) - 1
 
     @derived
     def bubble(self) -> Seconds:
-        """Time of a batch in which the slowest stage has nothing to do, nor is stalled."""
+        """Pipeline bubble: time of a batch in which the slowest stage neither computes nor is stalled."""
         microbatches, passes = self._schedule.microbatches, self.passes
         if self._schedule.choice.simulated:
             time = self._simulated(np.zeros(1))
@@ -200,17 +204,17 @@ class UnevenStages:
         idle = time - microbatches * passes.largest(self._mean(passes.both))
         return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
 
-    def late(self, delay: Seconds) -> Seconds:
-        """Time by which a batch is longer as each transfer takes a `delay` beside the passes."""
+    def delay_of_transfers(self, delay: Seconds) -> Seconds:
+        """Return the time that a batch takes longer if each transfer, which overlaps passes, takes `delay` seconds."""
         time = self._simulated(np.zeros(1))
-        late = self._simulated(delay) - time
-        return np.where(late > _ROUNDING * time, late, 0.0)
+        longer = self._simulated(delay) - time
+        return np.where(longer > _ROUNDING * time, longer, 0.0)
 
     def _simulated(self, delay: Seconds) -> Seconds:
-        """Return the time of a batch of which passes wait for each other as no form says: executed, or exact if alike.
+        """Return the time of a batch by simulation, or by a closed form if all chunks are alike.
 
-        Executions of as many microbatches and ranks of each kind are done at once. Ranks of a folded schedule begin
-        with the last kind.
+        Executions with equal numbers of microbatches and of ranks of each kind are simulated together. The first rank
+        of a folded schedule is of the last kind, since it has the head.
         """
         schedule, layout = self._schedule, self._layout
         kinds = len(layout.count)
@@ -239,9 +243,9 @@ class UnevenStages:
         return found.reshape(shape)
 
     def _chunk_passes(self) -> list[list[list[Seconds]]]:
-        """Return times of forward and backward pass and gradients of weights, by kind of stage and chunk.
+        """Return times of the forward pass, the backward pass and weight gradients: by pass, kind of stage, and chunk.
 
-        Stages of one chunk have another one without any passes.
+        Stages of one chunk get a second chunk of 0 seconds, since the simulation expects two.
         """
         if self._layout.halves is None:
             passes = self.passes
@@ -279,7 +283,7 @@ class UnevenStages:
 
     @derived
     def _pairs(self) -> list[Count]:
-        """Microbatches of which passes go in pairs, by kind of stage."""
+        """Microbatches whose passes are paired, by kind of stage."""
         schedule, layout = self._schedule, self._layout
         if not schedule.choice.folded:
             return [schedule.pairs] * len(layout.count)
@@ -288,54 +292,54 @@ class UnevenStages:
 
     @property
     def pairs_of_slowest(self) -> Count:
-        """Microbatches of which the passes of the slowest stage go in pairs."""
+        """Microbatches whose passes are paired on the slowest stage."""
         return self.of_slowest(self._pairs)
 
     @derived
     def _paired(self) -> list[Seconds]:
-        """What a block of each kind of stage takes less where its passes are paired."""
+        """Time that a block of each kind of stage saves if its passes are paired."""
         return self._each(lambda stage: stage.block.paired)
 
     def _mean(self, both: Seconds) -> Seconds:
-        """Return what stages take for a microbatch on average: pairs of passes take less than two passes."""
+        """Return the mean time of stages for a microbatch: a pair of passes takes less than two separate passes."""
         schedule = self._schedule
         if not schedule.choice.pairs_passes:
             return both
         return self._less(both, [pairs / schedule.microbatches for pairs in self._pairs])
 
     def _less(self, times: Seconds, shares: Sequence[Count | float]) -> Seconds:
-        """Take off the times of stages what pairs of passes save, in a share of the microbatches by kind of stage."""
+        """Subtract the time that pairs save from the times of stages; `shares` of the microbatches are paired."""
         parts = zip(times, self._layout.blocks, shares, self._paired, strict=True)
-        found = [time - blocks * (of_kind * each) for time, blocks, of_kind, each in parts]
-        return np.stack(np.broadcast_arrays(*found))
+        less = [time - blocks * (share * each) for time, blocks, share, each in parts]
+        return np.stack(np.broadcast_arrays(*less))
 
 
 def _forward(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
-    """Return the forward time of base and edge block, and what the latter waits less for offload traffic."""
-    times, waits = stage.times, stage.waits
-    return times.forward_base, times.forward_edge, waits.forward_base - waits.forward_edge
+    """Return the forward time of base and edge block, and by how much less the edge block waits for offload traffic."""
+    times, offload = stage.times, stage.exposed_offload
+    return times.forward_base, times.forward_edge, offload.forward_base - offload.forward_edge
 
 
 def _backward(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
-    """Return the same of the backward pass."""
-    times, waits = stage.times, stage.waits
-    return times.backward_base, times.backward_edge, waits.backward_base - waits.backward_edge
+    """Return :func:`_forward` of the backward pass."""
+    times, offload = stage.times, stage.exposed_offload
+    return times.backward_base, times.backward_edge, offload.backward_base - offload.backward_edge
+
+
+def _weight(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
+    """Return :func:`_forward` of the weight gradients, which fill the time that a block waits for offload traffic."""
+    time, offload = stage.block.wgrad.time, stage.exposed_offload
+    less = offload.backward_base - offload.backward_edge
+    return time + offload.backward_base, time + offload.backward_edge, less
 
 
 def _weight_of_end(_: EmbeddingHead, end: BlockCost) -> Seconds:
-    """Return the time of gradients of the weights of embedding or head."""
+    """Return the time of the weight gradients of embedding or head."""
     time: Seconds = end.wgrad.time
     return time
 
 
-def _chunk(blocks: Count, base: Seconds, edge: Seconds, waited_less: Seconds) -> Seconds:
-    """Return the time of a chunk of so many blocks, of which the last transfers; one without blocks only does that."""
-    alone = np.maximum(0.0, edge - base + waited_less)
-    return np.where(blocks > 0, blocks * base + (edge - base), alone)
-
-
-def _weight(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
-    """Return the same of gradients of weights."""
-    alone, waits = stage.block.wgrad.time, stage.waits
-    less = waits.backward_base - waits.backward_edge
-    return alone + waits.backward_base, alone + waits.backward_edge, less
+def _chunk(blocks: Count, base: Seconds, edge: Seconds, waits_less: Seconds) -> Seconds:
+    """Return the time of a chunk, whose last block is an edge block; without blocks it has the transfer only."""
+    transfer = np.maximum(0.0, edge - base + waits_less)
+    return np.where(blocks > 0, blocks * base + (edge - base), transfer)

@@ -14,14 +14,12 @@ from calculon.architecture.segments import listed_kinds
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, part, record, stat
 from calculon.base.units import Array, Bytes, Elements, Flops, FlopsPerByte, Seconds
+from calculon.cost.axis_overlap import experts_hidden, ring_hidden
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
-from calculon.cost.context_overlap import ring_hidden
-from calculon.cost.expert_overlap import experts_hidden
-from calculon.cost.halves import OF_WEIGHTS, RATES, of_both
-from calculon.cost.layer_cost import LayerCost, layer_cost
+from calculon.cost.layer_cost import LayerCost, layer_cost, stored_activations
+from calculon.cost.mixture import OF_WEIGHTS, RATES, two_halves
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_layers, parameters_of
-from calculon.cost.shares import stored_activations
 from calculon.declarations.axes import FURTHER_NAMES
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
@@ -172,11 +170,11 @@ def operator_tables(
         ring = ring_hidden(layout.table, cost, recomputed, choice, layout.sizes, system)
         if choice.in_halves:
             hidden, ring = 2 * hidden, 2 * ring
-            further = {name: of_both(traffic) for name, traffic in cost.further.items()}
-            cost = replace(cost, traffic=of_both(cost.traffic), further=further)
+            further = {name: two_halves(traffic) for name, traffic in cost.further.items()}
+            cost = replace(cost, traffic=two_halves(cost.traffic), further=further)
         stats = _stats(layout, cost, choice, optimizer, plan.pipeline_par > 1)
         if choice.in_halves:
-            stats = of_both(stats, OF_WEIGHTS | RATES | _OF_TRAFFIC)
+            stats = two_halves(stats, OF_WEIGHTS | RATES | _OF_TRAFFIC)
         yield OperatorTable(labels, layout, cost, choice, hidden, ring, stats)
 
 

@@ -14,14 +14,11 @@ from calculon.architecture.layers import Layer
 from calculon.architecture.linear_attention import PREFIXES
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Seconds
+from calculon.cost.axis_overlap import exchange_rows, ring_row
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
-from calculon.cost.context_overlap import ring_row
-from calculon.cost.expert_overlap import exchange_rows
-from calculon.cost.layer_cost import kernel_types
+from calculon.cost.layer_cost import kernel_types, ring_steps, tensor_exposed_times
 from calculon.cost.process_groups import algorithm_of, layer_group
-from calculon.cost.ring_steps import ring_steps
-from calculon.cost.shares import exposed_times
 from calculon.cost.tensor import PASSES, operation_of
 from calculon.declarations.axes import FURTHER_NAMES
 from calculon.declarations.execution import Execution
@@ -241,7 +238,9 @@ def block(
 def operators_of(table: OperatorTable, *, piped: bool) -> Iterator[dict[str, Any]]:
     """Yield the operators of one kind of block as plain data; without training there is only a forward pass."""
     passes = WORK_PASSES if table.choice.training else WORK_PASSES[:1]
-    exposed = exposed_times(table.layout.table, table.cost, table.choice, table.layout.edition)
+    exposed = tensor_exposed_times(
+        table.layout.table, table.cost, table.choice, table.layout.edition
+    )
     layers = table.layout.table.layers
     parts = parts_of(layers) if has_experts(layers) else None
     for i, row in enumerate(table.rows(OperatorStats)):

@@ -23,10 +23,10 @@ from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
-from calculon.cost.data.class_collectives import copy_group, shard_group
+from calculon.cost.data.data_collectives import copy_group, shard_group
 from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.embedding_head import plain_choice
-from calculon.cost.latent_gradients import latent_traffic
+from calculon.cost.iteration_times import latent_traffic
 from calculon.cost.mixture import Weight, mean_of
 from calculon.cost.pipeline.transfers import pipeline_volume
 from calculon.cost.process_groups import (

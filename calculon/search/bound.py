@@ -12,10 +12,9 @@ from calculon.base.records import gather, view
 from calculon.base.units import Array, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import block_passes
-from calculon.cost.classes import synced_block
 from calculon.cost.data.stage_traffic import StageTraffic
 from calculon.cost.data.strategies import STRATEGIES
-from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead
+from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead, synced_block
 from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.cost.pipeline.schedules import Passes, batch_time
 from calculon.cost.pipeline.transfers import bubble_time

@@ -17,7 +17,7 @@ from calculon.cost.block_tables import (
     step_cost,
 )
 from calculon.cost.embedding_head import EmbeddingHead, plain_choice
-from calculon.cost.mixture import Kinds
+from calculon.cost.mixture import BlockKinds
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.prediction_modules import module_choice
 from calculon.declarations.axes import FURTHER_SIZES
@@ -203,7 +203,7 @@ class CostTables:
         """Whether there are several kinds of block."""
         return self._kinds is not None
 
-    def kinds(self, blocks: Array, steps: Array) -> Kinds | None:
+    def kinds(self, blocks: Array, steps: Array) -> BlockKinds | None:
         """Return the kinds of block for rows of blocks and of optimizer steps; None where there is one."""
         return None if self._kinds is None else self._kinds.take(blocks, steps)
 

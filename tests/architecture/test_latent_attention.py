@@ -11,8 +11,7 @@ from calculon.architecture.attention import attention_layers
 from calculon.architecture.latent_attention import replicated_weights
 from calculon.architecture.parameters import model_flops_per_token, parameter_count
 from calculon.base.errors import SpecError
-from calculon.cost.layer_cost import LayerTable
-from calculon.cost.shares import stored_activations
+from calculon.cost.layer_cost import LayerTable, stored_activations
 from calculon.declarations.model import LATENT_WIDTHS, Model
 from calculon.editions import CORRECTED
 from tests.architecture.layers_by_name import B, T, shape_of

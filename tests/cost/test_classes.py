@@ -5,7 +5,7 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.cost.data.class_collectives import of_both
+from calculon.cost.data.data_collectives import both_classes
 from calculon.cost.process_groups import CollectiveCost, ProcessGroup
 from tests.cases import for_each
 from tests.helpers import CORRECTED_FLASH, document
@@ -159,12 +159,12 @@ def test_traffic_of_both_classes_adds_up_on_one_network_only():
     alone = ProcessGroup(np.array([1]), np.array(0))
     seconds = CollectiveCost(system, None)
     one, other = np.array([3.0]), np.array([2.0])
-    assert of_both(one, other, (near, near), seconds) == 5
-    assert of_both(one, other, (near, far), seconds) == 3
-    assert of_both(one, other, (near, alone), seconds) == 3
-    assert of_both(one, other, (alone, far), seconds) == 2
+    assert both_classes(one, other, (near, near), seconds) == 5
+    assert both_classes(one, other, (near, far), seconds) == 3
+    assert both_classes(one, other, (near, alone), seconds) == 3
+    assert both_classes(one, other, (alone, far), seconds) == 2
     count = CollectiveCost(system, None, bytes=True)
-    assert of_both(one, other, (near, far), count) == 5
+    assert both_classes(one, other, (near, far), count) == 5
 
 
 def test_memory_of_deepseek_v2_cut_to_four_blocks_is_what_a_run_allocates():

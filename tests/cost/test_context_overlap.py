@@ -5,8 +5,8 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.cost.context_overlap import ring_exposed
-from calculon.cost.ring_steps import RingSteps
+from calculon.cost.axis_overlap import ring_exposed
+from calculon.cost.layer_cost import RingSteps
 from calculon.estimate.operators import block
 from tests import twin
 from tests.cases import for_each

@@ -7,10 +7,10 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.cost.axis_overlap import ExpertTimes
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_tables import only_choices
-from calculon.cost.expert_overlap import ExpertTimes
-from calculon.cost.halves import OF_WEIGHTS, RATES
+from calculon.cost.mixture import OF_WEIGHTS, RATES
 from calculon.editions import CORRECTED
 from calculon.estimate.evaluate import evaluate_one
 from calculon.estimate.operators import block

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.cost.offload import exposed
+from calculon.cost.block_times import exposed_transfer
 from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
 
@@ -25,7 +25,7 @@ RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     [(3.0, 1.0, 10.0, 0.0), (9.0, 2.0, 10.0, 1.0), (8.0, 2.0, 10.0, 0.0)],
 )
 def test_a_transfer_uses_the_memory_while_the_block_does_not(transfer, memory, busy, waits):
-    assert exposed(*(np.array(x) for x in (transfer, memory, busy))) == waits
+    assert exposed_transfer(*(np.array(x) for x in (transfer, memory, busy))) == waits
 
 
 @for_each("recompute", ["full", "attn_only", "none"])

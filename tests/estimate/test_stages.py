@@ -230,7 +230,10 @@ def test_a_chain_of_layers_forward_over_ranks(stages):
              "data_par_overlap": False, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none"}  # fmt: skip
     batch = batch_of(chain, **alone)
     one = float(
-        (batch.stage.alone.forward_edge + (4 / stages - 1) * batch.stage.alone.forward_base)[0]
+        (
+            batch.stage.times_without_offload.forward_edge
+            + (4 / stages - 1) * batch.stage.times_without_offload.forward_base
+        )[0]
     )
     sent = float(batch.stage.transfers.forward[0])
     assert sent > 0

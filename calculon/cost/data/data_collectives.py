@@ -1,27 +1,211 @@
-"""Collectives of the explicit data-parallel strategies (DDP, ZeRO, FSDP, layer-wise sharding): sizes and counts.
+"""Collectives of the explicit data-parallel strategies (DDP, ZeRO, FSDP and HSDP, layer-wise sharding).
 
-Everything is counted with a :class:`~calculon.cost.process_groups.CollectiveCost`, in seconds or in bytes.
+First the sharding of weights, gradients and optimizer state, then the collectives of one class of parameters, then all
+collectives of a batch. All are counted with a :class:`~calculon.cost.process_groups.CollectiveCost`, in seconds or in
+bytes.
 
 Sources: Li et al., *PyTorch Distributed*, arXiv 2006.15704, section 3.2 (buckets); Rajbhandari et al., *ZeRO*, arXiv
 1910.02054, section 7 (traffic); Zhao et al., *PyTorch FSDP*, arXiv 2304.11277, sections 3.2 and 3.3 (units, hybrid
-sharding, prefetching).
+sharding, prefetching). Two classes of parameters: Liu et al., *MoE Parallel Folding*, arXiv 2504.14960, section 3.2;
+torchtitan, ``distributed/parallel_dims.py`` (meshes ``fsdp`` and ``efsdp``); Megatron-LM, ``core/distributed``, which
+has separate buffers for expert parameters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
 from calculon.base.arrays import derived
-from calculon.base.units import Array, Bytes, Count, Fraction
-from calculon.cost.data.class_collectives import ClassCollectives, of_both, taken
-from calculon.cost.data.sharding import Sharding, bucket_bytes, unit_blocks
+from calculon.base.frozen import dataclass
+from calculon.base.units import MIB, Array, Bytes, Count, Fraction
 from calculon.cost.data.synced import NOTHING, SyncedBlock, SyncedBytes
-from calculon.cost.process_groups import CollectiveCost
+from calculon.cost.process_groups import (
+    CollectiveCost,
+    ProcessGroup,
+    axis_group,
+    data_group,
+    expert_replicas,
+)
+from calculon.hardware.system import System
+from calculon.plan.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """Tensors that data-parallel ranks shard. Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.
+
+    Attributes:
+        state, gradients, weights: Whether optimizer state, gradients and weights are sharded.
+        layer_wise: Whether a shard is a number of whole layers, each of which one rank owns.
+        buffered: Whether weights and gradients are copied into and out of communication buffers, as in FSDP2.
+    """
+
+    state: bool = False
+    gradients: bool = False
+    weights: bool = False
+    layer_wise: bool = False
+    buffered: bool = False
+
+    def shards(self, schedule: Schedule) -> Count:
+        """Return the number of ranks that share a sharded tensor."""
+        if not self.state:
+            return np.ones_like(schedule.data_ranks)
+        stated = schedule.columns.dp_shard
+        return np.where(stated > 0, stated, schedule.data_ranks)
+
+    def copies(self, schedule: Schedule) -> Count:
+        """Return the number of ranks with equal shards: the replicate degree of HSDP."""
+        return schedule.data_ranks / self.shards(schedule)
+
+    def reduces_each_microbatch(self, schedule: Schedule) -> Array:
+        """Return whether gradients are reduced after every microbatch."""
+        return np.array(True) if self.gradients else ~schedule.columns.no_sync
+
+
+SHARDINGS: Mapping[str, Sharding] = {
+    "0": Sharding(),
+    "1": Sharding(state=True),
+    "2": Sharding(state=True, gradients=True),
+    "3": Sharding(state=True, gradients=True, weights=True),
+    "fsdp": Sharding(state=True, gradients=True, weights=True, buffered=True),
+    "owner": Sharding(state=True, gradients=True, weights=True, layer_wise=True),
+}
+"""Sharding of each value of ``zero_stage`` but ``auto``, which is the published model."""
+
+
+def unit_blocks(schedule: Schedule) -> Count:
+    """Return the blocks of an FSDP unit, whose weights are gathered together."""
+    return schedule.columns.fsdp_unit.astype(float)
+
+
+def units_ahead(schedule: Schedule) -> Count:
+    """Return the FSDP units that are prefetched."""
+    return schedule.columns.fsdp_prefetch.astype(float)
+
+
+def bucket_bytes(schedule: Schedule) -> Bytes:
+    """Return the bytes of a gradient bucket; 0 if a bucket is a block."""
+    return schedule.columns.ddp_bucket_mib * MIB
+
+
+class ClassCollectives:
+    """Gathers and reductions of a class of parameters, in the unit of the cost function (seconds or bytes)."""
+
+    def __init__(self, sharding: Sharding, cost: CollectiveCost, *, experts: bool = False):
+        self.sharding, self.cost, self.experts = sharding, cost, experts
+        self.schedule, self.system = cost.schedule, cost.system
+
+    @derived
+    def all(self) -> ProcessGroup:
+        """All replicas."""
+        if self.experts:
+            return expert_replicas(self.schedule, self.system, self.schedule.expert_data_par)
+        return data_group(self.schedule, self.system, self.schedule.data_ranks)
+
+    @derived
+    def _sharing(self) -> ProcessGroup:
+        """The ranks that share a sharded tensor."""
+        return shard_group(self.sharding, self.schedule, self.system, experts=self.experts)
+
+    def gather(self, weight: Bytes) -> Array:
+        """Return the cost of gathering sharded weights."""
+        operation = "broadcast" if self.sharding.layer_wise else "all_gather"
+        return self.cost(operation, weight, self._sharing)
+
+    def reduce(self, gradient: Bytes) -> Array:
+        """Return the cost of reducing gradients over all replicas.
+
+        With HSDP, gradients are reduce-scattered in a shard group, and the shards are all-reduced over the groups.
+        """
+        if self.sharding.layer_wise:
+            return self.cost("reduce", gradient, self.all)
+        if not self.sharding.state:
+            return self.cost("all_reduce", gradient, self.all)
+        once = self.cost("reduce_scatter", gradient, self._sharing)
+        copies = self.sharding.copies(self.schedule)
+        if not np.any(copies > 1):
+            return once
+        group = copy_group(self.sharding, self.schedule, self.system, experts=self.experts)
+        between = self.cost("all_reduce", gradient / self._sharing.ranks, group)
+        return once + np.where(copies > 1, between, 0.0)
+
+
+def shard_group(
+    sharding: Sharding, schedule: Schedule, system: System, *, experts: bool = False
+) -> ProcessGroup:
+    """Return the groups of ranks that share a sharded tensor: the shard dimension of HSDP."""
+    shards = sharding.shards(schedule)
+    if experts:
+        return expert_replicas(schedule, system, schedule.expert_shards(shards))
+    return data_group(schedule, system, shards)
+
+
+def copy_group(
+    sharding: Sharding, schedule: Schedule, system: System, *, experts: bool = False
+) -> ProcessGroup:
+    """Return the groups of ranks with equal shards: the replicate dimension of HSDP, of equal degree for experts."""
+    shards, copies = sharding.shards(schedule), sharding.copies(schedule)
+    if experts:
+        apart = schedule.expert_shards(shards)
+        return replace(expert_replicas(schedule, system, copies, apart), copies=True)
+    return replace(data_group(schedule, system, copies, shards), copies=True)
+
+
+def both_classes(
+    dense: Array, experts: Array, groups: tuple[ProcessGroup, ProcessGroup], cost: CollectiveCost
+) -> Array:
+    """Return the cost of collectives of both classes, each counted only if its groups have several ranks.
+
+    Bytes are added. Times are added if both use a common network; on different networks both run at the same time, and
+    the longer counts.
+    """
+    one, other = groups
+    dense, experts = np.where(one.ranks > 1, dense, 0.0), np.where(other.ranks > 1, experts, 0.0)
+    total: Array = dense + experts
+    if cost.bytes:
+        return total
+    return np.where(one.meets(other, cost.system), total, np.maximum(dense, experts))
+
+
+def taken(groups: Sequence[ProcessGroup], system: System) -> Fraction:
+    """Return the largest share of the multiprocessors that collectives of these groups occupy."""
+    shares = [np.where(group.ranks > 1, group.usage(system), 0.0) for group in groups]
+    return reduce(np.maximum, shares)
+
+
+def groups_of(synced: SyncedBlock, schedule: Schedule, system: System) -> list[ProcessGroup]:
+    """Return the groups of all replicas: of dense parameters, and of experts if they have their own."""
+    groups = [data_group(schedule, system, schedule.data_ranks)]
+    if synced.experts is not None:
+        groups.append(expert_replicas(schedule, system, schedule.expert_data_par))
+    return groups
+
+
+def on_tensor_network(synced: SyncedBlock, schedule: Schedule, system: System) -> Array:
+    """Return whether data parallelism uses a network that tensor parallelism uses as well."""
+    tensor = axis_group(schedule, system, "tp")
+    groups = groups_of(synced, schedule, system)
+    return reduce(np.logical_or, (group.meets(tensor, system) for group in groups))
+
+
+def reduced_bytes(synced: SyncedBlock, schedule: Schedule) -> Bytes:
+    """Return the bytes of the gradients of a block that are reduced in a batch."""
+    several = (schedule.data_ranks > 1) & schedule.training
+    found = np.where(several, synced.dense.gradient, 0.0)
+    if synced.experts is None:
+        return found
+    several = (schedule.expert_data_par > 1) & schedule.training
+    return found + np.where(several, synced.experts.gradient, 0.0)
 
 
 class Buckets(NamedTuple):
-    """Gradient reduction of a stage by buckets; the last one is full after `before` backward passes of a block."""
+    """Cost of reducing the gradients of a stage in buckets: of all but the last bucket, and of the last.
+
+    The last bucket is full, and can be reduced, `before` backward passes of a block after the first gradient.
+    """
 
     others: Array
     last: Array
@@ -34,7 +218,7 @@ class Buckets(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Gathers of new weights after the optimizer step: of a block, of embedding and LM head."""
+    """Cost of gathering new weights after the optimizer step: of a block, of embedding and of LM head."""
 
     block: Array
     embedding: Array
@@ -42,7 +226,14 @@ class Update(NamedTuple):
 
 
 class Units(NamedTuple):
-    """Gathers and reduction of a unit of blocks of a chunk; the same of embedding and LM head, the head's apart."""
+    """Cost of the collectives of FSDP units for a microbatch.
+
+    Attributes:
+        number: Units of a chunk.
+        gather, again, reduce: Gathers of a unit before its forward and its backward pass, and its gradient reduction.
+        embedding: Gather and reduction of the embedding.
+        head_gather, head_reduce: Gather and reduction of the LM head.
+    """
 
     number: Count
     gather: Array
@@ -54,11 +245,11 @@ class Units(NamedTuple):
 
 
 class DataCollectives:
-    """Collectives of a batch between replicas, per execution, in the unit of the cost function: seconds or bytes.
+    """Data-parallel collectives of a batch, per execution, in the unit of the cost function (seconds or bytes).
 
     Args:
         block: Gradient and parameter bytes of one block.
-        embedding_head: The same of embedding and LM head; 0 without a vocabulary.
+        embedding_head: Gradient and parameter bytes of embedding and of LM head; 0 without a vocabulary.
     """
 
     def __init__(
@@ -78,7 +269,7 @@ class DataCollectives:
 
     @property
     def usage(self) -> Fraction:
-        """Share of the compute engines that they take."""
+        """Share of the multiprocessors that the collectives occupy."""
         system = self.cost.system
         if self.experts is None:
             return self.dense.all.usage(system)
@@ -87,7 +278,7 @@ class DataCollectives:
     # -- collectives --------------------------------------------------------------------------------------------------
 
     def gather(self, blocks: Count | float = 1.0) -> Array:
-        """Have the weights of some blocks whole again."""
+        """Return the cost of gathering the weights of some blocks."""
         dense = self.dense.gather(blocks * self.block.dense.weight)
         if self.experts is None or self.block.experts is None:
             return dense
@@ -96,7 +287,7 @@ class DataCollectives:
         )
 
     def reduce(self, blocks: Count | float = 1.0) -> Array:
-        """Add up the gradients of some blocks."""
+        """Return the cost of reducing the gradients of some blocks."""
         dense = self.dense.reduce(blocks * self.block.dense.gradient)
         if self.experts is None or self.block.experts is None:
             return dense
@@ -105,22 +296,22 @@ class DataCollectives:
         )
 
     def _both(self, dense: Array, experts: Array) -> Array:
-        """Return what the collectives of both classes take."""
+        """Return the cost of collectives of both classes of parameters."""
         assert self.experts is not None
-        return of_both(dense, experts, (self.dense.all, self.experts.all), self.cost)
+        return both_classes(dense, experts, (self.dense.all, self.experts.all), self.cost)
 
     # -- batch --------------------------------------------------------------------------------------------------------
 
     @derived
     def batch(self) -> Array:
-        """Everything in a batch, on the stage where it takes longest."""
+        """All collectives of a batch on the stage where they take longest."""
         if self.sharding.weights:
             return self.schedule.microbatches * self.of_microbatch
         return self._whole_weights
 
     @property
     def _whole_weights(self) -> Array:
-        """DDP, ZeRO-1 and ZeRO-2: gradients are reduced in buckets, and a split step is followed by a gather."""
+        """DDP, ZeRO-1 and ZeRO-2: gradients are reduced in buckets; a sharded step is followed by a gather."""
         reduced = self.times * self._of_longer(_stages)
         if not self.sharding.state:
             return reduced
@@ -133,21 +324,21 @@ class DataCollectives:
 
     @property
     def times(self) -> Count:
-        """How often whole gradients are reduced in a batch."""
+        """Number of gradient reductions in a batch."""
         groups = np.ceil(self.schedule.microbatches / self.schedule.columns.grad_group)
-        return np.where(self.sharding.every(self.schedule), groups, 1.0)
+        return np.where(self.sharding.reduces_each_microbatch(self.schedule), groups, 1.0)
 
     @derived
     def buckets(self) -> tuple[Buckets, ...]:
-        """Gradients of the first stage and, where it is another one, of the last."""
+        """Buckets of the first stage and, with a pipeline, of the last."""
         if not np.any(self.schedule.ends_apart):
             return (self._buckets(self.embedding, self.head),)
-        alone = ~self.schedule.ends_apart
-        first = self._buckets(self.embedding, self.head.where(alone))
-        return first, self._buckets(self.embedding.where(alone), self.head)
+        single = ~self.schedule.ends_apart
+        first = self._buckets(self.embedding, self.head.where(single))
+        return first, self._buckets(self.embedding.where(single), self.head)
 
     def _buckets(self, embedding: SyncedBytes, head: SyncedBytes) -> Buckets:
-        """Reduce the gradients of a stage once; each class has buckets of its own."""
+        """Return the buckets of a stage; each class of parameters has buckets of its own."""
         dense = self._buckets_of(self.dense, self.block.dense.gradient, embedding, head)
         if self.experts is None or self.block.experts is None:
             return dense
@@ -163,7 +354,11 @@ class DataCollectives:
     def _buckets_of(
         self, some: ClassCollectives, block: Bytes, embedding: SyncedBytes, head: SyncedBytes
     ) -> Buckets:
-        """Reduce the gradients of a class on a stage, the head's first and the embedding's last."""
+        """Return the buckets of a class of parameters on a stage, in the order of the backward pass: head to embedding.
+
+        A bucket is a block, or of a stated size: then the last one has at least the whole gradient of the embedding,
+        which is ready last.
+        """
         blocks, reduce = self.schedule.blocks, some.reduce
         bucket = bucket_bytes(self.schedule)
         one = self._part(reduce, block) if some.experts else reduce(block)
@@ -173,7 +368,7 @@ class DataCollectives:
         if np.any(bucket > 0):
             whole = blocks * block + embedding.gradient + head.gradient
             if some.experts:
-                whole = np.maximum(whole, 1.0)
+                whole = np.maximum(whole, 1.0)  # some executions may have none: no division by 0
             full = np.maximum(np.where(bucket > 0, bucket, whole), 1.0)
             rest = whole - (np.ceil(whole / full) - 1) * full
             rest = np.minimum(whole, np.maximum(rest, embedding.gradient))
@@ -195,9 +390,9 @@ class DataCollectives:
 
     @derived
     def units(self) -> Units:
-        """ZeRO-3, FSDP and layer-wise sharding: weights are gathered for each pass of each microbatch, unit after unit.
+        """ZeRO-3, FSDP and layer-wise sharding: weights are gathered unit by unit for each pass of each microbatch.
 
-        The head is kept from its forward to its backward pass.
+        The head stays gathered from its forward to its backward pass.
         """
         unit = unit_blocks(self.schedule)
         gather, ends = self.gather(unit), self.dense
@@ -214,7 +409,7 @@ class DataCollectives:
 
     @derived
     def of_microbatch(self) -> Array:
-        """All collectives of a microbatch where weights are split."""
+        """All collectives of a microbatch with sharded weights."""
         units = self.units
         each = units.gather + units.again + units.reduce
         embedding_head = self.of_embedding_and_head(
@@ -227,29 +422,26 @@ class DataCollectives:
     def of_embedding_and_head(
         self, quantity: Callable[["DataCollectives"], tuple[Array, Array]]
     ) -> Array:
-        """Return a quantity of embedding and head, or of the longer where they are on different stages."""
+        """Return the sum of a quantity of embedding and head, or the longer one if they are on different stages."""
         embedding, head = quantity(self)
         piped = self.schedule.ends_apart
         return np.where(piped, self._of_longer(quantity), embedding + head)
 
     def _of_longer(self, stages: Callable[["DataCollectives"], tuple[Array, Array]]) -> Array:
-        """Return the quantity of the stage on which it takes longer."""
+        """Return the quantity of the first or the last stage, whichever takes longer."""
 
         def both(cost: CollectiveCost) -> tuple[Array, Array]:
-            same = cost is self.cost
-            return stages(
-                self
-                if same
-                else DataCollectives(self.sharding, self.block, self.embedding_head, cost)
-            )
+            if cost is self.cost:
+                return stages(self)
+            return stages(DataCollectives(self.sharding, self.block, self.embedding_head, cost))
 
         return self.cost.of_longer(both)
 
     def _part(self, measure: Callable[[Bytes], Array], size: Bytes) -> Array:
-        """Measure a collective that there may be nothing for."""
+        """Return the cost of a collective, and 0 without latency for executions that have nothing to send."""
         return np.where(size > 0, measure(size), 0.0) if np.any(size > 0) else np.zeros(1)
 
 
 def _stages(some: DataCollectives) -> tuple[Array, Array]:
-    """Return what it takes to reduce the gradients of the first and the last stage."""
+    """Return the cost of reducing the gradients of the first and of the last stage once."""
     return some.buckets[0].all, some.buckets[-1].all

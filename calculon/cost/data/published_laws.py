@@ -1,4 +1,4 @@
-"""Data parallelism as the published model has it: gradients once per batch, in a window of the last chunk."""
+"""Data parallelism of the published model: gradients are reduced once per batch, during the last chunk's backward."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.base.units import Array, Bytes, Count, Seconds
-from calculon.cost.beside import slow_down
-from calculon.cost.data.class_collectives import (
+from calculon.cost.data.data_collectives import (
+    both_classes,
     groups_of,
-    of_both,
     on_tensor_network,
     reduced_bytes,
     taken,
@@ -21,14 +20,14 @@ from calculon.cost.data.synced import (
     SyncedBytes,
     SyncedEmbeddingHead,
 )
-from calculon.cost.process_groups import CollectiveCost, data_group
+from calculon.cost.process_groups import CollectiveCost, data_group, slow_down
 from calculon.editions.edition import DataParallelWindow, Edition
 from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
 
 
 def synchronised(synced: SyncedBytes, cost: CollectiveCost) -> Array:
-    """Reduce gradients, and with a sharded optimizer gather weights.
+    """Return the cost of reducing gradients and, with a sharded optimizer, of gathering weights.
 
     Source: all-reduce, or reduce-scatter and all-gather: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 7.
     """
@@ -40,7 +39,7 @@ def synchronised(synced: SyncedBytes, cost: CollectiveCost) -> Array:
 
 
 def of_block(synced: SyncedBlock, cost: CollectiveCost) -> Array:
-    """Synchronise a block, routed experts among their own replicas."""
+    """Return the cost of synchronising a block, with routed experts among their own replicas."""
     dense = synchronised(synced.dense, cost)
     if synced.experts is None:
         return dense
@@ -50,23 +49,20 @@ def of_block(synced: SyncedBlock, cost: CollectiveCost) -> Array:
     whole = cost("all_reduce", synced.experts.gradient, groups[1])
     experts = np.where(schedule.shards > 1, split, whole)
     experts = np.where(synced.experts.weight > 0, experts, 0.0)
-    return of_both(dense, experts, (groups[0], groups[1]), cost)
+    return both_classes(dense, experts, (groups[0], groups[1]), cost)
 
 
 def published_traffic(
     synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
 ) -> Array:
-    """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block."""
-    found: Array = cost.schedule.blocks * of_block(synced, cost)
+    """Return the cost of all collectives of a batch in the unit of the cost function; `synced` is one block."""
+    blocks: Array = cost.schedule.blocks * of_block(synced, cost)
     if embedding_head is None:
-        return found
-    more = _embedding_head_traffic(embedding_head, cost).of_longer
-    return found + (more if synced.experts is None else _of_replicas(more, cost.schedule))
-
-
-def _of_replicas(found: Array, schedule: Schedule) -> Array:
-    """Return what embedding and head synchronise: nothing where only experts have replicas."""
-    return np.where(schedule.data_ranks > 1, found, 0.0)
+        return blocks
+    ends = _embedding_head_traffic(embedding_head, cost).of_longer
+    if synced.experts is not None:  # experts may have replicas when the model has one
+        ends = np.where(cost.schedule.data_ranks > 1, ends, 0.0)
+    return blocks + ends
 
 
 def published_sync(
@@ -76,7 +72,7 @@ def published_sync(
     cost: CollectiveCost,
     edition: Edition,
 ) -> GradientSync:
-    """Time data parallelism as the published model has it: gradients once per batch, in a window of the last chunk."""
+    """Return the times of data parallelism; gradients are reduced once per batch, in a window of the last chunk."""
     schedule, system = cost.schedule, cost.system
     active = schedule.reduces & schedule.training
     collective = of_block(synced, cost)
@@ -92,11 +88,13 @@ def published_sync(
         chunk_bandwidth = np.where(overlapped, chunk, 0.0)
         tail_bandwidth = np.where(overlapped, tail, 0.0)
     if embedding_head is not None:
-        more = _embedding_head_traffic(embedding_head, cost)
-        after = np.where(active & (schedule.data_ranks > 1), more.of_longer, 0.0)
-        hidden = exposed if window is None else _hidden_head(exposed, window, more, edition)
-        exposed = np.where(overlapped, hidden, exposed + after)
-        link = link + after
+        ends = _embedding_head_traffic(embedding_head, cost)
+        ends_link = np.where(active & (schedule.data_ranks > 1), ends.of_longer, 0.0)
+        with_ends = (
+            exposed if window is None else _exposed_with_ends(exposed, window, ends, edition)
+        )
+        exposed = np.where(overlapped, with_ends, exposed + ends_link)
+        link = link + ends_link
     return GradientSync(
         message=reduced_bytes(synced, schedule),
         link=link,
@@ -107,7 +105,7 @@ def published_sync(
 
 
 class _EmbeddingHeadTraffic(NamedTuple):
-    """What the collectives of embedding and head take, and those of the stage where they take longest."""
+    """Cost of the collectives of embedding and of head, and the cost on the stage where they take longest."""
 
     embedding: Array
     head: Array
@@ -118,7 +116,7 @@ class _EmbeddingHeadTraffic(NamedTuple):
 def _embedding_head_traffic(
     embedding_head: SyncedEmbeddingHead, cost: CollectiveCost
 ) -> _EmbeddingHeadTraffic:
-    """Count those of embedding and LM head; a shared table on one stage is reduced once, after both have used it."""
+    """Return the cost of embedding and head; a tied table on one stage is reduced once, after both have used it."""
     piped = cost.schedule.ends_apart
 
     def apart(cost: CollectiveCost) -> tuple[Array, Array]:
@@ -136,20 +134,17 @@ def _embedding_head_traffic(
     return _EmbeddingHeadTraffic(embedding, head, of_longer, piped)
 
 
-def _hidden_head(
-    exposed: Seconds,
-    window: DataParallelWindow,
-    embedding_head: _EmbeddingHeadTraffic,
-    edition: Edition,
+def _exposed_with_ends(
+    exposed: Seconds, window: DataParallelWindow, ends: _EmbeddingHeadTraffic, edition: Edition
 ) -> Seconds:
-    """Exposed time with overlap: the head's gradients come first and may hide, the embedding's come last."""
-    with_head = edition.data_par_exposed(replace(window, head=embedding_head.head))
-    alone = np.maximum(exposed + embedding_head.embedding, with_head)
-    return np.where(embedding_head.piped, alone, with_head + embedding_head.embedding)
+    """Return the exposed time with overlap: the head's gradients come first and may be hidden, the embedding's last."""
+    with_head = edition.data_par_exposed(replace(window, head=ends.head))
+    slower_stage = np.maximum(exposed + ends.embedding, with_head)
+    return np.where(ends.piped, slower_stage, with_head + ends.embedding)
 
 
 def _volume(synced: SyncedBlock, schedule: Schedule, system: System) -> Bytes:
-    """Bytes that the collectives of a block move per endpoint."""
+    """Return the bytes that the collectives of a block move per endpoint."""
 
     def moved(part: SyncedBytes, ranks: Count) -> Bytes:
         def volume(operation: str, message: Bytes) -> Bytes:
@@ -172,7 +167,7 @@ def _window(
     schedule: Schedule,
     system: System,
 ) -> DataParallelWindow:
-    """Gather what overlapped traffic can hide behind: time that uses neither memory nor its network."""
+    """Return the window for overlapped traffic: time that uses neither the memory nor the network of the traffic."""
     network, sharded = schedule.data_network, schedule.shards > 1
     chunks = schedule.in_one_chunk if schedule.choice.folded else schedule
     scalars = system.fabric.scalars

@@ -10,15 +10,23 @@ import numpy as np
 
 from calculon.base.records import record
 from calculon.base.units import Count, Fraction, Seconds
-from calculon.cost.beside import not_hidden, slow_down
-from calculon.cost.data.data_collectives import Buckets, DataCollectives
-from calculon.cost.data.sharding import Sharding, unit_blocks, units_ahead
+from calculon.cost.data.data_collectives import (
+    Buckets,
+    DataCollectives,
+    Sharding,
+    unit_blocks,
+    units_ahead,
+)
+from calculon.cost.process_groups import exposed_time, slow_down
 from calculon.plan.schedule import Schedule
 
 
 @record
 class Windows:
-    """Windows for traffic: time of a base block in which its network is free, and the LM head's backward pass."""
+    """Windows for data-parallel traffic: passes of a base block without tensor-parallel traffic on the same network.
+
+    ``head`` is the backward pass of the LM head.
+    """
 
     forward: Seconds
     backward: Seconds
@@ -27,7 +35,7 @@ class Windows:
 
 @record
 class Synchronisation:
-    """Link time and exposed time of a batch; `stalled` is the part of the latter that each microbatch waits for."""
+    """Link and exposed time of a batch; ``stalled`` is the exposed time of each microbatch."""
 
     link: Seconds
     exposed: Seconds
@@ -35,10 +43,10 @@ class Synchronisation:
 
 
 class Replication:
-    """Hidden and exposed traffic between replicas, per execution.
+    """Exposed data-parallel traffic, per execution.
 
     Args:
-        collectives: Those between replicas, in seconds.
+        collectives: Data-parallel collectives in seconds.
     """
 
     def __init__(self, collectives: DataCollectives, windows: Windows):
@@ -48,81 +56,92 @@ class Replication:
         self.usage: Fraction = slow_down(usage, self.schedule.columns.data_par_slowdown)
 
     def synchronisation(self) -> Synchronisation:
-        """Time the traffic of a batch."""
+        """Return the times of the traffic of a batch."""
         link = self.collectives.batch
-        split = self.sharding.weights
-        exposed, stalled = self._of_split_weights() if split else self._of_whole_weights()
+        sharded = self.sharding.weights
+        exposed, stalled = self._with_sharded_weights() if sharded else self._with_whole_weights()
         return Synchronisation(link=link, exposed=exposed, stalled=stalled)
 
-    def _of_whole_weights(self) -> tuple[Seconds, Seconds]:
-        """DDP, ZeRO-1 and ZeRO-2: return what is exposed in a batch, and what stalls each microbatch.
+    def _with_whole_weights(self) -> tuple[Seconds, Seconds]:
+        """DDP, ZeRO-1 and ZeRO-2: return the exposed time of a batch, and of each microbatch.
 
-        All buckets but the last can hide behind the backward pass before the last is full; the embedding's gradient,
-        which comes last, is never before that.
+        All buckets but the last can be hidden by the backward pass until the last one is full. The last bucket, which
+        has the embedding's gradient, is exposed.
         """
-        exposed = reduce(np.maximum, map(self._waits, self.collectives.buckets))
+        exposed = reduce(np.maximum, map(self._exposed_buckets, self.collectives.buckets))
         times = self.collectives.times
-        share = 1 / self.schedule.columns.grad_group  # of a microbatch of a group reduced at once
-        stalled = np.where(self.sharding.every(self.schedule), share * exposed, 0.0)
+        share = 1 / self.schedule.columns.grad_group  # microbatches of a group are reduced together
+        each = self.sharding.reduces_each_microbatch(self.schedule)
+        stalled = np.where(each, share * exposed, 0.0)
         exposed = times * exposed
         if self.sharding.state:
             exposed = exposed + self._gather_after_step()
         return exposed, stalled
 
-    def _waits(self, buckets: Buckets) -> Seconds:
-        """Exposed time to reduce the gradients of a stage once."""
+    def _exposed_buckets(self, buckets: Buckets) -> Seconds:
+        """Return the exposed time of reducing the gradients of a stage once."""
         window = buckets.before * self.windows.backward
-        hidden = buckets.last + not_hidden(buckets.others, window, self.usage)
-        return np.where(self.schedule.columns.data_par_overlap, hidden, buckets.all)
+        exposed = buckets.last + exposed_time(buckets.others, window, self.usage)
+        return np.where(self.schedule.columns.data_par_overlap, exposed, buckets.all)
 
     def _gather_after_step(self) -> Seconds:
-        """Exposed time to gather new weights, beside the next forward pass if that is asked for."""
+        """Return the exposed time of gathering new weights, which may overlap with the next forward pass.
+
+        The weights of a block are gathered during the forward pass of the block before it. Those of the first block and
+        of the embedding are always exposed.
+        """
         one, embedding, head = self.collectives.update
         window, others = self.windows.forward, self.schedule.blocks - 1
         link = one + others * one + self._of_embedding_and_head(embedding, head)
-        waits = one + others * not_hidden(one, window, self.usage)
-        waits = waits + self._of_embedding_and_head(embedding, not_hidden(head, window, self.usage))
-        return np.where(self.schedule.columns.overlap_param_gather, waits, link)
+        exposed = one + others * exposed_time(one, window, self.usage)
+        exposed_head = exposed_time(head, window, self.usage)
+        exposed = exposed + self._of_embedding_and_head(embedding, exposed_head)
+        return np.where(self.schedule.columns.overlap_param_gather, exposed, link)
 
     def _of_embedding_and_head(self, embedding: Seconds, head: Seconds) -> Seconds:
-        """Return a time of embedding and head, or of the longer where they are on different stages."""
+        """Return the sum of the times of embedding and head, or the longer one if they are on different stages."""
         piped = self.schedule.ends_apart
         return np.where(piped, np.maximum(embedding, head), embedding + head)
 
-    def _of_split_weights(self) -> tuple[Seconds, Seconds]:
-        """ZeRO-3, FSDP and layer-wise sharding: return what is exposed in a batch, and what stalls each microbatch.
+    def _with_sharded_weights(self) -> tuple[Seconds, Seconds]:
+        """ZeRO-3, FSDP and layer-wise sharding: return the exposed time of a batch, and of each microbatch.
 
-        While one unit is computed the next is gathered, and in the backward pass the one before reduced; the first
-        gather and the last reduction have nothing to hide behind, nor has the embedding.
+        While a unit is computed, the next one is gathered, and in the backward pass the previous one is reduced. The
+        first gather and the last reduction of a chunk are exposed, and so is the embedding. Layer-wise sharding does
+        not overlap.
         """
         schedule, usage, unit = self.schedule, self.usage, unit_blocks(self.schedule)
         count, gather, again, reduce, embedding, gathered, reduced = self.collectives.units
         forward, backward = unit * self.windows.forward, unit * self.windows.backward
-        inner = not_hidden(gather, forward, usage) + not_hidden(again + reduce, backward, usage)
-        waits = gather + again + reduce + (count - 1) * inner
-        waits = schedule.interleaving * waits
-        at_head = not_hidden(gathered, forward, usage)
+        inner = exposed_time(gather, forward, usage) + exposed_time(again + reduce, backward, usage)
+        exposed_blocks = gather + again + reduce + (count - 1) * inner
+        exposed_blocks = schedule.interleaving * exposed_blocks
+        # The head is gathered during the last unit's forward pass and reduced with the load of its backward pass. The
+        # first gather of the backward pass overlaps with the backward pass of the head.
+        at_head = exposed_time(gathered, forward, usage)
         load = again + reduce
         at_head = at_head + np.where(
             count > 1,
-            not_hidden(load + reduced, backward, usage) - not_hidden(load, backward, usage),
-            not_hidden(reduced, backward, usage),
+            exposed_time(load + reduced, backward, usage) - exposed_time(load, backward, usage),
+            exposed_time(reduced, backward, usage),
         )
-        at_head = at_head - (again - not_hidden(again, self.windows.head, usage))
+        at_head = at_head - (again - exposed_time(again, self.windows.head, usage))
         link = self.collectives.of_microbatch
         if self.sharding.layer_wise:
             return schedule.microbatches * link, link
         overlapped = schedule.columns.data_par_overlap & (units_ahead(schedule) > 0)
-        stalled = np.where(
-            overlapped, waits + self._of_embedding_and_head(embedding, at_head), link
-        )
+        exposed_ends = self._of_embedding_and_head(embedding, at_head)
+        stalled = np.where(overlapped, exposed_blocks + exposed_ends, link)
         stalled = np.minimum(stalled, link)
         exposed: Seconds = schedule.microbatches * stalled
         return exposed, stalled
 
 
 def units_held(sharding: Sharding, schedule: Schedule) -> Count:
-    """Return blocks whose weights are whole at a time: the unit at work and those ahead, or all until they are used."""
+    """Return the blocks whose weights are gathered at a time: the unit at work and prefetched units.
+
+    Without resharding after the forward pass, it is all blocks of a stage.
+    """
     ahead = 0.0 if sharding.layer_wise else units_ahead(schedule)
     held: Count = np.minimum(unit_blocks(schedule) * (1 + ahead), schedule.blocks)
     return np.where(schedule.columns.reshard_after_forward, held, schedule.blocks)

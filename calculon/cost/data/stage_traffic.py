@@ -1,4 +1,4 @@
-"""Data-parallel traffic of the stages of a pipeline: of each kind, and of those that a batch waits for."""
+"""Data-parallel traffic of the stages of a pipeline: of each kind of stage, and of the stage that a batch waits for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class SyncedStage(Protocol):
-    """What replicas synchronise of a block and of both ends of a model, and the passes that can hide it."""
+    """A stage as data parallelism needs it: the bytes that replicas synchronise, and the passes that can hide them."""
 
     @property
     def synced(self) -> tuple[SyncedBlock, SyncedEmbeddingHead | None]:
@@ -41,9 +41,8 @@ class StageTraffic:
     """Data-parallel traffic of the stages of executions.
 
     Args:
-        stages: What each kind of stage of the layout synchronises; one alone where there is no layout: all stages are
-            alike.
-        cost: What collectives take, in seconds.
+        stages: A stage of each kind of the layout; a single one if there is no layout, when all stages are alike.
+        cost: Cost function of collectives, in seconds.
     """
 
     def __init__(self, stages: Sequence[SyncedStage], cost: CollectiveCost, edition: Edition):
@@ -52,21 +51,21 @@ class StageTraffic:
         self._strategy = STRATEGIES[self._schedule.choice.zero_stage]
 
     @property
-    def _there(self) -> list[Array]:
-        """Whether there are stages of each kind."""
+    def _present(self) -> list[Array]:
+        """Masks of the executions that have stages of each kind."""
         layout = self._schedule.layout
         return [np.array(True)] if layout is None else [count > 0 for count in layout.count]
 
     @derived
     def stalled(self) -> list[Seconds]:
-        """How long each microbatch waits for its traffic, by kind of stage."""
+        """Time that each microbatch waits for its traffic, by kind of stage."""
         return [np.asarray(sync.stalled) for sync in self._syncs]
 
     def sync(self, stalled: Seconds) -> GradientSync:
-        """Return the traffic of a batch (section 5.6) whose slowest stage is `stalled` for so long by each microbatch.
+        """Return the traffic of a batch (section 5.6); each microbatch stalls the slowest stage for `stalled` seconds.
 
-        All else is that of the stage where it takes longest: what is exchanged once per batch begins on all stages when
-        they have done their passes.
+        Traffic once per batch counts on the stage where it takes longest, since it begins on all stages after their
+        passes.
         """
         if self._schedule.layout is None:
             return self._syncs[0]
@@ -77,20 +76,20 @@ class StageTraffic:
 
     @property
     def least_exposed(self) -> Seconds:
-        """The least exposed time of a batch, whichever stage is the slowest."""
-        here = zip(self._there, self.stalled, strict=True)
-        least = reduce(np.minimum, [np.where(there, time, np.inf) for there, time in here])
+        """Lower bound of the exposed time of a batch, whichever stage is the slowest."""
+        stages = zip(self._present, self.stalled, strict=True)
+        least = reduce(np.minimum, [np.where(present, time, np.inf) for present, time in stages])
         return np.asarray(self.sync(least).exposed)
 
     def _most(self, values: Sequence[Array]) -> Array:
-        """Return the largest value of the stages that there are."""
-        here = zip(self._there, values, strict=True)
-        return reduce(np.maximum, [np.where(there, value, 0.0) for there, value in here])
+        """Return the largest value among the kinds of stage that are present."""
+        stages = zip(self._present, values, strict=True)
+        return reduce(np.maximum, [np.where(present, value, 0.0) for present, value in stages])
 
     def total(self, cost: CollectiveCost) -> Array:
-        """Return what all collectives of a batch take, as a cost function counts it, where they take longest.
+        """Return the cost of all collectives of a batch, in the unit of `cost`, on the stage where they take longest.
 
-        Nothing for one replica, or in inference.
+        It is 0 for one replica and for inference.
         """
         schedule = self._schedule
 
@@ -108,8 +107,8 @@ class StageTraffic:
             most = self._strategy.stage_traffic(*stage.synced, replace(cost, schedule=schedule))
         else:
             most, longest = np.zeros(1), np.full(1, -1.0)
-            for there, (count, time) in zip(self._there, self._each(both), strict=True):
-                longer = there & (time > longest)
+            for present, (count, time) in zip(self._present, self._each(both), strict=True):
+                longer = present & (time > longest)
                 most, longest = np.where(longer, count, most), np.where(longer, time, longest)
         return np.where(schedule.reduces & schedule.training, most, 0.0)
 
@@ -130,9 +129,9 @@ class StageTraffic:
     def _each(
         self, measure: Callable[[SyncedStage, Schedule, SyncedEmbeddingHead | None], T]
     ) -> list[T]:
-        """Measure a stage of each kind, once for those of which blocks and ends are the same.
+        """Return a quantity of a stage of each kind, computed once for kinds with equal blocks and ends.
 
-        A kind of which there is no stage has the blocks of the last one, as none would have no sizes.
+        Kinds without a stage get the blocks of the last kind, so that no message is of 0 bytes.
         """
         schedule, layout = self._schedule, self._schedule.layout
         if layout is None:
@@ -140,9 +139,9 @@ class StageTraffic:
             return [measure(stage, schedule, stage.synced[1])]
         known: dict[tuple[object, ...], T] = {}
         found, last = [], len(self._stages) - 1
-        for place, (stage, there) in enumerate(zip(self._stages, self._there, strict=True)):
+        for place, (stage, present) in enumerate(zip(self._stages, self._present, strict=True)):
             ends, outer = stage.synced[1], (place == FIRST, place == last)
-            blocks = np.where(there, layout.blocks[place], layout.blocks[LAST])
+            blocks = np.where(present, layout.blocks[place], layout.blocks[LAST])
             key = id(stage), blocks.tobytes(), outer
             if key not in known:
                 if ends is not None:

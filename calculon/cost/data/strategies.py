@@ -1,7 +1,7 @@
-"""Data-parallel strategies, chosen by ``zero_stage``: the published laws, DDP, ZeRO-n, FSDP, layer-wise sharding.
+"""Data-parallel strategies, chosen by ``zero_stage``: the published model, DDP, ZeRO-n, FSDP, layer-wise sharding.
 
-A strategy knows the collectives of a batch, their exposed time, and their memory. Executions that share a choice share
-a strategy, so that each is plain code.
+A strategy computes the collectives of a batch, their exposed time, and their memory. All executions of a choice have
+one strategy, so that no formula selects between strategies row by row.
 """
 
 from abc import ABC, abstractmethod
@@ -11,11 +11,17 @@ import numpy as np
 
 from calculon.base.records import apply
 from calculon.base.units import Array, Bytes
-from calculon.cost.data.class_collectives import on_tensor_network, reduced_bytes
-from calculon.cost.data.data_collectives import DataCollectives
+from calculon.cost.data.data_collectives import (
+    SHARDINGS,
+    DataCollectives,
+    Sharding,
+    bucket_bytes,
+    on_tensor_network,
+    reduced_bytes,
+    unit_blocks,
+)
 from calculon.cost.data.published_laws import published_sync, published_traffic
 from calculon.cost.data.replication import Replication, Windows, units_held
-from calculon.cost.data.sharding import SHARDINGS, Sharding, bucket_bytes, unit_blocks
 from calculon.cost.data.synced import (
     NOTHING,
     BackwardPass,
@@ -34,24 +40,24 @@ class DataParallelStrategy(ABC):
     """One data-parallel strategy.
 
     Attributes:
-        sharding: Sharding over replicas; None for the published model, where ``optimizer_sharding`` says it by
-            execution.
+        sharding: Sharding over data-parallel ranks; None for the published model, where ``optimizer_sharding`` of each
+            execution decides.
     """
 
     sharding: Sharding | None = None
 
     @property
     def splits_weights(self) -> bool:
-        """Whether a rank keeps its share of the weights only."""
+        """True if a rank keeps only its shard of the weights."""
         return self.sharding is not None and self.sharding.weights
 
     @abstractmethod
     def stage_traffic(
         self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
-        """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block.
+        """Return the cost of all collectives of a batch, in the unit of the cost function.
 
-        Of a stage with the blocks of the schedule.
+        `synced` is one block of a stage, which has the blocks of the schedule.
         """
 
     @abstractmethod
@@ -63,11 +69,16 @@ class DataParallelStrategy(ABC):
         cost: CollectiveCost,
         edition: Edition,
     ) -> GradientSync:
-        """Time the synchronisation of replicas (section 5.6) on a stage with the blocks of the schedule."""
+        """Return the times of the collectives (section 5.6) of a stage that has the blocks of the schedule."""
 
     @abstractmethod
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
-        """Bytes of the weight gradients of n blocks: `working` in the block at work, `waiting` in others."""
+        """Return the bytes of the weight gradients of `blocks` blocks.
+
+        Args:
+            working: Bytes of the gradients of the block being computed.
+            waiting: Bytes of the gradients that a block keeps until the optimizer step.
+        """
 
     def buffers(
         self,
@@ -75,29 +86,29 @@ class DataParallelStrategy(ABC):
         block: HeldBlock,
         end: SyncedBytes | None,
     ) -> tuple[Bytes, Bytes]:
-        """Return transient bytes of a stage: weights gathered from other ranks, and gradients on their way.
+        """Return the bytes of a stage's communication buffers: gathered weights, and gradients until they are reduced.
 
         Args:
             block: Bytes of the weights and gradients of a block.
-            end: Whole weights of embedding or head, and the gradient of their largest table.
+            end: Whole weights of embedding or head, and the gradient of their largest table; None on other stages.
         """
         none = np.zeros_like(schedule.blocks)
         return none, none
 
 
 class PublishedStrategy(DataParallelStrategy):
-    """The published laws: gradients once per batch, optimizer state split as ``optimizer_sharding`` says."""
+    """The published model: gradients are reduced once per batch; ``optimizer_sharding`` shards the optimizer state."""
 
     stage_traffic = staticmethod(published_traffic)
     stage_sync = staticmethod(published_sync)
 
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
-        """Whole and in 4 bytes in the block at work."""
+        """Return whole gradients of 4 bytes in the block being computed, and kept gradients in others."""
         return working + waiting * (blocks - 1)
 
 
 class ExplicitStrategy(DataParallelStrategy):
-    """DDP, ZeRO-n, FSDP or HSDP, and layer-wise sharding, as frameworks have them."""
+    """DDP, ZeRO-n, FSDP or HSDP, and layer-wise sharding, as frameworks implement them."""
 
     def __init__(self, sharding: Sharding):
         self.sharding: Sharding = sharding
@@ -105,18 +116,18 @@ class ExplicitStrategy(DataParallelStrategy):
     def collectives(
         self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> DataCollectives:
-        """Return the collectives between replicas."""
+        """Return the data-parallel collectives."""
         piped = cost.schedule.ends_apart
-        apart = (NOTHING, NOTHING) if embedding_head is None else embedding_head.apart(piped)
-        if synced.experts is not None:  # which may have replicas where the model has one
+        ends = (NOTHING, NOTHING) if embedding_head is None else embedding_head.apart(piped)
+        if synced.experts is not None:  # experts may have replicas when the model has one
             several = cost.schedule.data_ranks > 1
-            apart = apart[0].where(several), apart[1].where(several)
-        return DataCollectives(self.sharding, synced, apart, cost)
+            ends = ends[0].where(several), ends[1].where(several)
+        return DataCollectives(self.sharding, synced, ends, cost)
 
     def stage_traffic(
         self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
-        """Count everything that is exchanged in a batch."""
+        """Return the cost of all collectives of a batch."""
         return self.collectives(synced, embedding_head, cost).batch
 
     def stage_sync(
@@ -127,7 +138,7 @@ class ExplicitStrategy(DataParallelStrategy):
         cost: CollectiveCost,
         edition: Edition,
     ) -> GradientSync:
-        """Hide traffic behind the passes of base blocks."""
+        """Return the times of the collectives, which the passes of base blocks hide."""
         schedule = cost.schedule
         active = schedule.reduces & schedule.training
         same_link = on_tensor_network(synced, schedule, cost.system)
@@ -137,22 +148,21 @@ class ExplicitStrategy(DataParallelStrategy):
             head=backward.head,
         )
         windows = apply(lambda window: np.maximum(window, 0.0), [windows])
-        found = Replication(
-            self.collectives(synced, embedding_head, cost), windows
-        ).synchronisation()
+        collectives = self.collectives(synced, embedding_head, cost)
+        times = Replication(collectives, windows).synchronisation()
         message = reduced_bytes(synced, schedule)
         none = np.zeros_like(message)
         return GradientSync(
             message=message,
-            link=np.where(active, found.link, none),
-            exposed=np.where(active, found.exposed, none),
+            link=np.where(active, times.link, none),
+            exposed=np.where(active, times.exposed, none),
             chunk_bandwidth=none,
             tail_bandwidth=none,
-            stalled=np.where(active, found.stalled, none),
+            stalled=np.where(active, times.stalled, none),
         )
 
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
-        """Those that wait, of every block."""
+        """Return the kept gradients of every block."""
         return waiting * blocks
 
     def buffers(
@@ -161,30 +171,30 @@ class ExplicitStrategy(DataParallelStrategy):
         block: HeldBlock,
         end: SyncedBytes | None,
     ) -> tuple[Bytes, Bytes]:
-        """Weights that are gathered, and gradients that are whole until they are reduced.
+        """Return the bytes of gathered weights, and of whole gradients until they are reduced.
 
-        Weights are whole unit by unit (:func:`units_held`), those of embedding and head all the time. Split gradients
-        are whole until they are reduced, a unit at a time. Where that happens in another type, gradients in the type of
-        the computation are beside their copy: the input of a reduce-scatter lives until the next one begins, while the
-        backward pass of the next unit makes its gradients. Whole gradients then need a bucket. Source: Zhao et al.,
+        Weights are gathered unit by unit (:func:`units_held`); embedding and head stay gathered. Sharded gradients are
+        whole until they are reduced, one unit at a time. If they are reduced in another type, the buffers of two units
+        exist: the input of a reduce-scatter lives until the next one begins, while the backward pass computes the
+        gradients of the next unit. Whole gradients that are reduced in another type need a bucket. Source: Zhao et al.,
         arXiv 2304.11277, section 3.2.1; Rajbhandari et al., arXiv 1910.02054, section 5.2; PyTorch, ``fully_shard``,
-        ``FSDPParamGroup.post_backward``. Of experts that have one replica nothing is reduced, nor gathered but into
-        buffers that hold other types.
+        ``FSDPParamGroup.post_backward``. Experts with a single replica are not reduced; they are gathered only if the
+        strategy has buffers, which may have another type.
         """
         weight, message, waiting = block.gathered, block.message, block.waiting
         reduced, replicated = message, schedule.data_ranks > 1
         none = np.zeros_like(schedule.blocks)
         if (experts := block.experts) is not None:
-            alone = schedule.expert_data_par == 1
+            single = schedule.expert_data_par == 1
             if not self.sharding.buffered:
-                weight = weight - np.where(alone, experts.gathered, 0.0)
+                weight = weight - np.where(single, experts.gathered, 0.0)
             reduced = np.where(replicated, message - experts.message, 0.0)
-            reduced = reduced + np.where(alone, 0.0, experts.message)
+            reduced = reduced + np.where(single, 0.0, experts.message)
             replicated = schedule.reduces
         gathered, unit = none, reduced
         if self.sharding.weights:
             held = units_held(self.sharding, schedule)
-            # copies of the block at work are part of its activations
+            # quantized copies of the block at work are part of its activations
             gathered = held * weight + np.maximum(0.0, held - 1) * block.copies
             unit = unit_blocks(schedule) * reduced
         if end is not None:
@@ -192,20 +202,22 @@ class ExplicitStrategy(DataParallelStrategy):
                 gathered = gathered + end.weight
             unit = np.maximum(unit, end.gradient)
         if self.sharding.gradients:
-            passing = np.where(block.weight == message, unit, unit * (1 + block.weight / message))
-            passing = np.maximum(passing, self._of_group(schedule, block))
+            same_type = block.weight == message
+            gradients = np.where(same_type, unit, unit * (1 + block.weight / message))
+            gradients = np.maximum(gradients, self._whole_gradients_of_group(schedule, block))
         else:
             bucket = bucket_bytes(schedule)
             full = np.minimum(bucket, schedule.blocks * reduced)
-            passing = np.where(waiting == message, 0.0, np.where(bucket > 0, full, reduced))
+            gradients = np.where(waiting == message, 0.0, np.where(bucket > 0, full, reduced))
         used = schedule.training & replicated
-        return none + gathered, none + np.where(used, passing, 0.0)
+        return none + gathered, none + np.where(used, gradients, 0.0)
 
-    def _of_group(self, schedule: Schedule, block: HeldBlock) -> Bytes:
-        """Bytes of whole gradients to which the microbatches of a group add.
+    def _whole_gradients_of_group(self, schedule: Schedule, block: HeldBlock) -> Bytes:
+        """Return the bytes of whole gradients that the microbatches of a group accumulate (``grad_group``).
 
-        Groups pass one chunk after the other: those of a chunk are whole, and of the one before, which have a buffer
-        while they are reduced. Source: Llama Team, arXiv 2407.21783, section 3.3.2 (gradients split within a pipeline).
+        A group passes one chunk after the other. Two chunks have whole gradients: the one at work, and the one before,
+        which is being reduced. Source: Llama Team, arXiv 2407.21783, section 3.3.2 (gradients sharded within a
+        pipeline).
         """
         whole = block.whole_gradients(schedule, self.sharding.shards(schedule))
         blocks = np.minimum(2.0 * schedule.blocks / schedule.interleaving, schedule.blocks)

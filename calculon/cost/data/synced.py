@@ -1,4 +1,8 @@
-"""Gradient and parameter bytes that replicas synchronise, the backward pass that can hide it, and the times."""
+"""Records of data parallelism: the bytes that replicas synchronise, the passes that can hide it, and its times.
+
+Parameters are of two classes: dense ones, which all replicas of the model share, and routed experts, which may have
+replica groups of their own.
+"""
 
 from dataclasses import replace
 
@@ -7,6 +11,8 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.records import apply, record
 from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Seconds
+from calculon.cost.block_cost import BlockCost
+from calculon.cost.optimizer_step import OptimizerCost
 from calculon.plan.schedule import Schedule
 
 
@@ -18,18 +24,17 @@ class SyncedBytes:
     gradient: Bytes
 
     def where(self, mask: Array) -> "SyncedBytes":
-        """Return the same where a mask holds, and nothing elsewhere."""
+        """Return the bytes of the executions of a mask, and 0 for others."""
         return apply(lambda size: np.where(mask, size, 0.0), [self])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncedBlock:
-    """What replicas synchronise of a block, by class of parameters.
+    """Bytes of a block that replicas synchronise, by class of parameters.
 
     Attributes:
-        dense: Weights of which every replica of the model has the same, experts among them where their groups are the
-            same.
-        experts: Routed experts, where they have groups of their own; None where they have not, or there are none.
+        dense: Parameters that all replicas of the model share, with routed experts that have the same groups.
+        experts: Routed experts with replica groups of their own; None without.
     """
 
     dense: SyncedBytes
@@ -38,10 +43,15 @@ class SyncedBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBlock:
-    """Bytes of the weights of a block, of its gradients as they are reduced, and of those that wait for the step.
+    """Bytes of a block's weights and gradients on a rank.
 
-    ``gathered`` is bytes of the weights as they are gathered, and ``copies`` what a recipe makes of them then.
-    ``experts`` are those of routed experts among them, where they have groups of their own.
+    Attributes:
+        weight: Weights.
+        gathered: Weights as they are gathered, which may be quantized.
+        message: Gradients as they are reduced.
+        waiting: Gradients that are kept until the optimizer step.
+        copies: Quantized copies in addition to the gathered weights.
+        experts: The part of routed experts with replica groups of their own; None without.
     """
 
     weight: Bytes
@@ -52,7 +62,7 @@ class HeldBlock:
     experts: "HeldBlock | None" = None
 
     def whole_gradients(self, schedule: Schedule, shards: Count) -> Bytes:
-        """Return the bytes of gradients that wait before they are split over so many replicas."""
+        """Return the bytes of kept gradients before they are split over `shards` ranks (experts: over their own)."""
         if self.experts is None:
             return self.waiting * shards
         dense = (self.waiting - self.experts.waiting) * shards
@@ -64,7 +74,10 @@ NOTHING = SyncedBytes(weight=np.zeros(1), gradient=np.zeros(1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncedEmbeddingHead:
-    """Gradient and parameter bytes of embedding (first stage), LM head (last stage), and of both on one stage."""
+    """Synchronised bytes of the embedding (first stage), of the LM head (last stage), and of both on one stage.
+
+    If ``tied``, embedding and head are one table, which counts once in ``both``.
+    """
 
     first: SyncedBytes
     last: SyncedBytes
@@ -72,9 +85,9 @@ class SyncedEmbeddingHead:
     tied: bool
 
     def on_stage(self, schedule: Schedule, *, first: bool, last: bool) -> "SyncedEmbeddingHead":
-        """Return what the `first`, the `last` or another kind of stage has; of a single stage all of it.
+        """Return the bytes on the `first`, the `last` or an inner kind of stage; a single stage has all of them.
 
-        Where a rank has both ends, it is that of the last kind.
+        A rank of a folded schedule that has both ends is of the last kind.
         """
         piped = schedule.pipeline_par > 1
         if schedule.choice.folded:
@@ -86,7 +99,7 @@ class SyncedEmbeddingHead:
         )
 
     def _nowhere(self, kept: Array) -> "SyncedEmbeddingHead":
-        """Return the same, of which nothing is there but where it is `kept`."""
+        """Return the bytes of the executions in `kept`, and 0 for others."""
         first, last, both = (one.where(kept) for one in (self.first, self.last, self.both))
         return replace(self, first=first, last=last, both=both)
 
@@ -103,7 +116,14 @@ class SyncedEmbeddingHead:
 
 @record
 class GradientSync:
-    """Data-parallel traffic of one batch; ``stalled`` is the exposed part that each microbatch waits for."""
+    """Data-parallel traffic of one batch.
+
+    Attributes:
+        message: Bytes of the gradients of a block that are reduced.
+        link, exposed: Time on the network, and the part of it that computation waits for.
+        chunk_bandwidth, tail_bandwidth: Network bandwidth that would hide the traffic of other chunks, and of the last.
+        stalled: Time that each microbatch waits, a part of ``exposed``.
+    """
 
     message: Bytes
     link: Seconds
@@ -115,13 +135,18 @@ class GradientSync:
 
 @record
 class BackwardPass:
-    """Times of a block that data-parallel traffic can hide behind.
+    """Times of a block that can hide data-parallel traffic.
 
-    ``forward`` is the forward time of a base block, ``tensor_forward`` its part on the tensor-parallel link,
-    ``head`` the backward time of the output head. ``base`` and ``edge`` are the whole backward times, ``p2p`` the
-    transfer in an edge block. ``memory`` is time on tier-1 memory, ``tensor_base`` and ``tensor_edge`` time on the
-    tensor-parallel link, ``arithmetic`` that of the gradient passes and of recomputation; ``step_memory``,
-    ``step_arithmetic`` and ``step`` belong to the optimizer.
+    Attributes:
+        forward: Forward time of a base block.
+        tensor_forward: Its time on the tensor-parallel link.
+        head: Backward time of the LM head.
+        base, edge: Backward time of a base and of an edge block, recomputation and exposed communication included.
+        p2p: Pipeline transfer of an edge block.
+        memory: Time on tier-1 memory in the backward pass.
+        tensor_base, tensor_edge: Time on the tensor-parallel link in the backward pass.
+        arithmetic: Arithmetic time of the gradients and of recomputation.
+        step, step_memory, step_arithmetic: Time of the optimizer step, and its memory and arithmetic time.
     """
 
     forward: Seconds
@@ -137,3 +162,42 @@ class BackwardPass:
     step: Seconds
     step_memory: Seconds
     step_arithmetic: Seconds
+
+
+def synced_block(block: BlockCost, schedule: Schedule) -> SyncedBlock:
+    """Return the gradient and parameter bytes that replicas synchronise of a block."""
+    sent, gradient = block.forms.sent, block.gradient_message
+    if not schedule.has_experts_apart:
+        return SyncedBlock(dense=SyncedBytes(weight=sent, gradient=gradient))
+    apart, reduced = schedule.experts_apart, gradient / block.weight
+    of_experts = np.where(apart, block.forms.sent_experts, 0.0)
+    experts = SyncedBytes(
+        weight=of_experts, gradient=np.where(apart, block.expert_weight, 0.0) * reduced
+    )
+    return SyncedBlock(
+        dense=SyncedBytes(weight=sent - of_experts, gradient=gradient - experts.gradient),
+        experts=experts,
+    )
+
+
+def held_block(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule) -> HeldBlock:
+    """Return the bytes of weights and gradients that a rank holds of a block."""
+    experts = None
+    if schedule.has_experts_apart:
+        apart, reduced = schedule.experts_apart, block.gradient_message / block.weight
+        weight = np.where(apart, block.expert_weight, 0.0)
+        waiting = np.where(apart, optimizer.expert_weight_grad, 0.0)
+        experts = HeldBlock(
+            weight=weight,
+            gathered=np.where(apart, block.forms.sent_experts, 0.0),
+            message=weight * reduced,
+            waiting=waiting,
+        )
+    return HeldBlock(
+        weight=block.weight,
+        gathered=block.forms.sent,
+        copies=block.forms.further,
+        message=block.gradient_message,
+        waiting=optimizer.weight_grad,
+        experts=experts,
+    )

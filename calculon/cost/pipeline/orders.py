@@ -1,8 +1,7 @@
-"""In which order each pipeline stage does its passes: the one definition of every schedule.
+"""The order of the passes on each pipeline stage: the only definition of every schedule.
 
-Pictures are drawn from these orders, :mod:`calculon.cost.pipeline.simulation` executes them where no closed form is
-exact, and tests compare the closed forms of :mod:`calculon.cost.pipeline.schedules` with their execution, event by
-event.
+Charts show these orders, :mod:`calculon.cost.pipeline.simulation` executes them if no closed form is exact, and tests
+compare the closed forms of :mod:`calculon.cost.pipeline.schedules` with their execution, event by event.
 """
 
 import itertools
@@ -17,17 +16,19 @@ from calculon.declarations.named_values import SIMULATED_SCHEDULES, TURNING_SCHE
 Kind = Literal["forward", "backward", "inputs", "weight"]
 
 KINDS: tuple[Kind, ...] = ("forward", "backward", "inputs", "weight")
-"""Kinds of pass; the number of one is its place here."""
+"""Kinds of pass; arrays have the index of a kind."""
 
 FORWARD, BACKWARD, INPUTS, WEIGHT = range(len(KINDS))
 
 
 class Pass(NamedTuple):
-    """What a stage does for one microbatch and chunk.
+    """A pass of a stage for one microbatch and chunk.
 
-    ``backward`` is the whole backward pass, ``inputs`` the gradients of the inputs alone, which the stage before waits
-    for as it does for the whole, and ``weight`` the gradients of the weights, for which nobody waits. A backward pass
-    that is `paired` runs beside the forward pass before it; where that is, too, both begin and end together.
+    Attributes:
+        kind: ``backward`` is the whole backward pass, ``inputs`` the gradients of the inputs alone, and ``weight`` the
+            gradients of the weights. The previous stage waits for ``backward`` or ``inputs``, none for ``weight``.
+        paired: A paired backward pass overlaps with the forward pass before it. If that is paired as well, both begin
+            and end together.
     """
 
     kind: Kind
@@ -46,7 +47,7 @@ class Numbers(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A pass of the pattern of a phase; the microbatch follows by counting, the chunk of ``weight`` as well."""
+    """A pass in the pattern of a phase; its microbatch is found by counting, and so is the chunk of ``weight``."""
 
     kind: int
     chunk: int = 0
@@ -54,7 +55,7 @@ class Step(NamedTuple):
 
 
 Phase = tuple[int, tuple[Step, ...]]
-"""A pattern, and how often a stage repeats it."""
+"""Number of repetitions of a pattern by a stage, and the pattern."""
 
 
 def order(
@@ -68,8 +69,8 @@ def order(
 ) -> list[Pass]:
     """Return the passes of a stage, first to last.
 
-    In `pairs`, a forward and a backward pass run beside each other, of different microbatches: the forward pass of a
-    chunk more has to be ahead. DualPipe has pairs of its own.
+    With `pairs`, a forward and a backward pass of different microbatches overlap, which needs one more forward chunk
+    ahead. DualPipe has its own pairs.
 
     Source: Huang et al., *GPipe*, arXiv 1811.06965, section 2.3; Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B,
     and interleaved with chunks); Qi et al., *Zero Bubble Pipeline Parallelism*, arXiv 2401.10241, section 2.2 (ZB-H1);
@@ -92,18 +93,18 @@ def order(
     if not pairs:
         return found
     forward = [one for one in found if one.kind == "forward"]
-    beside = set(forward[ahead:])
+    paired = set(forward[ahead:])
     return [
-        one._replace(paired=one.kind == "backward" and last in beside)
+        one._replace(paired=one.kind == "backward" and last in paired)
         for one, last in zip(found, [None, *found], strict=False)
     ]
 
 
 def place(schedule: str, stage: int, stages: int, chunk: int) -> int:
-    """Return which part of the model a chunk of a stage is, counted from its first.
+    """Return the index of the part of the model that a chunk of a stage has.
 
-    Chunks follow each other over all stages. In a V the second chunk is the way back; of two directions it is where
-    microbatches of the other one are.
+    Chunks are dealt round-robin over the stages. In a V (ZBV, DualPipeV), the second chunk is on the way back. In
+    DualPipe, it is the part for microbatches of the other direction.
     """
     if schedule == "dualpipe":
         return stages - 1 - stage if chunk else stage
@@ -115,7 +116,7 @@ def place(schedule: str, stage: int, stages: int, chunk: int) -> int:
 def forwards_ahead(
     schedule: str, stage: int, stages: int, microbatches: int, chunks: int = 1
 ) -> int:
-    """Return how many forward passes a stage does before the first that a backward pass follows."""
+    """Return the forward passes of a stage before the first one that a backward pass follows (warm-up)."""
     if schedule in ("gpipe", "forward"):
         return microbatches
     below = stages - 1 - stage
@@ -129,8 +130,8 @@ def _alternating(
 ) -> Iterator[Pass]:
     """Yield forward passes, then one forward and one backward pass at a time, then backward passes.
 
-    With `late`, gradients of the weights are passes of their own, `late` backward passes later: ZB-H1 leaves those of
-    later stages to the end, where they fill the drain, and every stage holds as much as the first.
+    With `late`, weight gradients are separate passes, `late` backward passes later. In ZB-H1, later stages delay them
+    more, so that they fill the drain; then every stage holds as many microbatches as the first.
     """
     count = microbatches * chunks
     backward: Kind = "backward" if late is None else "inputs"
@@ -162,13 +163,11 @@ def _pass(kind: Kind, number: int, stages: int, chunks: int) -> Pass:
 def numbers(schedule: str, stage: int, stages: int, microbatches: int) -> Numbers:
     """Return the passes of a stage of ZB-H2 or a folded schedule as arrays, each of shape (passes,).
 
-    The microbatches of each chunk follow each other, forward and backward, and gradients of weights follow in the order
-    of those of inputs. Schedules whose phases need more microbatches than there are keep the places of the missing.
+    Each chunk takes microbatches in order, forward and backward; weight gradients follow in the order of the input
+    gradients. Phases may need more microbatches than there are: the missing ones leave their slots empty.
     """
     directions = 2 if schedule == "dualpipe" else 1
-    each = -(
-        -microbatches // directions
-    )  # of a direction, of which the other one may have one less
+    each = -(-microbatches // directions)  # of the first direction; the other one may have one less
     ranks = stages // directions
     least = {"zb_h2": 0, "zbv": 2 * stages - 1}.get(schedule, 2 * ranks)
     steps = [
@@ -183,7 +182,7 @@ def numbers(schedule: str, stage: int, stages: int, microbatches: int) -> Number
         for chosen in (kind == FORWARD, back):
             here = chosen & (chunk == own)
             microbatch[here] = np.arange(here.sum())
-    # gradients of weights that wait are a queue
+    # weight gradients are a queue: first in, first out
     chunk[kind == WEIGHT] = chunk[kind == INPUTS]
     microbatch[kind == WEIGHT] = microbatch[kind == INPUTS]
     of_direction = np.where(chunk == 1, microbatches // directions, each)
@@ -197,11 +196,10 @@ def numbers(schedule: str, stage: int, stages: int, microbatches: int) -> Number
 
 
 def phases(schedule: str, stage: int, stages: int, microbatches: int) -> list[Phase]:
-    """Return what a stage of ZB-H2 or a folded schedule repeats, and how often, first to last.
+    """Return the phases of a stage of ZB-H2 or of a folded schedule, first to last.
 
-    Of DualPipe `microbatches` are those of one direction; its second half of the ranks is the mirror image of the
-    first, with directions swapped, and DualPipeV its first half alone: what goes on to the other half there turns
-    around.
+    DualPipe counts the `microbatches` of one direction. The second half of its ranks mirrors the first half, with
+    directions swapped. DualPipeV is the first half alone, at whose end microbatches turn around.
 
     Source: Qi et al., arXiv 2401.10241, section 2.3 (ZB-H2: forward passes fill what 1F1B leaves idle before the first
     backward pass); Qi et al., *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362, section 4 (V-schedule
@@ -220,7 +218,7 @@ def phases(schedule: str, stage: int, stages: int, microbatches: int) -> list[Ph
 
 
 def _zb_h2(stage: int, stages: int, microbatches: int) -> list[Phase]:
-    """Return those of ZB-H2: all of its stages hold as much as the first, 2 p - 1 microbatches."""
+    """Return the phases of ZB-H2, whose stages all hold 2 p - 1 microbatches, as the first does."""
     ahead, late = 2 * (stages - 1 - stage), 2 * stage
     bounds = sorted({0, ahead, ahead + late, microbatches, microbatches + ahead})
     found = []
@@ -236,7 +234,7 @@ def _zb_h2(stage: int, stages: int, microbatches: int) -> list[Phase]:
 
 
 def _zbv(rank: int, ranks: int, microbatches: int) -> list[Phase]:
-    """Return those of ZBV, which gives each pass of a chunk, forward and of either gradient, the same time."""
+    """Return the phases of ZBV, which assumes equal times of forward pass, input gradients and weight gradients."""
     go, back = 0, 1
     split = Step(INPUTS, go), Step(WEIGHT), Step(FORWARD, back), Step(INPUTS, back), Step(WEIGHT)
     below = ranks - rank
@@ -253,9 +251,9 @@ def _zbv(rank: int, ranks: int, microbatches: int) -> list[Phase]:
 
 
 def _dualpipe(rank: int, ranks: int, microbatches: int, first: int = 0) -> list[Phase]:
-    """Return those of DualPipeV, or of the first half of the ranks of DualPipe: the chunk `first` begins."""
+    """Return the phases of DualPipeV, or of the first half of the ranks of DualPipe; the chunk `first` begins."""
     one, other = first, 1 - first
-    beside = (
+    pairs = (
         Step(FORWARD, one, paired=True),
         Step(BACKWARD, other, paired=True),
         Step(FORWARD, other, paired=True),
@@ -263,16 +261,16 @@ def _dualpipe(rank: int, ranks: int, microbatches: int, first: int = 0) -> list[
     )
     middle, above = rank == ranks - 1, ranks - 1 - rank
     main = microbatches - 2 * ranks + rank + 1
-    # of the backward passes that drain, the second half leaves gradients of weights to the end
+    # the second half of the backward passes in the drain leaves weight gradients to the end
     drain = [Step(BACKWARD, other), Step(BACKWARD, one)] * (rank + 1)
     drain[rank + 1 :] = [Step(INPUTS, step.chunk) for step in drain[rank + 1 :]]
     return [
         (2 * above, (Step(FORWARD, one),)),
         (rank + 1, (Step(FORWARD, one), Step(FORWARD, other))),
         (above, (Step(INPUTS, other), Step(WEIGHT), Step(FORWARD, other))),
-        (int(middle), (Step(FORWARD, one), Step(BACKWARD, other), *beside[2:])),
-        (main - middle, beside),
-        (above, (Step(BACKWARD, other), *beside[2:])),
+        (int(middle), (Step(FORWARD, one), Step(BACKWARD, other), *pairs[2:])),
+        (main - middle, pairs),
+        (above, (Step(BACKWARD, other), *pairs[2:])),
         (1, tuple(drain)),
         (above, (Step(WEIGHT), Step(INPUTS, one))),
         (rank + 1, (Step(WEIGHT),)),

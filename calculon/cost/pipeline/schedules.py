@@ -1,9 +1,9 @@
 """Pipeline schedules in closed form: time of a batch with its pipeline bubble, and microbatches in flight.
 
-Passes of one microbatch on stage *i* of *p* take :math:`F_i` forward and :math:`B_i` backward, of which :math:`W_i`
-makes gradients of weights; :math:`S_i = F_i + B_i`; there are *m* microbatches, and *v* chunks on each stage. Transfers
-that a stage waits for are part of its passes. Each form says where it is exact: the tests compare it with the execution
-of the orders in :mod:`calculon.cost.pipeline.orders`.
+Passes of one microbatch on stage *i* of *p* take :math:`F_i` forward and :math:`B_i` backward, of which :math:`W_i` are
+weight gradients; :math:`S_i = F_i + B_i`. There are *m* microbatches, and *v* chunks on each stage. Exposed transfers
+are part of the passes. Each formula says when it is exact; the tests compare it with the execution of the orders in
+:mod:`calculon.cost.pipeline.orders`.
 """
 
 from functools import reduce
@@ -19,11 +19,15 @@ from calculon.declarations.named_values import FOLDED_SCHEDULES, PAIRED_SCHEDULE
 
 @record
 class Passes:
-    """Time that a stage takes for one microbatch; the first axis of all arrays is that of kinds of stage.
+    """Times of a stage for one microbatch; the first axis of all arrays is that of kinds of stage.
 
-    The first stage is of the first kind and the last of the last kind. ``stages`` counts those of each kind.
-    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights, and ``stalled``
-    the part that waits for traffic between replicas for each microbatch.
+    The first stage is of the first kind, and the last stage of the last kind.
+
+    Attributes:
+        stages: Number of stages of each kind.
+        backward: Time of the whole backward pass.
+        weight: The part of ``backward`` that computes weight gradients.
+        stalled: The part of ``backward`` that waits for data-parallel traffic.
     """
 
     stages: Count
@@ -34,15 +38,15 @@ class Passes:
 
     @property
     def both(self) -> Seconds:
-        """Forward and backward."""
+        """Forward and backward pass."""
         return self.forward + self.backward
 
     def total(self, time: Seconds) -> Seconds:
-        """Add a time up over all stages."""
+        """Return the sum of a time over all stages."""
         return reduce(add, self.stages * time)
 
     def largest(self, time: Seconds | float) -> Seconds:
-        """Return the largest time of a stage."""
+        """Return the largest time among the kinds of stage that are present."""
         return np.where(self.stages > 0, time, 0.0).max(axis=0)
 
 
@@ -61,20 +65,20 @@ def batch_time(
         :math:`\sum S_i + (m - 1)(\max F_i + \max B_i)`, exact (Huang et al., arXiv 1811.06965).
     ``1f1b``
         :math:`m \max S_i + \frac1v (\sum S_i - \max S_i) + \frac{v-1}{v}(p - r)\,[r \ne 0] \max S_i` with
-        :math:`r = m \bmod p` (Narayanan et al., arXiv 2104.04473, section 2.2). Exact where all stages take as long,
-        and where only the last takes longer, in both passes and in its last chunk, as it does with the head of a model.
-        With chunks and :math:`r \ne 0 < m - p`, and where another stage takes longest in both passes of a single
-        chunk, a bound from above: that stage is busy in a part of what the form counts as fill and drain.
-        Where the chunks of stages differ, groups of *p* microbatches pass one chunk after the other, each as fast as
-        the stage that takes longest there: `longest`, :math:`\sum_c \max_i S_{ic}`, takes the place of
-        :math:`\max S_i` in the first term. That is not exact: within 8 % below and 11 % above the execution for 4 to
-        16 stages whose blocks differ by 2 at most and two or more groups; 1.3 % above for the layout of Llama 3 405B.
-        The places that a last, short group leaves empty are as long as the longest passes that nothing stalls.
+        :math:`r = m \bmod p` (Narayanan et al., arXiv 2104.04473, section 2.2). Exact if all stages take equally long,
+        and if only the last takes longer, in both passes and in its last chunk, as with the head of a model.
+        An upper bound with chunks and :math:`r \ne 0 < m - p`, and if another stage takes longest in both passes of a
+        single chunk: that stage is busy in a part of the time that the formula counts as fill and drain.
+        If the chunks of stages differ, groups of *p* microbatches pass one chunk after the other, each at the speed of
+        the stage that takes longest there: `longest`, :math:`\sum_c \max_i S_{ic}`, replaces :math:`\max S_i` in the
+        first term. That is not exact: within 8 % below and 11 % above the execution for 4 to 16 stages whose blocks
+        differ by 2 at most and two or more groups; 1.3 % above for the layout of Llama 3 405B. The empty slots of a
+        short last group take as long as the longest passes without stalls.
     ``zb_h1``
         :math:`m S_l + \sum_{i \ne l} F_i + \max(0, \sum_{i \ne l} (B_i - W_i) - n W_l + W_0)` with the slowest stage
-        *l* and :math:`n = \min(p, m)`; where all are alike :math:`m S + (p - 1)(S - W) - (n - 1) W` (Qi et al.,
-        arXiv 2401.10241, section 2.2, whose B is :math:`B - W`); :math:`W \le \min(F, B - W)`, a larger one fills no
-        more. Exact where all stages are alike, and where only the last takes longer.
+        *l* and :math:`n = \min(p, m)`; for equal stages :math:`m S + (p - 1)(S - W) - (n - 1) W` (Qi et al., arXiv
+        2401.10241, section 2.2, whose B is :math:`B - W`). *W* counts up to :math:`\min(F, B - W)`, since longer weight
+        gradients fill no more of the bubble. Exact for equal stages, and if only the last takes longer.
     """
     if schedule == "forward":
         longest = passes.largest(passes.forward)
@@ -96,7 +100,7 @@ def batch_time(
 
 
 def _zero_bubble(passes: Passes, microbatches: Count) -> Seconds:
-    """Time of a batch with ZB-H1: the slowest stage, the fill before it, and what is left of the drain after it."""
+    """Return the time of a batch with ZB-H1: the slowest stage, its fill, and the drain that weight gradients leave."""
     whole = np.where(passes.stages > 0, passes.both, -1.0)
     slowest = len(whole) - 1 - whole[::-1].argmax(axis=0)[None]
 
@@ -116,9 +120,9 @@ def _zero_bubble(passes: Passes, microbatches: Count) -> Seconds:
 def chunked_time(
     schedule: str, microbatches: int, passes: ChunkPasses, delay: Seconds | float = 0.0
 ) -> Seconds:
-    r"""Time of a batch of ZB-H2, ZBV, DualPipe and DualPipeV, of executions with as many ranks: shape (executions,).
+    r"""Time of a batch of ZB-H2, ZBV, DualPipe and DualPipeV, of executions with equal ranks: shape (executions,).
 
-    In closed form where all chunks take as long, with :math:`F`, :math:`I = B - W` and :math:`W` of a chunk:
+    In closed form if all chunks take equally long, with :math:`F`, :math:`I = B - W` and :math:`W` of a chunk:
 
     ``zb_h2``
         :math:`m (F + B) + (p - 1) \max(0, I - F, F + I - 2 W)` from :math:`m = 2 p - 1` on, exact (Qi et al., arXiv
@@ -132,25 +136,25 @@ def chunked_time(
         For :math:`F = I \ge W` the second term is the bubble that DeepSeek states, :math:`(p - 1)(F\&B + B - 3 W)`.
 
     ``dualpipe``
-        As DualPipeV of the first half of its ranks, with the microbatches of one direction: that is what `passes` and
-        `microbatches` are. The second half mirrors the first.
+        As DualPipeV of the first half of its ranks, with the microbatches of one direction: `passes` and
+        `microbatches` are those. The second half mirrors the first.
 
-    Others are simulated, and those whose transfers take a `delay` beside the passes.
+    Other executions are simulated, and so are those with transfers that take a `delay` and overlap passes.
     """
     delay = np.broadcast_to(delay, passes.forward.shape[-1:])
-    exact, time = _alike(schedule, microbatches, passes)
+    exact, time = _closed_form(schedule, microbatches, passes)
     exact = exact & (delay == 0)
     if exact.all():
         return time
-    found: Seconds = np.where(exact, time, 0.0)
+    times: Seconds = np.where(exact, time, 0.0)
     left = ~exact
-    some = ChunkPasses(*(times[..., left] for times in passes))
-    found[left] = simulated_time(schedule, microbatches, some, delay[left])
-    return found
+    simulated = ChunkPasses(*(each[..., left] for each in passes))
+    times[left] = simulated_time(schedule, microbatches, simulated, delay[left])
+    return times
 
 
-def _alike(schedule: str, microbatches: int, passes: ChunkPasses) -> tuple[Array, Seconds]:
-    """Return whether a closed form is exact for executions, and what it says of chunks that all are as the first."""
+def _closed_form(schedule: str, microbatches: int, passes: ChunkPasses) -> tuple[Array, Seconds]:
+    """Return for which executions the closed form is exact, and its time with all chunks as the first chunk."""
     ranks, several = len(passes.forward), slice(None) if schedule != "zb_h2" else slice(1)
     times = [each[:, several] for each in (passes.forward, passes.backward, passes.weight)] + [
         passes.hidden[:, None]
@@ -184,11 +188,13 @@ def held_microbatches(
 ) -> Count:
     """Microbatches whose activations a stage holds at once, in units of a whole stage.
 
-    Forward only holds none but the one in work; GPipe all; 1F1B those ahead of the first backward pass, and the one in
-    work, and `more` chunks that go forward before that; ZB-H1 as many on every stage as on the first, those that wait
-    for their gradients of weights included, and ZB-H2 all but twice as many. Ranks of a V hold chunks, of which they
-    have two: 2 p of ZBV and 2 p + 1 of DualPipeV, if there are enough microbatches. Of DualPipe `stages` and
-    `microbatches` are half of what it has: a rank holds p + 1 chunks, each of a stage, where p counts its ranks.
+    - forward only: the one at work;
+    - GPipe: all;
+    - 1F1B: those ahead of the first backward pass, the one at work, and `more` chunks that go forward before that;
+    - ZB-H1: on every stage as many as on the first, with those that wait for their weight gradients;
+    - ZB-H2: 2 p - 1 on every stage;
+    - ZBV and DualPipeV: 2 p and 2 p + 1 chunks, each half of a stage;
+    - DualPipe: p + 1 chunks, each a whole stage, for p ranks; `stages` and `microbatches` are half of what it has.
 
     Source: as :func:`~calculon.cost.pipeline.orders.order`; interleaved: Korthikanti et al., arXiv 2205.05198,
     equation 5; the table of ``deepseek-ai/DualPipe``.
@@ -213,16 +219,16 @@ def held_microbatches(
 def held_chunks(
     schedule: str, rank: Count | int, ranks: Count, microbatches: Count
 ) -> tuple[Count, ...]:
-    """Microbatches of which a rank of a folded schedule holds the first and the second chunk, each of shape (2, ...).
+    """Microbatches for which a rank of a folded schedule holds its first and second chunk: each of shape (2, ...).
 
-    Of DualPipe `ranks` are those of the first half, and `microbatches` those of one direction. ZBV holds one of the
-    first chunk more while it holds one of the second less: either may be what needs most.
+    For DualPipe, `ranks` are those of the first half, and `microbatches` those of one direction. ZBV has two peaks:
+    with one more of the first chunk and one less of the second. Either may need more memory.
     """
     rank, ranks, microbatches = np.broadcast_arrays(rank, ranks, microbatches)
     most = 2 * ranks + (schedule in PAIRED_SCHEDULES)
 
-    def of(back: Count) -> Count:
-        return np.minimum(microbatches, np.stack([most - back, back]))
+    def held(second: Count) -> Count:
+        return np.minimum(microbatches, np.stack([most - second, second]))
 
-    found = of(rank + 1)
-    return (found, of(rank)) if schedule == "zbv" else (found,)
+    peak = held(rank + 1)
+    return (peak, held(rank)) if schedule == "zbv" else (peak,)

@@ -1,8 +1,9 @@
-"""Execution of schedules of unequal stages, of many executions at once: what no closed form is exact for.
+"""Simulation of schedules for which no closed form is exact, of many executions at once.
 
-Which pass waits for which is the same in all executions of equal schedule, ranks and microbatches. So passes are put
-into *waves* once, each wave after all that it waits for, at most one pass of a rank in each; times are then arrays over
-executions. :func:`~calculon.cost.pipeline.timeline.timeline` does the same pass by pass, and tests compare the two.
+The dependencies between passes are the same in all executions with the same schedule, ranks and microbatches. So passes
+are put into *waves* once: a wave depends on earlier waves only, and has at most one pass of each rank. Times are then
+arrays over executions, and the loop is over waves. :func:`~calculon.cost.pipeline.timeline.timeline` does the same pass
+by pass, and tests compare both.
 """
 
 from functools import lru_cache
@@ -22,25 +23,27 @@ from calculon.cost.pipeline.orders import (
 from calculon.declarations.named_values import TURNING_SCHEDULES
 
 STEPWISE = ("zb_h2", "zbv")
-"""Schedules whose ranks begin the next batch when they have done the last one, without waiting for each other.
+"""Schedules whose ranks begin the next batch after their own last pass, without waiting for each other.
 
-Each takes its step of the optimizer as soon as its passes are done, and takes it back if it should not have been taken.
-Source: Qi et al., arXiv 2401.10241, section 4 (*post-validation*).
+Each rank runs its optimizer step as soon as its passes are done, and rolls it back if validation fails later. Source:
+Qi et al., arXiv 2401.10241, section 4 (*post-validation*).
 """
 
 _PAIR = WEIGHT
-"""Number of a pair of passes among kinds of events: gradients of weights are none of their own."""
+"""Kind of an event that is a pair of passes; it takes the index of weight gradients, which are no events."""
 
 _CHUNKS = 2
 _SLAB = 1 << 22
-"""Most times that are held at once: more executions are done in turn."""
+"""Most times (events times executions) of an array, which then has 32 MiB; more executions are simulated in turn."""
 
 
 class ChunkPasses(NamedTuple):
     """Time of the passes of a microbatch: arrays of shape (ranks, chunks, executions).
 
-    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights; ``hidden``, of
-    shape (ranks, executions), is what two passes that run beside each other take less.
+    Attributes:
+        backward: Time of the whole backward pass.
+        weight: The part of ``backward`` that computes weight gradients.
+        hidden (shape (ranks, executions)): Time that a pair of passes saves.
     """
 
     forward: Seconds
@@ -50,7 +53,14 @@ class ChunkPasses(NamedTuple):
 
 
 class _Wave(NamedTuple):
-    """Passes that wait for none of the same wave: their ranks, what they wait for, times, and where the results go."""
+    """Events that do not depend on each other.
+
+    Attributes:
+        rank: Rank of each event.
+        first, second: Events whose results each needs; ``second`` is None if no event of the wave needs two.
+        time: Index of the time of each event.
+        done: Places of the results.
+    """
 
     rank: Array
     first: Array
@@ -60,15 +70,15 @@ class _Wave(NamedTuple):
 
 
 class _Waves(NamedTuple):
-    """The passes of a schedule.
+    """The passes of a schedule as events: a pair is one event, and weight gradients belong to the event before them.
 
     Attributes:
-        waves: In the order of their execution.
-        events: Passes, of which pairs are one, as are gradients of weights with the pass before them.
-        code, weights: Of each of the times: rank, kind and chunk as one number, and gradients of weights of either
-            chunk after it.
-        begin: The first event of each rank, and the number of its time.
-        tail (shape (ranks, 2)): Gradients of weights of either chunk that follow the last other pass.
+        waves: Waves in the order of execution.
+        events: Number of events.
+        code: Kind, rank and chunk of each distinct time, as one number.
+        weights (shape (times, 2)): Weight gradients of either chunk that follow an event with this time.
+        begin: The first event of each rank, and the index of its time.
+        tail (shape (ranks, 2)): Weight gradients of either chunk after the last event of a rank.
     """
 
     waves: list[_Wave]
@@ -84,9 +94,9 @@ def simulated_time(
 ) -> Seconds:
     """Return the time of a batch of each execution, from the first pass to the last: shape (executions,).
 
-    Of schedules that are :data:`STEPWISE` it is that of the rank which takes longest from its own first pass to its
-    last: the next batch follows on each rank. Results are on other ranks a `delay` later. Of DualPipe passes are those
-    of the first half of the ranks, and microbatches those of one direction: the second half does the same.
+    For :data:`STEPWISE` schedules, it is the longest time of a rank from its own first pass to its own last one, since
+    the next batch follows on each rank. Results arrive at other ranks `delay` seconds later. For DualPipe, `passes` are
+    those of the first half of the ranks and `microbatches` those of one direction: the second half mirrors the first.
     """
     delay = np.broadcast_to(delay, passes.forward.shape[-1:])
     ranks, _, executions = passes.forward.shape
@@ -100,7 +110,7 @@ def simulated_time(
 def _execute(
     schedule: str, waves: _Waves, passes: ChunkPasses, delay: Seconds, slab: slice
 ) -> Seconds:
-    """Return the time of a batch of some executions."""
+    """Return the time of a batch of a slab of executions."""
     forward, backward, weight = (
         times[..., slab].reshape(-1, times[..., slab].shape[-1])
         for times in (passes.forward, passes.backward, passes.weight)
@@ -141,14 +151,18 @@ _EVENTS = (FORWARD, BACKWARD, INPUTS, _PAIR)
 
 @lru_cache(maxsize=64)
 def _waves(schedule: str, ranks: int, microbatches: int) -> _Waves:
-    """Put the passes of a schedule into waves: those of DualPipe, of the first half of its ranks."""
-    away = schedule == "dualpipe"  # what goes on to the other half there turns around in the mirror
+    """Return the waves of a schedule; of DualPipe, for the first half of its ranks."""
+    away = (
+        schedule == "dualpipe"
+    )  # microbatches cross to the mirrored half; in a V they turn around on the last rank
     schedule = "dualpipev" if away else schedule
     own = [numbers(schedule, rank, ranks, microbatches) for rank in range(ranks)]
     places = _CHUNKS * ranks if schedule in TURNING_SCHEDULES else ranks
     at = np.array([[place(schedule, r, ranks, c) for c in range(_CHUNKS)] for r in range(ranks)])
-    # events are numbered rank after rank: heads of pairs, and all passes but second ones and gradients of weights
-    of = np.zeros((2, places, microbatches), np.int64)  # that of a pass, forward and backward
+    # events are numbered rank after rank: all passes but the second ones of pairs and weight gradients
+    of = np.zeros(
+        (2, places, microbatches), np.int64
+    )  # event of each forward and each backward pass
     kinds, chunks, followed, rank_of, waits, tail = [], [], [], [], [], []
     before = 0
     for rank, (kind, microbatch, chunk, paired) in enumerate(own):
@@ -168,7 +182,9 @@ def _waves(schedule: str, ranks: int, microbatches: int) -> _Waves:
         rank_of.append(np.full(heads, rank))
         waits.append((event, kind, at[rank, chunk], microbatch, head))
         before += heads
-    needs = np.full((2, before + 1), before)  # the last one is none: it is done
+    needs = np.full(
+        (2, before + 1), before
+    )  # the last event stands for no dependency: it is done from the start
     for event, kind, along, microbatch, head in waits:
         back = (kind == BACKWARD) | (kind == INPUTS)
         for side, chosen, step, edge, turn in (
@@ -176,7 +192,7 @@ def _waves(schedule: str, ranks: int, microbatches: int) -> _Waves:
             (1, back, 1, places - 1, ranks - 1),
         ):
             here = chosen & (along != edge) & (away | (along != turn))
-            slot = np.where(head[here], 0, 1)  # of a pair, the second pass waits as well
+            slot = np.where(head[here], 0, 1)  # the second pass of a pair has a dependency, too
             needs[slot, event[here]] = of[side, along[here] + step, microbatch[here]]
     kind, chunk, ranks_of = (np.concatenate(values) for values in (kinds, chunks, rank_of))
     after = np.concatenate(followed)
@@ -189,7 +205,7 @@ def _waves(schedule: str, ranks: int, microbatches: int) -> _Waves:
 def _in_waves(
     rank: Array, needs: Array, time: Array, code: Array, most: int, tail: Array
 ) -> _Waves:
-    """Put events into waves, each of what ranks do next that waits for nothing in it."""
+    """Return events in waves: each wave has the next event of every rank whose dependencies are done."""
     count = len(rank)
     begin = np.searchsorted(rank, np.arange(len(tail)))
     end = np.append(begin[1:], count)

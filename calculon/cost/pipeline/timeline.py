@@ -1,4 +1,4 @@
-"""When each pass of a pipeline starts and ends: the execution of a schedule, event by event."""
+"""Execution of a pipeline schedule, event by event: start and end of each pass. For charts, and as a test reference."""
 
 from collections.abc import Callable, Sequence
 
@@ -32,11 +32,11 @@ def timeline(
     """Execute the passes of each stage in their order: each starts when its stage is free and its input is there.
 
     Args:
-        orders: What each stage does (:func:`~calculon.cost.pipeline.orders.order`).
-        duration: How long a pass takes. A transfer that the stage waits for is part of it.
-        delay: Time of a transfer between stages that happens beside the passes.
-        hidden: How much less two passes of a stage take that run beside each other.
-        schedule: Which part of the model the chunks are (:func:`~calculon.cost.pipeline.orders.place`).
+        orders: Passes of each stage (:func:`~calculon.cost.pipeline.orders.order`).
+        duration: Time of a pass, with a transfer that the stage waits for.
+        delay: Time of a transfer between stages that overlaps with passes.
+        hidden: Time that a pair of passes saves, by stage.
+        schedule: Schedule, which decides the chunks' parts of the model (:func:`~calculon.cost.pipeline.orders.place`).
 
     Raises:
         ValueError: When the orders wait for each other.
@@ -64,7 +64,7 @@ def timeline(
 
 
 class _Clock:
-    """What has been done until now, by kind, microbatch and place along the model, and when each stage is free."""
+    """End of each pass that has been done, by kind, microbatch and part of the model, and when each stage is free."""
 
     def __init__(self, schedule: str, orders: Sequence[Sequence[Pass]], delay: float) -> None:
         self.schedule, self.delay, self.stages = schedule, delay, len(orders)
@@ -80,7 +80,7 @@ class _Clock:
         return place(self.schedule, stage, self.stages, chunk)
 
     def begin(self, stage: int, together: Sequence[Pass]) -> float:
-        """Return when a stage is free and has all inputs of passes that begin together; infinity where one lacks."""
+        """Return when a stage is free and has all inputs of passes that begin together; infinity if one is missing."""
         begin = self.free[stage]
         for one in together:
             along = self._place(stage, one.chunk)
@@ -100,7 +100,7 @@ class _Clock:
         duration: Duration,
         hidden: Callable[[int], float] | None,
     ) -> None:
-        """Do passes one after the other from a time on; all results are there at the end of the last."""
+        """Run passes one after the other from a time on; all results are available at the end of the last pass."""
         now = begin
         for one in together:
             start, now = now, now + duration(one.kind, stage, one.chunk)
@@ -114,9 +114,9 @@ class _Clock:
 
 
 def _inputs(work: Pass, along: int, last: int) -> list[tuple[Kind, int, int]]:
-    """Return the passes whose results a pass needs, as kind, microbatch and place along the model.
+    """Return the passes whose results a pass needs, as kind, microbatch and part of the model.
 
-    Gradients of inputs, with those of weights or without, are what the place before waits for.
+    Input gradients, with or without weight gradients, are recorded as ``backward``.
     """
     if work.kind == "forward":
         return [("forward", work.microbatch, along - 1)] if along else []

@@ -1,4 +1,4 @@
-"""Pipeline parallelism: transfers between stages, and the bubble."""
+"""Pipeline parallelism: transfers between stages, gradients that stages exchange, and the bubble of equal stages."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,10 @@ from calculon.plan.schedule import Schedule
 class Transfers:
     """Point-to-point transfers of one microbatch between two stages.
 
-    ``forward`` and ``backward`` are the times after an edge block, ``link`` the time of all transfers of a batch.
+    Attributes:
+        forward_size, backward_size: Bytes of the message.
+        forward, backward: Time that the edge block of a stage waits.
+        link: Time of all transfers of a batch on the network.
     """
 
     forward_size: Bytes
@@ -28,7 +31,7 @@ class Transfers:
 
 
 def transfers(message: Bytes, schedule: Schedule, system: System, edition: Edition) -> Transfers:
-    """Time the transfers of a microbatch (sections 4.4 and 5.3)."""
+    """Return the transfers of a microbatch, whose message has these bytes (sections 4.4 and 5.3)."""
     piped = schedule.pipeline_par > 1
     both = piped & schedule.training
     forward_size = np.where(piped, message, 0.0)
@@ -48,7 +51,7 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
 
 
 def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
-    """Add what the transfers of a microbatch take up over the batch, on one processor."""
+    """Return the sum over a batch, on one processor, of a quantity of a forward and of a backward transfer."""
     per_chunk = forward + backward if schedule.training else forward
     batch = schedule.microbatches * schedule.interleaving * per_chunk
     return np.where(schedule.pipeline_par > 1, batch, 0.0)
@@ -61,11 +64,13 @@ def pipeline_time(
     schedule: Schedule,
     system: System,
 ) -> Seconds:
-    """Time per batch on the pipeline's network: transfers, and gradients that two ranks add up once per batch.
+    """Return the time per batch on the pipeline's network: transfers, and gradients that two ranks reduce.
 
-    Source of the `shared` gradient of a table that first and last stage have: Narayanan et al., arXiv 2104.04473,
-    section 4 (tied embeddings are kept equal over two stages); of parts `mirrored` on another rank:
-    ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
+    Args:
+        shared: Bytes of the gradient of a table on the first and on the last stage. Source: Narayanan et al., arXiv
+            2104.04473, section 4: tied embeddings are kept equal on two stages.
+        mirrored: Bytes of gradients of parts of the model that another rank has as well. Source:
+            ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
     """
     network, time, two = schedule.networks["pp"], system.fabric.time, np.array(2.0)
     link = sent.link
@@ -79,15 +84,15 @@ def pipeline_time(
 
 
 def mirrored_gradient(stages: Sequence[SyncedStage], schedule: Schedule) -> Bytes | None:
-    """Return the bytes of gradients that two ranks with the same parts of the model add up; None if no parts are.
+    """Return the bytes of gradients that two ranks with equal parts of the model reduce; None without such ranks.
 
-    Of the ranks that have most. Replicas of one direction have reduced theirs by then: where the state is split, each
-    has its shard of the sum.
+    The ranks with the most bytes count. The data-parallel ranks of each direction have reduced theirs
+    before: with sharded state, each has its shard of the sum.
     """
     layout = schedule.layout
     if layout is None or not schedule.choice.mirrored:
         return None
-    found: Bytes = np.zeros(1)
+    most: Bytes = np.zeros(1)
     for kind, stage in enumerate(stages):
         block, ends = stage.synced
         each = block.dense.gradient / schedule.shards
@@ -96,8 +101,8 @@ def mirrored_gradient(stages: Sequence[SyncedStage], schedule: Schedule) -> Byte
         message = np.where(layout.count[kind] > 0, layout.blocks[kind], 0.0) * each
         if ends is not None and kind == len(stages) - 1:
             message = message + ends.both.gradient / schedule.shards
-        found = np.maximum(found, message)
-    return found
+        most = np.maximum(most, message)
+    return most
 
 
 def pipeline_volume(
@@ -107,10 +112,7 @@ def pipeline_volume(
     schedule: Schedule,
     system: System,
 ) -> Bytes:
-    """Bytes per batch that one processor sends to other stages.
-
-    They are transfers, the `shared` gradient of a table, and gradients of parts that are `mirrored` on another rank.
-    """
+    """Return the bytes per batch that one processor sends to other stages; arguments as in :func:`pipeline_time`."""
     network, volume, two = schedule.networks["pp"], system.fabric.volume, np.array(2.0)
     forward = volume(network, "p2p", sent.forward_size, two)
     backward = volume(network, "p2p", sent.backward_size, two)
@@ -128,7 +130,7 @@ def pipeline_volume(
 def bubble_time(
     schedule: Schedule, base: Seconds, edge: Seconds, stalled: Seconds | float = 0.0
 ) -> Seconds:
-    r"""Pipeline bubble: idle time of a stage while the pipeline fills and drains (section 5.5).
+    r"""Return the pipeline bubble: idle time of a stage while the pipeline fills and drains (section 5.5).
 
     .. math:: (p - 1) \Phi + (v - 1)(p - n \bmod p)\,[n \bmod p \ne 0]\,\Phi - \text{missing blocks}
 
@@ -138,8 +140,8 @@ def bubble_time(
         base, edge: Forward plus backward time of a block of each kind.
         stalled: Time that a stage waits for data-parallel traffic of each microbatch.
 
-    Microbatches pass chunks in groups of *p*. The last group may be short, where Megatron-LM refuses to run: it keeps
-    the places of a full one, which is the second term. In empty places nothing is exchanged between replicas.
+    Microbatches pass chunks in groups of *p*. The last group may be short (Megatron-LM refuses to run then): it keeps
+    the slots of a full group, which is the second term. Empty slots have no data-parallel traffic.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B and interleaved schedules).
     """

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.cost.beside import not_hidden
+from calculon.cost.process_groups import exposed_time
 from tests.cases import for_each
 from tests.helpers import CORRECTED_PLAIN, document
 
@@ -237,4 +237,4 @@ def test_what_a_form_holds_falls_from_stage_to_stage():
     ],
 )
 def test_traffic_adds_what_is_left_of_it_or_what_it_slows(traffic, window, usage, left):
-    assert not_hidden(np.array(traffic), np.array(window), np.array(usage)) == left
+    assert exposed_time(np.array(traffic), np.array(window), np.array(usage)) == left
