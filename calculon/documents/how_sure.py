@@ -40,7 +40,7 @@ def how_sure_section(belief: Mapping[str, Any], *, memory: bool = False) -> Sect
     With `memory`, it also says how far predicted memory is from measured memory.
     """
     blocks: list[Block] = [(bold(f"{label}: "), text) for label, text in remarks(belief)]
-    if memory and belief["memory"]:
+    if memory and belief["memory"] and not belief["memory"]["remark"]:
         blocks.append((bold("Memory: "), memory_text(belief["memory"])))
     if belief["nearest"]:
         blocks.append(nearest_table(belief["nearest"]))

@@ -213,8 +213,8 @@ class Runs:
     ) -> MemoryErrors | None:
         """Return how far measured memory is from predicted memory, for executions of a class.
 
-        Runs whose settings were stated by hand, and not by the preset of a framework, count for such executions only:
-        what a framework keeps, gathers and reserves is part of its preset.
+        Runs whose settings were stated by hand, and not by the preset of a framework, do not count: what a framework
+        keeps, gathers and reserves is part of its preset.
 
         Args:
             preset: The preset of the executions.
@@ -235,8 +235,7 @@ class Runs:
         columns = self.columns
         pairs = zip(columns["measured_memory"], columns["predicted_memory"], strict=True)
         known = np.array([bool(measured and predicted) for measured, predicted in pairs], bool)
-        if preset != PUBLISHED_FORMS:
-            known &= ~self.where("preset", PUBLISHED_FORMS)
+        known &= ~self.where("preset", PUBLISHED_FORMS)
         rows: list[int] = np.flatnonzero(known).tolist()
         split = [columns["zero_stage"][i] in SPLIT_WEIGHTS for i in rows]
         alike = (

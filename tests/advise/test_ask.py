@@ -98,7 +98,7 @@ def test_what_cannot_be_planned_is_told_at_once(procs, options, words):
     [
         (
             "foo",
-            "the arguments are preset, tokens, batch, seq, dtype, mine, fix, add, campaign, ob",
+            "the arguments are preset, tokens, batch, seq, dtype, mine, fix, add, campaign, risk, ob",
         ),
         ("batch_siz", "did you mean 'batch'?"),
         ("deadlin", "did you mean 'deadline'?"),
