@@ -110,7 +110,7 @@ class Answer(Displayed):
     Attributes:
         question: What was asked.
         found: The best plan of each split and number of chunks, the best of all first: of the plans whose risk of
-            running out of memory is at most that of the question, or of all where there is no such plan.
+            running out of memory is at most that of the question, or three times that, and so on, where there is none.
         fastest: The fastest plan whatever its risk; None where it is the best.
         counts: The best plan on each number of processors that was asked for; of half and twice as many, where one was.
         mine: A plan of one's own.
@@ -376,15 +376,22 @@ def _within_risk(
     ranking: Callable[[Condition | None], Ranking],
     seen: Seen | None = None,
 ) -> SearchResult:
-    """Search the plans within the risk of a question; all plans where none is."""
-    where = risk_condition(question)
-    found = run(space, ranking(where), seen=seen)
-    return found if where is None or len(found) else run(space, ranking(None), seen=seen)
+    """Search the plans within the risk of a question; where there is none, within three times the risk, and so on."""
+    risk = question.risk
+    while True:
+        found = run(space, ranking(risk_condition(risk)), seen=seen)
+        if len(found) or risk >= 1:
+            return found
+        risk = max(LEAST_RISK, 3 * risk)
 
 
-def risk_condition(question: Question) -> Condition | None:
-    """Return the condition that the risk of a plan is at most that of a question; None where any risk is accepted."""
-    return Condition.parse(f"{FITS} >= {1 - question.risk!r}") if question.risk < 1 else None
+LEAST_RISK = 1e-3
+"""Risk that is tried after a question that accepts none."""
+
+
+def risk_condition(risk: float) -> Condition | None:
+    """Return the condition that a plan runs out of memory with at most a probability; None for 1: any may."""
+    return Condition.parse(f"{FITS} >= {1 - risk!r}") if risk < 1 else None
 
 
 def _best_on(found: SearchResult) -> Count:
@@ -396,7 +403,7 @@ def _best_on(found: SearchResult) -> Count:
 
 def _fastest(question: Question, found: SearchResult) -> Candidate | None:
     """Return the fastest plan whatever its risk; None where it is the best."""
-    if risk_condition(question) is None:
+    if question.risk >= 1:
         return None
     fastest = run(found.space, Best(BEST, 1))
     return None if fastest.scores[0, 0] == found.scores[0, 0] else candidates(fastest)[0]

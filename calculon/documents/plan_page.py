@@ -147,7 +147,7 @@ class _PlanPage:
         fits = self.plans["0"]["stats"][FITS]
         risk = self.asked["risk"]
         if fits is not None and 1 - fits > risk:
-            yield f"No plan has a risk of running out of memory of at most {100 * risk:.0f} %."
+            yield f"No plan has a risk of running out of memory of at most {100 * risk:.2g} %."
         if (fastest := self.answer["fastest"]) is not None:
             about = f"{_gib(fastest)} GiB, {_percent(self._longer(fastest))}, {risk_words(fastest)}"
             yield "Fastest: ", bold(self._words(fastest)), f" ({about})"
@@ -243,7 +243,8 @@ class _PlanPage:
         known, ends = self._figures(mine), duration_between(mine["stats"])
         tokens = token_count(mine["training"]["tokens"])
         said = (
-            f"{known['time']}{f' ({ends})' if ends else ''} a step, MFU {known['mfu']}, {_gib(mine)} GiB, "
+            f"{known['time']}{f' ({ends})' if ends else ''} a step, MFU {known['mfu']}, {_gib(mine)} GiB "
+            f"({risk_words(mine)}), "
             f"{known['rate']} tokens/s each, {known['days']} days for {tokens} tokens"
         )
         return Section(

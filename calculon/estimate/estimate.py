@@ -11,7 +11,7 @@ from calculon import inputs
 from calculon.base.display import Displayed, drawn
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
-from calculon.base.units import GIB, Array, between, duration, known, significant
+from calculon.base.units import GIB, between, duration, known, significant
 from calculon.declarations.axes import AXES, PUBLISHED_AXES
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.execution import Execution
@@ -20,7 +20,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import Origin
 from calculon.declarations.presets import Preset, find_preset
 from calculon.declarations.result_records import QUESTION
-from calculon.declarations.statistics import EVIDENCE, LEVEL
+from calculon.declarations.statistics import EVIDENCE
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
@@ -305,10 +305,7 @@ def estimate(
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
     tiers = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
-    if edition.name != PUBLISHED and _may_fit(one, plan, tiers[0]):
-        code = check_memory(code, np.zeros(1), tiers[1], edition.machine(one.system))
-    else:
-        code = check_memory(code, *tiers, edition.machine(one.system))
+    code = check_memory(code, *tiers, edition.machine(one.system))
     raise_for(one, int(code[0]), *(float(needed[0]) for needed in tiers))
     return Estimate(
         model=one.model,
@@ -320,15 +317,6 @@ def estimate(
         preset=asked.preset,
         origin=asked.origin,
     )
-
-
-def _may_fit(one: Request, plan: Plan, needed: Array) -> bool:
-    """Return whether an execution may fit although it is predicted not to: memory is not predicted to the byte."""
-    if needed[0] <= EDITIONS[one.execution.edition].machine(one.system).usable[0]:
-        return False
-    from calculon.estimate.validated_runs import fit_probabilities  # most executions do without
-
-    return bool(fit_probabilities(one.model, one.system, plan, needed)[0] >= 1 - LEVEL)
 
 
 def _warn_of_length(asked: inputs.Asked, model: Model) -> None:

@@ -167,7 +167,9 @@ def test_the_published_edition_takes_nothing_and_uses_everything():
 def test_what_is_withheld_is_no_room_for_an_execution():
     needed = _taken()[NEEDS] / GIB
     tight = _system() | {"mem1": document("systems", "a100_80g_sxm")["mem1"] | {"GiB": needed}}
-    assert calculon.inputs.system(tight).usable[0] == pytest.approx((needed - 0.75) * GIB)
+    with pytest.raises(calculon.Infeasible, match=r"of .* there \(768.00 MiB too much\)") as error:
+        _taken(tight)
+    assert error.value.available == pytest.approx((needed - 0.75) * GIB)
     assert not calculon.evaluate(MODEL, tight, [NEW]).feasible.any()
     assert _taken(tight | {"ext": {"memory": USE | {"withheld_GiB": 0}}})[NEEDS] == needed * GIB
 

@@ -93,7 +93,10 @@ def test_runs_of_the_same_class_count_more():
     weights = np.array([everything, *(everything - one for one in (framework, sharding, experts))])
     ratios = np.log([1.0, 1.1, 1.2, 1.3])
     assert found.mean == pytest.approx(weights @ ratios / weights.sum())
-    assert (found.runs, found.sources) == (4, 4)  # neither what was not measured, nor what was stated by hand
+    assert (found.runs, found.sources) == (
+        4,
+        4,
+    )  # neither what was not measured, nor what was stated by hand
 
 
 def test_runs_left_out_in_turn_fit_where_they_are_said_to():

@@ -11,6 +11,7 @@ from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.spellings import processor_counts
+from calculon.declarations.statistics import FITS, RISK
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import OPTIONS, State
 from calculon.explore.visits import seen
@@ -185,9 +186,14 @@ def size(state: State, answers: Answers) -> int:
 def each_split(state: State, answers: Answers) -> SearchResult:
     """Return the best of each split and number of chunks, the best of all first."""
     it = asked(state, answers)
-    if it.plain:
-        return answers.found(state)
+    if it.plain and within(found := answers.found(state)):
+        return found
     return answers.searched(("each", _key(state)), lambda: run(it.space, it.each(), seen=seen))
+
+
+def within(found: SearchResult) -> bool:
+    """Return whether the best plan that every view has meets the usual condition: a search for it may accept more."""
+    return bool(len(found)) and found.bounds[FITS][0] >= 1 - RISK
 
 
 def front(state: State, answers: Answers) -> SearchResult:

@@ -184,8 +184,8 @@ def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does():
     (enough,) = re.findall(r"Your plan does not fit.*from a capacity of ([\d.]+) GiB on", told)
     enough = float(enough)
     for capacity, fits in ((enough, True), (enough - 0.2, False)):
-        shown = answers().plan(replace(state, machine={CAPACITY: capacity})).estimate
-        assert (shown.stats["proc_mem_tier1_cap_req"] <= usable_memory(shown)) is fits
+        shown = answers().plan(replace(state, machine={CAPACITY: capacity}))
+        assert (shown.estimate is not None) is fits
 
 
 def test_a_plan_that_does_not_fit_needs_what_it_needs_where_it_runs():
