@@ -56,6 +56,15 @@ def memory_text(memory: Mapping[str, Any]) -> str:
     )
 
 
+def risk_words(fits: float | None) -> str:
+    """Write the risk of running out of memory, from the probability that an execution fits.
+
+    >>> risk_words(0.934), risk_words(None)
+    ('risk of running out 7 %', 'risk of running out not known')
+    """
+    return f"risk of running out {'not known' if fits is None else chance(1 - fits)}"
+
+
 def chance(probability: float) -> str:
     """Write a probability; one that is next to 0 or 1 as a bound.
 

@@ -23,7 +23,14 @@ from calculon.declarations.statistics import FITS
 from calculon.documents.context_section import context_section
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
-from calculon.documents.how_sure import ABOVE, WHY_TIED, chance, how_sure_section, order_in_words
+from calculon.documents.how_sure import (
+    ABOVE,
+    WHY_TIED,
+    chance,
+    how_sure_section,
+    order_in_words,
+    risk_words,
+)
 from calculon.documents.page_title import titled
 from calculon.documents.plans_table import digits_of, duration_between, mfu_name
 from calculon.documents.result import Result
@@ -138,7 +145,8 @@ class _PlanPage:
         there = (best.capacities or (0.0, 0.0))[0]
         kinds = sorted(best.memory()[0].items(), key=lambda item: -item[1])[:4]
         parts = ", ".join(f"{kind} {gib(size)}" for kind, size in kinds if size > 0)
-        remark = f"{gib(used)} of {gib(there)} usable, {best.digits.left(there - used)}; {risk_words(self.plans['0'])}"
+        left, risk = best.digits.left(there - used), risk_words(best.fits)
+        remark = f"{gib(used)} of {gib(there)} usable, {left}; {risk}"
         blocks = (dim(f"largest: {parts}"), *self._fastest())
         return Section("Memory", blocks, remark)
 
@@ -149,7 +157,7 @@ class _PlanPage:
         if fits is not None and 1 - fits > risk:
             yield f"No plan has a risk of running out of memory of at most {100 * risk:.2g} %."
         if (fastest := self.answer["fastest"]) is not None:
-            about = f"{_gib(fastest)} GiB, {_percent(self._longer(fastest))}, {risk_words(fastest)}"
+            about = f"{_gib(fastest)} GiB, {_percent(self._longer(fastest))}, {risk_words(fastest['stats'][FITS])}"
             yield "Fastest: ", bold(self._words(fastest)), f" ({about})"
 
     def _alternatives(self, digits: Digits) -> Section | None:
@@ -244,7 +252,7 @@ class _PlanPage:
         tokens = token_count(mine["training"]["tokens"])
         said = (
             f"{known['time']}{f' ({ends})' if ends else ''} a step, MFU {known['mfu']}, {_gib(mine)} GiB "
-            f"({risk_words(mine)}), "
+            f"({risk_words(mine['stats'][FITS])}), "
             f"{known['rate']} tokens/s each, {known['days']} days for {tokens} tokens"
         )
         return Section(
@@ -311,16 +319,6 @@ def changed_words(one: Plain, best: Plain, usual: Usual) -> list[str]:
     if recomputes(best) and not recomputes(one) and NO_RECOMPUTE not in own:
         words.append(NO_RECOMPUTE)
     return words
-
-
-def risk_words(plan: Plain) -> str:
-    """Write the risk of running out of memory of a plan.
-
-    >>> risk_words({"stats": {"fits": 0.934}})
-    'risk of running out 7 %'
-    """
-    fits = plan["stats"][FITS]
-    return f"risk of running out {'not known' if fits is None else chance(1 - fits)}"
 
 
 def against_words(longer: float) -> str:

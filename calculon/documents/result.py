@@ -214,6 +214,12 @@ class Result:
         return {**self.stats, **dict(zip(BOUNDS, ends, strict=True))}
 
     @property
+    def fits(self) -> float | None:
+        """The probability that the execution fits in memory; None where it is not known."""
+        memory = None if self.belief is None else self.belief["memory"]
+        return None if memory is None else memory["fits"]
+
+    @property
     def digits(self) -> Digits:
         """The digits of its numbers: those that its interval leaves, and of the published edition all that it has."""
         if self.edition == PUBLISHED:

@@ -17,6 +17,7 @@ from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
 from calculon.documents.estimate_result import result_of
+from calculon.documents.how_sure import risk_words
 from calculon.documents.page import GROUP_COLORS, PARTS
 from calculon.documents.page_title import titled
 from calculon.documents.result import Result
@@ -117,6 +118,8 @@ class _WhyPage:
         where = f" on stage {fullest.stage}" if len(stages) > 1 else ""
         needed, there = gib(fullest.needed[0]), gib(fullest.available[0])
         remark = f"{needed} of {there} usable, {self.digits.left(-fullest.over(1))}{where}"
+        if self.result is not None and self.result.fits is not None:
+            remark += f"; {risk_words(self.result.fits)}"
         rest = f"up to {self.digits.left(-emptiest.over(1))}, on stage {emptiest.stage}"
         return self._memory(1, "Memory", remark, {"free": lambda one: gib(-one.over(1))}, rest)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from calculon.advise.candidate import of_estimate, trainings
 from calculon.declarations.plan_words import plan_words
+from calculon.documents.how_sure import risk_words
 from calculon.documents.plan_page import against_words
 from calculon.documents.result import Result
 from calculon.explore.answers import Answers, Shown
@@ -31,7 +32,8 @@ def key_figures(state: State, answers: Answers, result: Result) -> Iterator[tupl
         yield "Tokens/s per processor", each, f"{digits.rate(tokens)} in total"
     there = (result.capacities or (0.0, 0.0))[0]
     used = result.value("proc_mem_tier1_cap_req")
-    yield "Memory", digits.gib(used), f"of {digits.gib(there)}, {digits.left(there - used)}"
+    risk = risk_words(result.fits)
+    yield "Memory", digits.gib(used), f"of {digits.gib(there)}, {digits.left(there - used)}; {risk}"
     yield from _days(state, answers, result)
     yield from _against_best(state, answers, total)
 
