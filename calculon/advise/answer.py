@@ -266,11 +266,21 @@ class Answer(Displayed):
         counts = (one.best for one in self.counts)
         simplest = None if self.tie is None else self.tie.simplest
         maybe = (*self.splits, simplest, self.fastest, *counts, own)
-        plans = list({id(one): one for one in maybe if one is not None}.values())
+        plans = {id(one): one for one in maybe if one is not None}
+        by_tokens: dict[int, list[Candidate]] = {}
+        for one in plans.values():
+            by_tokens.setdefault(self._tokens_per_step(one), []).append(one)
         q = self.question
-        lengths = q.tokens or TOKENS, q.tokens_per_step
-        told = trainings(plans, q.campaign, q.model, q.system, *lengths)
-        return {id(one): row for one, row in zip(plans, told, strict=True)}
+        found: dict[int, dict[str, Any]] = {}
+        for each, several in by_tokens.items():
+            told = trainings(several, q.campaign, q.model, q.system, q.tokens or TOKENS, each)
+            found |= {id(one): row for one, row in zip(several, told, strict=True)}
+        return found
+
+    def _tokens_per_step(self, one: Candidate) -> int:
+        """Return the tokens of a step: a plan of one's own may have another batch than the question."""
+        e = one.execution
+        return int(e["batch_size"] * (e["seq_length"] or self.question.model.seq_size))
 
     def _tie(self, one: Tie) -> dict[str, Any]:
         simplest = self._told(one.simplest)

@@ -232,7 +232,7 @@ class _PlanPage:
     def _figures(self, plan: Plain) -> dict[str, str]:
         """Return time, rate of each processor, MFU and days of a plan, with the digits of its interval."""
         stats, digits = plan["stats"], digits_of(plan["stats"])
-        tokens = self.asked["batch_size"] * self.asked["seq_size"] / stats["total_time"]
+        tokens = self._step_tokens(plan) / stats["total_time"]
         return {
             "time": digits.duration(stats["total_time"]),
             "rate": digits.rate(tokens / _processors(plan)),
@@ -240,14 +240,28 @@ class _PlanPage:
             "days": digits.rate(plan["training"]["campaign"]["days"]),
         }
 
+    def _step_tokens(self, plan: Plain) -> int:
+        """Return the tokens of a step of a plan: the user's own may have another batch than the question."""
+        execution = plan["execution"]
+        return int(execution["batch_size"] * (execution["seq_length"] or self.asked["seq_size"]))
+
+    def _same_step(self, one: Plain, other: Plain) -> bool:
+        """Return whether the times of two plans are of the same tokens on as many processors."""
+        tokens = self._step_tokens(one) == self._step_tokens(other)
+        return tokens and _processors(one) == _processors(other)
+
     def _mine(self) -> Section | None:
         mine = self.answer.get("mine")
         if mine is None:
             return None
         if "execution" not in mine:
             return Section("Mine", (mine["problem"],), "it cannot run", opened=True)
-        alike = _processors(mine) == _processors(self.plans.get("0", mine))
-        where = "" if alike else f", on {counted(_processors(mine), 'processor')}"
+        best = self.plans.get("0", mine)
+        where = ""
+        if _processors(mine) != _processors(best):
+            where = f", on {counted(_processors(mine), 'processor')}"
+        if mine["execution"]["batch_size"] != self.asked["batch_size"]:
+            where += f", batch {mine['execution']['batch_size']:,}"
         known, ends = self._figures(mine), duration_between(mine["stats"])
         tokens = token_count(mine["training"]["tokens"])
         said = (
@@ -268,7 +282,7 @@ class _PlanPage:
             return ": the same plan as the best"
         if "order" not in mine:
             return ""
-        if _processors(mine) != _processors(best):
+        if not self._same_step(mine, best):
             each = _rate(best) / _rate(mine) - 1
             return f": {_percent(each)} processor time a sample against the best"
         return f": {against_words(self._longer(mine))}, {order_in_words(mine['order'])}"
@@ -293,7 +307,7 @@ class _PlanPage:
             return None
         mine, best = self.answer["mine"], self.plans["0"]
         longer = None
-        if "stats" in mine and _processors(mine) == _processors(best):
+        if "stats" in mine and self._same_step(mine, best):
             longer = best["stats"]["total_time"] / mine["stats"]["total_time"] - 1
         margin = mine.get("order", {}).get("margin")
         return settings_section(settings, ("mine", "the best"), longer, margin)

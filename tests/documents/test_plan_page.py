@@ -113,6 +113,18 @@ def test_a_plan_of_ones_own_on_other_processors_is_compared_by_the_processor():
     assert "distinguishable" not in section
 
 
+def test_a_plan_of_ones_own_with_another_batch_is_compared_by_the_sample():
+    found = answer(mine="tp=2 dp=8 mbs=1 batch_size=32")
+    mine, best = found.to_dict()["mine"], found.to_dict()["plans"]["0"]
+    assert mine["execution"]["batch_size"] * 2 == best["execution"]["batch_size"]
+    tokens = 32 * found.question.model.seq_size
+    assert mine["training"]["steps"] == pytest.approx(mine["training"]["tokens"] / tokens)
+    ratio = best["stats"]["sample_rate"] / mine["stats"]["sample_rate"] - 1
+    text = flat(drawn(plan_page(found), width=160))
+    assert f": {_percent(ratio)} processor time a sample against the best" in text
+    assert ", batch 32" in text
+
+
 def test_the_simplest_of_equally_fast_plans_says_what_it_costs():
     found = plan("llama3-70B", (64,), "h100_80g_sxm")
     simplest, best = found.to_dict()["tie"]["simplest"], found.to_dict()["plans"]["0"]
