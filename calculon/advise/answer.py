@@ -390,7 +390,7 @@ def _within_risk(
     risk = question.risk
     while True:
         found = run(space, ranking(risk_condition(risk)), seen=seen)
-        if len(found) or risk >= 1:
+        if len(found) or risk >= 1 or not found.counts.good:
             return found
         risk = max(LEAST_RISK, 3 * risk)
 

@@ -205,16 +205,13 @@ def belief(
     )
 
 
-def fit_probabilities(
-    model: Model, system: System, plan: Plan, needed: Array, some: Runs | None = None
-) -> Array:
+def fit_probabilities(model: Model, system: System, plan: Plan, needed: Array) -> Array:
     """Return the probability that executions of edition ``corrected`` fit in tier-1 memory.
 
     Args:
         model, system: Of all executions.
         plan (with n rows): The executions.
         needed (shape (n,)): Bytes of tier 1 that they need, as predicted.
-        some: The measured runs; by default those of the catalog.
 
     Returns:
         Array of shape (n,): not-a-number in rows of edition ``sc23``, and where too few runs measured memory.
@@ -225,7 +222,7 @@ def fit_probabilities(
     found = np.full(len(plan), np.nan)
     for number, codes in enumerate(named.tolist()):
         edition, preset, sharding = map(_value_of, _OF_MEMORY, codes)
-        errors = _memory_errors(some or runs(), model, preset, sharding)
+        errors = _memory_errors(runs(), model, preset, sharding)
         if edition != PUBLISHED and errors is not None:
             rows = row_of == number
             found[rows] = errors.fits(needed[rows], usable)
