@@ -23,7 +23,7 @@ from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
-from calculon.declarations.statistics import FITS
+from calculon.declarations.statistics import within_risk
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
@@ -401,7 +401,7 @@ LEAST_RISK = 1e-3
 
 def risk_condition(risk: float) -> Condition | None:
     """Return the condition that a plan runs out of memory with at most a probability; None for 1: any may."""
-    return Condition.parse(f"{FITS} >= {1 - risk!r}") if risk < 1 else None
+    return Condition.parse(within_risk(risk)) if risk < 1 else None
 
 
 def _best_on(found: SearchResult) -> Count:

@@ -223,7 +223,7 @@ class Log:
         if output == STDOUT:
             self(json_text(document))
         elif table is not None and document_suffix(output) == ".csv":
-            self.save(table.csv(), output)
+            self._save(table.csv(), output)
         else:
             write_json(output, document)
             self._written(output)
@@ -254,9 +254,9 @@ class Log:
         if file == STDOUT:
             self(text)
         else:
-            self.save(text, file)
+            self._save(text, file)
 
-    def save(self, text: str, file: str) -> None:
+    def _save(self, text: str, file: str) -> None:
         """Write a text to a file, and say so."""
         with replacing(file) as stream:
             stream.write(f"{text}\n".encode())

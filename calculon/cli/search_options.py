@@ -19,7 +19,7 @@ from calculon.cli.options import USUAL, Log, Parser, add_edition, add_preset, lo
 from calculon.cli.streams import tell
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.declarations.spellings import PRECISIONS, global_batch, precision, probability
-from calculon.declarations.statistics import FITS
+from calculon.declarations.statistics import within_risk
 from calculon.search.restrict import OPTIONS
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ class AndRisk(And):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """Join the condition that executions fit with the rest of the probability."""
-        condition = f"{FITS} >= {1 - probability(values, option or '--risk')!r}"
-        super().__call__(parser, namespace, condition, option)
+        risk = probability(values, option or "--risk")
+        super().__call__(parser, namespace, within_risk(risk), option)
 
 
 def _fused(text: str) -> tuple[bool, ...]:

@@ -400,6 +400,15 @@ EVIDENCE = BOUNDS | {
 """Columns that measured runs add to the statistics of edition ``corrected``."""
 
 
+def within_risk(risk: float) -> str:
+    """Return the condition that an execution runs out of memory with at most a probability.
+
+    >>> within_risk(0.1)
+    'fits >= 0.9'
+    """
+    return f"{FITS} >= {1 - risk!r}"
+
+
 @record
 class CorrectedStats(Stats):
     """The statistics of the corrected edition: the published 96, then figures that people quote, and more."""

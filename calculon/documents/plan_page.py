@@ -94,9 +94,8 @@ class _PlanPage:
             yield self._alternatives(self.best.digits.closer)
         yield from (self._counts(), self._mine(), self._waterfall(), self._settings())
         if "belief" in self.answer:
-            yield how_sure_section(
-                {**self.answer["belief"], "remark": ""}
-            )  # it is said with the best
+            # the remark stands below the headline
+            yield how_sure_section({**self.answer["belief"], "remark": ""})
         if self.asked["tokens"]:
             price = self.plans["0"]["training"]["price"] if self.plans else None
             prices = [] if price is None else [price]
@@ -242,8 +241,8 @@ class _PlanPage:
 
     def _step_tokens(self, plan: Plain) -> int:
         """Return the tokens of a step of a plan: the user's own may have another batch than the question."""
-        execution = plan["execution"]
-        return int(execution["batch_size"] * (execution["seq_length"] or self.asked["seq_size"]))
+        tokens: int = round(plan["training"]["tokens"] / plan["training"]["steps"])
+        return tokens
 
     def _same_step(self, one: Plain, other: Plain) -> bool:
         """Return whether the times of two plans are of the same tokens on as many processors."""

@@ -1,4 +1,4 @@
-"""What measured runs say of every row of a table of executions: interval of the time, probability of fitting."""
+"""Interval of the time and probability of fitting in memory for every row of a table of executions."""
 
 import numpy as np
 

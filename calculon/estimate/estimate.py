@@ -85,7 +85,7 @@ class Estimate(Displayed):
 
     @property
     def evidence(self) -> dict[str, float | None]:
-        """What measured runs add to the statistics (:func:`calculon.bounds`); None where nothing is known."""
+        """Interval and probability of fitting, as columns of :func:`calculon.bounds`; None where they are unknown."""
         found, names = self.belief, tuple(EVIDENCE)
         if found is None:
             return dict.fromkeys(names)

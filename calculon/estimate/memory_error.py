@@ -116,7 +116,7 @@ _LEAST_SCALE = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredMemory:
-    """What measured runs say about predicted tier-1 memory.
+    """Evidence of measured runs about the predicted tier-1 memory of an execution.
 
     Attributes:
         fits: Probability that the execution fits.
@@ -137,7 +137,7 @@ class MeasuredMemory:
 
 
 def measured_memory(errors: MemoryErrors, needed: float, usable: float) -> MeasuredMemory:
-    """Return what measured runs say about an execution.
+    """Return the probability that an execution fits, with the evidence for it.
 
     Args:
         errors: The distribution for executions like it.

@@ -42,8 +42,8 @@ each other with and without each.
 """
 
 MEMORY_GAINS = (3.0, 3.0, 3.0)
-"""How much more a run counts for the memory of executions of the same framework, that split the weights over ranks as
-they do, and of the same class of models (dense or MoE). As :data:`GAINS`, they were not tuned."""
+"""How much more a run counts for the memory of an execution of the same framework, of one that also splits the weights
+over ranks, and of the same class of models (dense or MoE). As :data:`GAINS`, they were not tuned."""
 
 SMALL_MODEL = 1e9
 """Parameters below which a model is small: its kernels wait for the host."""
@@ -211,7 +211,7 @@ class Runs:
     def memory_errors(
         self, preset: str, *, splits_weights: bool, experts: bool
     ) -> MemoryErrors | None:
-        """Return how far measured memory is from predicted memory, for executions of a class.
+        """Return the distribution of measured over predicted memory for a class of executions.
 
         Runs whose settings were stated by hand, and not by the preset of a framework, do not count: what a framework
         keeps, gathers and reserves is part of its preset.

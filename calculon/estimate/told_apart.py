@@ -76,9 +76,9 @@ class Order:
 
     @property
     def told_apart(self) -> bool:
-        """Whether two plans are no tie: their order is sure with 90 %, or one takes over 10 % longer than the other.
+        """True unless the plans tie: their order is sure with 90 %, or one takes over 10 % longer than the other.
 
-        Plans whose times differ by no more than those of repeated runs are a tie in any case.
+        Plans whose times differ as little as repeated runs do tie in any case.
         """
         apart = abs(math.log1p(self.longer))
         least = max(REPEATS, min(math.log1p(self.margin), math.log1p(MOST_TIED)))

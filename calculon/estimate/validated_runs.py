@@ -233,7 +233,7 @@ _OF_MEMORY = (*_DECISIVE[:2], "zero_stage")
 
 
 def _memory_errors(some: Runs, model: Model, preset: str, zero_stage: str) -> MemoryErrors | None:
-    """Return how far measured memory is from predicted memory, for executions of a preset and a kind of sharding."""
+    """Return the distribution of measured over predicted memory for a preset and a kind of sharding."""
     split = zero_stage in SPLIT_WEIGHTS
     return some.memory_errors(preset, splits_weights=split, experts=model.has_experts)
 

@@ -17,7 +17,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.fields import SpecField
 from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS
-from calculon.declarations.statistics import FITS, RISK
+from calculon.declarations.statistics import RISK, within_risk
 from calculon.explore.offer import MODEL, SYSTEM, Offer
 from calculon.explore.view_names import VIEWS
 from calculon.plan.columns import FIELDS
@@ -33,7 +33,7 @@ MICRO = ".us"
 
 OPTIONS: Mapping[str, str] = {
     "objective": "sample_rate",
-    "where": f"{FITS} >= {1 - RISK}",
+    "where": within_risk(RISK),
     "open": "",
     "fix": "",
     "counts": "",

@@ -141,10 +141,10 @@ def check_statistic(name: str, where: str, edition: Edition) -> None:
     Raises:
         SpecError: Which names the edition that does.
     """
-    published = edition.name == PUBLISHED
-    if name in {c.name for c in columns(CorrectedStats)} - {c.name for c in edition.columns} or (
-        published and name == FITS
-    ):
+    computed = {c.name for c in edition.columns}
+    if edition.name != PUBLISHED:
+        computed.add(FITS)
+    if name in {FITS, *(c.name for c in columns(CorrectedStats))} - computed:
         wanted = f"a statistic of edition {edition.name}"
         raise SpecError(where, Problem("", wanted, repr(name), f"add --edition {CORRECTED}"))
 

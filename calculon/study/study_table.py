@@ -86,7 +86,7 @@ class Part:
 
     @cached_property
     def bounds(self) -> dict[str, Array]:
-        """What measured runs say of each execution found (:func:`calculon.bounds`)."""
+        """Interval and probability of fitting of each execution found (:func:`calculon.bounds`)."""
         if not self.planned:
             return {}
         search = self.planned[0].search
