@@ -1,6 +1,6 @@
 """How far a prediction may be believed: an interval from measured training steps, and what lies outside of them.
 
-The interval is that of :mod:`calculon.estimate.group_conformal` over the sources of ``validation/``.
+The interval is that of :mod:`calculon.estimate.source_errors` over the sources of ``validation/``.
 """
 
 import math
@@ -25,8 +25,7 @@ from calculon.declarations.named_values import (
 )
 from calculon.declarations.statistics import LEVEL, TIER1
 from calculon.editions import find_edition
-from calculon.estimate.group_conformal import FEWEST
-from calculon.estimate.interval import Sides, kernel_sides
+from calculon.estimate.interval import Sides, assumed_sides, kernel_sides
 from calculon.estimate.memory_error import MeasuredMemory, MemoryErrors, measured_memory
 from calculon.estimate.nearest_runs import (
     called,
@@ -47,6 +46,7 @@ from calculon.estimate.run_table import (
     kind,
     runs,
 )
+from calculon.estimate.source_errors import FEWEST
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct
@@ -98,13 +98,14 @@ def factors(
     """Return measured over predicted time at both ends of the interval of each execution.
 
     Residuals of whole iterations that a user calibrated the system on take precedence over validated runs. On a
-    processor without a validated run the residuals of its kernels join in quadrature
-    (:mod:`calculon.estimate.interval`).
+    processor that fewer than :data:`VALIDATED` sources ran on, the interval is for a new processor, and not only for a
+    new source; the residuals of its kernels join in quadrature, or of those of other processors where they were not
+    measured (:mod:`calculon.estimate.interval`).
 
     Args:
         model, system: Of all executions.
         plan (with n rows): The executions.
-        stats (shape (n,)): Their statistics by name; those of time are needed on a processor without a validated run
+        stats (shape (n,)): Their statistics by name; those of time are needed on a processor that was not validated
             only.
 
     Returns:
@@ -115,12 +116,12 @@ def factors(
     named, row_of, _ = distinct([np.broadcast_to(column, len(plan)) for column in columns])
     ends = np.array([_ends(some, model, system, codes) for codes in named.tolist()])[row_of].T
     low, middle, high = np.where(plan.malformed < 0, ends, np.nan)
-    if whole_iterations(system) or same_processor(some, system).any():
+    if whole_iterations(system) or _validated(some, system):
         return np.exp(low), np.exp(high)
     for number, codes in enumerate(named.tolist()):
-        sides = kernel_sides(system, _datatype(codes))
         rows = np.flatnonzero((row_of == number) & np.isfinite(middle))
-        if sides and len(rows):
+        if len(rows):
+            sides = kernel_sides(system, _datatype(codes)) or assumed_sides()
             down, up = sides.of({name: _rows(stats[name], rows) for name in Sides.statistics})
             low[rows] = middle[rows] - np.hypot(middle[rows] - low[rows], down)
             high[rows] = middle[rows] + np.hypot(high[rows] - middle[rows], up)
@@ -133,7 +134,16 @@ def _rows(values: Any, rows: Array) -> Array:
     return column[rows]
 
 
-_DECISIVE = ("edition", "preset", *PRODUCT_FIELDS)
+VALIDATED = 2
+"""Sources from which on a processor counts as validated: one does not tell its own error from the error of the
+processor."""
+
+
+def _validated(some: Runs, system: System) -> bool:
+    return some.sources(same_processor(some, system) & some.evidence) >= VALIDATED
+
+
+_DECISIVE = ("edition", "preset", "zero_stage", *PRODUCT_FIELDS)
 
 
 def _value_of(name: str, code: int) -> Any:
@@ -141,7 +151,7 @@ def _value_of(name: str, code: int) -> Any:
 
 
 def _datatype(codes: Sequence[int]) -> str:
-    return product_type(*map(_value_of, PRODUCT_FIELDS, codes[2:]))
+    return product_type(*map(_value_of, PRODUCT_FIELDS, codes[3:]))
 
 
 def _ends(
@@ -153,13 +163,17 @@ def _ends(
         return math.nan, math.nan, math.nan
     if own := whole_iterations(system):
         return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
-    if some.groups.speaking < FEWEST:
+    errors = some.by_source if _validated(some, system) else some.by_processor
+    if errors.count < FEWEST:
         return math.nan, math.nan, math.nan
-    preset = _value_of("preset", codes[1])
-    size = parameter_count(model)
-    return some.groups.limits(
+    return errors.limits(
         some.context(
-            preset, system.provenance.family, _datatype(codes), size, experts=model.has_experts
+            _value_of("preset", codes[1]),
+            system.provenance.family,
+            _datatype(codes),
+            parameter_count(model),
+            splits_weights=_value_of("zero_stage", codes[2]) in SPLIT_WEIGHTS,
+            experts=model.has_experts,
         )
     )
 
@@ -183,7 +197,7 @@ def belief(
         stats: The statistics of the prediction.
     """
     some = runs()
-    if execution.edition == PUBLISHED or some.groups.speaking < FEWEST:
+    if execution.edition == PUBLISHED or some.by_source.count < FEWEST:
         return None
     low, high = factors(model, system, Plan.of(execution), stats)
     facts = about(model, system, execution)
@@ -229,7 +243,7 @@ def fit_probabilities(model: Model, system: System, plan: Plan, needed: Array) -
     return np.where(plan.malformed < 0, found, np.nan)
 
 
-_OF_MEMORY = (*_DECISIVE[:2], "zero_stage")
+_OF_MEMORY = _DECISIVE[:3]
 
 
 def _memory_errors(some: Runs, model: Model, preset: str, zero_stage: str) -> MemoryErrors | None:
@@ -244,25 +258,27 @@ def _basis(
     """Return what an interval rests on, in one line."""
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
-    seen = ~some.groups.evidence
-    fitted = f", without {some.sources(seen)} that the model was fitted to" if seen.any() else ""
+    dense = facts["experts"] == 0
     names = {
         framework(facts["preset"]): some.of_framework(facts["preset"]),
         called(facts): here,
         **({f"its relative {lender}": related} if (lender := _lender(system)) else {}),
         "16 bits" if facts["type"] in BITS_16 else facts["type"]: some.kinds == kind(facts["type"]),
+        "dense models" if dense else "MoE models": (some.numbers("experts") == 0) == dense,
     }
     if facts["preset"] in PRESETS[:2]:  # which no framework runs
         names.pop(framework(facts["preset"]))
-    counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
-    text = f"{len(some):,} measured steps of {some.groups.count} sources ({counts}){fitted}"
-    if here.any():
+    known = some.evidence
+    counts = ", ".join(f"{some.sources(rows & known)} of {name}" for name, rows in names.items())
+    text = f"{known.sum():,} measured steps of {some.by_source.count} sources ({counts})"
+    if _validated(some, system):
         return text
+    text = f"{text}; the spread between {some.by_processor.count} processors"
     if sides := kernel_sides(system, facts["type"]):
-        return (
-            f"{text}, with the residuals of kernels of {_lender(system) or called(facts)}: {sides}"
-        )
-    return f"{text}; kernels of {called(facts)} were not measured"
+        return f"{text}; residuals of kernels of {_lender(system) or called(facts)}: {sides}"
+    return (
+        f"{text}; kernels of {called(facts)} were not measured, assumed within: {assumed_sides()}"
+    )
 
 
 def _lender(system: System) -> str:
