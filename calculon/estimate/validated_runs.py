@@ -115,7 +115,8 @@ def factors(
     columns = [getattr(plan, name) for name in _DECISIVE]
     named, row_of, _ = distinct([np.broadcast_to(column, len(plan)) for column in columns])
     ends = np.array([_ends(some, model, system, codes) for codes in named.tolist()])[row_of].T
-    low, middle, high = np.where(plan.malformed < 0, ends, np.nan)
+    published = field_of("edition").declaration.choices.index(PUBLISHED)
+    low, middle, high = np.where((plan.malformed < 0) & (plan.edition != published), ends, np.nan)
     if whole_iterations(system) or _validated(some, system):
         return np.exp(low), np.exp(high)
     for number, codes in enumerate(named.tolist()):
@@ -143,7 +144,7 @@ def _validated(some: Runs, system: System) -> bool:
     return some.sources(same_processor(some, system) & some.evidence) >= VALIDATED
 
 
-_DECISIVE = ("edition", "preset", "zero_stage", *PRODUCT_FIELDS)
+_DECISIVE = ("preset", "zero_stage", *PRODUCT_FIELDS)
 
 
 def _value_of(name: str, code: int) -> Any:
@@ -151,16 +152,13 @@ def _value_of(name: str, code: int) -> Any:
 
 
 def _datatype(codes: Sequence[int]) -> str:
-    return product_type(*map(_value_of, PRODUCT_FIELDS, codes[3:]))
+    return product_type(*map(_value_of, PRODUCT_FIELDS, codes[2:]))
 
 
 def _ends(
     some: Runs, model: Model, system: System, codes: Sequence[int]
 ) -> tuple[float, float, float]:
     """Return lower end, median and upper end of log measured over predicted time for codes of what decides it."""
-    edition = _value_of("edition", codes[0])
-    if edition == PUBLISHED:
-        return math.nan, math.nan, math.nan
     if own := whole_iterations(system):
         return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
     errors = some.by_source if _validated(some, system) else some.by_processor
@@ -168,11 +166,11 @@ def _ends(
         return math.nan, math.nan, math.nan
     return errors.limits(
         some.context(
-            _value_of("preset", codes[1]),
+            _value_of("preset", codes[0]),
             system.provenance.family,
             _datatype(codes),
             parameter_count(model),
-            splits_weights=_value_of("zero_stage", codes[2]) in SPLIT_WEIGHTS,
+            splits_weights=_value_of("zero_stage", codes[1]) in SPLIT_WEIGHTS,
             experts=model.has_experts,
         )
     )
@@ -243,7 +241,7 @@ def fit_probabilities(model: Model, system: System, plan: Plan, needed: Array) -
     return np.where(plan.malformed < 0, found, np.nan)
 
 
-_OF_MEMORY = _DECISIVE[:3]
+_OF_MEMORY = ("edition", *_DECISIVE[:2])
 
 
 def _memory_errors(some: Runs, model: Model, preset: str, zero_stage: str) -> MemoryErrors | None:
