@@ -256,18 +256,19 @@ def _basis(
     """Return what an interval rests on, in one line."""
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
-    dense = facts["experts"] == 0
+    dense, software = facts["experts"] == 0, f"of {framework(facts['preset'])}"
+    width = "16 bits" if facts["type"] in BITS_16 else facts["type"]
     names = {
-        framework(facts["preset"]): some.of_framework(facts["preset"]),
-        called(facts): here,
-        **({f"its relative {lender}": related} if (lender := _lender(system)) else {}),
-        "16 bits" if facts["type"] in BITS_16 else facts["type"]: some.kinds == kind(facts["type"]),
-        "dense models" if dense else "MoE models": (some.numbers("experts") == 0) == dense,
+        software: some.of_framework(facts["preset"]),
+        f"on {called(facts)}": here,
+        **({f"on its relative {lender}": related} if (lender := _lender(system)) else {}),
+        f"in {width}": some.kinds == kind(facts["type"]),
+        f"of {'dense' if dense else 'MoE'} models": (some.numbers("experts") == 0) == dense,
     }
     if facts["preset"] in PRESETS[:2]:  # which no framework runs
-        names.pop(framework(facts["preset"]))
+        names.pop(software)
     known = some.evidence
-    counts = ", ".join(f"{some.sources(rows & known)} of {name}" for name, rows in names.items())
+    counts = ", ".join(f"{some.sources(rows & known)} {name}" for name, rows in names.items())
     text = f"{known.sum():,} measured steps of {some.by_source.count} sources ({counts})"
     if _validated(some, system):
         return text

@@ -385,13 +385,13 @@ def test_the_basis_counts_the_sources_of_each_kind(system, lender):
         return validated_runs._basis(runs(), machine, facts, here, related)
 
     counts = [f"{count(runs().of_framework('megatron-lm'))} of megatron-lm"]
-    counts += [f"{count(here)} of {system}"]
-    counts += [f"{count(related)} of its relative {lender}"] if lender else []
-    counts += [f"{count(runs().where('type', 'float8'))} of float8"]
+    counts += [f"{count(here)} on {system}"]
+    counts += [f"{count(related)} on its relative {lender}"] if lender else []
+    counts += [f"{count(runs().where('type', 'float8'))} in float8"]
     counts += [f"{count(runs().where('experts', '0'))} of dense models"]
     assert f"({', '.join(counts)})" in basis(here)
     assert f"({', '.join(counts[1:])})" in basis(here, preset="published")
-    assert " of 16 bits, " in basis(here, type="float16")
+    assert " in 16 bits, " in basis(here, type="float16")
     moe = count(~runs().where("experts", "0"))
     assert f", {moe} of MoE models)" in basis(here, experts=8)
     kernels = f"; residuals of kernels of {lender or system}: products "
