@@ -28,6 +28,7 @@ from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.declarations.result_selection import TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
 from calculon.declarations.statistics import EVIDENCE, CorrectedStats
 from calculon.hardware.system import System
 
@@ -53,7 +54,8 @@ class Changed:
 
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Changed
-"""A catalog name, a path (``-`` is standard input), a mapping with the fields of the file, or one of these changed."""
+"""A catalog name, a path (``-`` is standard input), a mapping with the fields of the file, or one of these changed; an
+execution also as a plan in words: ``"tp=4 pp=2"``."""
 
 _LONGEST = 60  # characters of a value in a message
 
@@ -114,6 +116,7 @@ def execution(
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
     system: System | None = None,
+    model: Model | None = None,
 ) -> Execution:
     """Return an execution from a catalog name, a path, a mapping or a record; errors as in :func:`model`.
 
@@ -126,9 +129,10 @@ def execution(
         changes: Fields to change first.
         system: Where it runs, which decides :func:`calculon.declarations.presets.usual_preset`; without it that is
             ``common``.
+        model: What it runs: a plan in words (``"tp=4 pp=2"``) needs its sequences.
     """
     return asked_execution(
-        source, edition=edition, preset=preset, changes=changes, system=system
+        source, edition=edition, preset=preset, changes=changes, system=system, model=model
     ).execution
 
 
@@ -161,9 +165,20 @@ def asked_execution(
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
     system: System | None = None,
+    model: Model | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
-    return _asked(source, edition, preset, changes, system=system)
+    return _asked(_in_fields(source, model, system), edition, preset, changes, system=system)
+
+
+def _in_fields(source: Any, model: Model | None, system: System | None) -> Any:
+    """Return a plan in words as a mapping of fields; any other source as it is."""
+    if isinstance(source, Changed):
+        return replace(source, source=_in_fields(source.source, model, system))
+    if model is None or not is_plan(source):
+        return source
+    family = "" if system is None else system.provenance.family
+    return whole_plan(source, model.seq_size, usual_preset(family))
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
@@ -193,12 +208,14 @@ def readable_execution(
     edition: str | None = None,
     preset: str | None = None,
     system: System | None = None,
+    model: Model | None = None,
 ) -> Readable:
     """Return an execution as far as it can be read, and what of it cannot.
 
     Raises:
         SpecError: Where too little can be read; otherwise as :func:`execution`.
     """
+    source = _in_fields(source, model, system)
     try:
         return Readable(_asked(source, edition, preset, system=system))
     except SpecError as error:

@@ -1,21 +1,14 @@
-"""A plan in the words that people use: ``tp=8 pp=4 mbs=1``."""
+"""A plan of one's own, as it is stated: in words, as a mapping, or in a file."""
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
-from calculon.declarations.fields import SpecField
-from calculon.declarations.short_names import FIELDS as SHORT
-from calculon.declarations.short_names import field_name, field_value
+from calculon.declarations.spellings.plan_pairs import pairs_of, plan_fields
 from calculon.inputs import Source, as_mapping, launch_in
-from calculon.plan.columns import FIELDS
 
 if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
-
-_KNOWN = {one.name: one for one in FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +39,5 @@ def read_mine(source: Source, num_procs: int | None = None) -> StatedPlan:
         text = str(source)
         if "=" not in text:
             return StatedPlan(file=text, launch=launch_in(text, num_procs))
-        parts = [part.partition("=") for part in re.split(r"[,\s]+", text.strip())]
-        given = {name: value for name, _, value in parts}
-    problems: list[Problem] = []
-    fields = {}
-    for name, value in given.items():
-        field = field_name(str(name))
-        if field not in _KNOWN:
-            wanted = f"a field of an execution, or one of {', '.join(SHORT)}"
-            hint = nearest(str(name), [*SHORT, *_KNOWN])
-            problems.append(Problem(str(name), wanted, "an unknown name", hint))
-        else:
-            fields[field] = _value(_KNOWN[field], str(name), value)
-    if problems:
-        raise SpecError("--mine", problems)
-    return StatedPlan(fields)
-
-
-def _value(field: SpecField, name: str, value: Any) -> Any:
-    """Return a value as a file has it; what is none is told by the decoder."""
-    text = field_value(name, str(value).strip())
-    if field.declaration.choices:
-        return text
-    if field.annotation is bool:
-        return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), value)
-    return int(text) if re.fullmatch(r"-?\d+", text) else value
+        given = pairs_of(text)
+    return StatedPlan(plan_fields(given, "--mine"))

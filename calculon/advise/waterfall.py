@@ -364,7 +364,8 @@ def _asked(
         ]
     elif len(plans) == 4:
         model, system = inputs.model(plans[0]), inputs.system(plans[3])
-        terms: dict[str, Any] = {"edition": edition, "preset": preset, "system": system}
+        terms: dict[str, Any] = {"edition": edition, "preset": preset}
+        terms |= {"system": system, "model": model}
         mine, best = (inputs.execution(one, **terms) for one in plans[1:3])
         executions = (mine, best)
     else:

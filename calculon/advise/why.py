@@ -151,7 +151,9 @@ def why(
     """
     shape, machine = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name
-    read = inputs.readable_execution(execution, edition=known, preset=preset, system=machine)
+    read = inputs.readable_execution(
+        execution, edition=known, preset=preset, system=machine, model=shape
+    )
     whole, problems, unread = read.asked.execution, read.problems, read.unread
     broken = failures(shape, whole, machine)
     if read.left_out:  # which says the same once more

@@ -1,6 +1,7 @@
 """``RESULT`` arguments of the commands that compare, draw and report."""
 
 import argparse
+import hashlib
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import STDIN, document_suffix
 from calculon.declarations.origin import titled
 from calculon.declarations.result_selection import split
+from calculon.declarations.spellings.plan_pairs import in_blanks, is_plan
 from calculon.documents.compared import labelled
 from calculon.documents.estimate_record import STATISTICS_OF
 from calculon.documents.estimate_result import result_of
@@ -37,7 +39,8 @@ from calculon.inputs import Changed, sources_in
 from calculon.version import __version__
 
 RESULT_HELP = (
-    "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
+    'MODEL PLAN [PLAN ...] SYSTEM estimates plans in words ("tp=4 pp=2"); APP,EXE,SYS an execution (names of the '
+    "catalog or files); FILE is the JSON of llm or of loe; "
     "FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects from a search, FILE#ROW from a table (CSV, Parquet); "
     "a launch file (run.sh) is estimated, on the system and with the model of --system and --model or of the other "
     "results; NAME=RESULT gives it a name"
@@ -87,6 +90,7 @@ def read_results(
     Raises:
         SpecError: For a search that was about another model or system.
     """
+    texts = _triples(texts)
     options = _Options({"model": model, "system": system}, editions, preset, changes)
     launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
     read = {text: [*_read(text, options)] for text in texts if text not in launched}
@@ -99,6 +103,14 @@ def read_results(
             hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
             raise SpecError(option, Problem("", wanted, "files of results only", hint))
     return labelled(found, several_editions=len(editions) > 1)
+
+
+def _triples(texts: Sequence[str]) -> Sequence[str]:
+    """Return MODEL, plans in words and SYSTEM as a triple for each plan; any other arguments as they are."""
+    if not any(map(is_plan, texts[1:-1])):
+        return texts
+    model, *plans, system = texts
+    return [f"{model},{in_blanks(plan)},{system}" for plan in plans]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +245,9 @@ def _estimated(text: str, options: _Options) -> Iterator[Result]:
 
 
 def _document(role: str, source: str) -> Document:
-    """Return the hash of a spec file, by catalog name or path."""
+    """Return the hash of a spec file, by catalog name or path; of a plan in words its own."""
+    if role == "execution" and is_plan(source):
+        return Document(role, source, hashlib.sha256(source.encode()).hexdigest())
     path = catalog.find(role, split(source)[0] if role == "execution" else source)
     try:
         return file_document(role, path, short_name(path))

@@ -278,7 +278,8 @@ def estimate(
 
     Args:
         model, execution, system: A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row
-            of a frame), or a record.
+            of a frame), or a record; an execution also in words, as options of :func:`calculon.plan` and short names:
+            ``"tp=4 pp=2"`` on 8 processors, ``"tp=4 procs=64 batch=4M dtype=fp8"``.
         layers: Also list the cost of every layer.
         edition: Edition of the cost model, or its name; by default that of the execution.
         preset: Framework that fills in what is left out, by name or file; by default the execution's.
@@ -296,7 +297,9 @@ def estimate(
     """
     shape, machine = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name
-    asked = inputs.asked_execution(execution, edition=known, preset=preset, system=machine)
+    asked = inputs.asked_execution(
+        execution, edition=known, preset=preset, system=machine, model=shape
+    )
     warn_of_differences(asked.place, asked.question, shape, machine)
     _warn_of_length(asked, shape)
     one, plan = Request(shape, machine, asked.execution), Plan.of(asked.execution)

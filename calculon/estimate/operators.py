@@ -208,7 +208,7 @@ def block(
     named = None if edition is None else find_edition(edition).name
     whole, machine = inputs.model(model), inputs.system(system)
     asked = inputs.asked_execution(
-        execution, edition=named, preset=preset, changes=changes, system=machine
+        execution, edition=named, preset=preset, changes=changes, system=machine, model=whole
     )
     warn_of_differences(asked.place, asked.question, whole, machine)
     shape = whole if part is None else whole.only(part)

@@ -62,7 +62,7 @@ def what_if(
     """
     model, base, rows_of = inputs.model(model), inputs.system(system), _changes(changes)
     known = None if edition is None else find_edition(edition).name
-    plan = _plan(execution, len(rows_of), known, base)
+    plan = _plan(execution, len(rows_of), known, base, model)
     parts = [
         (rows, evaluate(model, machine, plan.take(rows)))
         for machine, rows in _Machines(base, system, rows_of).groups()
@@ -85,14 +85,14 @@ def _changes(changes: Any) -> list[Change]:
     return rows
 
 
-def _plan(execution: Any, rows: int, edition: str | None, system: System) -> Plan:
+def _plan(execution: Any, rows: int, edition: str | None, system: System, model: Model) -> Plan:
     """Return a table with an execution for each row."""
     source = isinstance(execution, (str, os.PathLike, Changed))
     columns = (list, tuple, np.ndarray)
     if isinstance(execution, Mapping) and not inputs.is_frame(execution):
         source = not any(isinstance(value, columns) for value in execution.values())
     if source:
-        execution = inputs.execution(execution, edition=edition, system=system)
+        execution = inputs.execution(execution, edition=edition, system=system, model=model)
     plan = as_plan(execution, edition)
     if len(plan) == 1:
         return plan.take(np.zeros(rows, np.int64))

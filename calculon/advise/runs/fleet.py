@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from calculon.advise.answer import Answer, answer
-from calculon.advise.ask import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, Question, odd_part
+from calculon.advise.ask import Question
 from calculon.advise.candidate import Candidate, told_price
 from calculon.advise.runs.run_details import carbon_details
 from calculon.base.display import Displayed, drawn
@@ -28,6 +28,7 @@ from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
 from calculon.declarations.run_figures import CampaignFigures
 from calculon.declarations.statistics import BOUNDS
+from calculon.declarations.usual_batch import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, odd_part
 from calculon.estimate.question import question
 from calculon.hardware.system import System
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from calculon import inputs
 from calculon.advise.answer import best_on
-from calculon.advise.ask import Question, ask, most_processors, usual_batch
+from calculon.advise.ask import Question, ask, most_processors
 from calculon.advise.candidate import Candidate, candidates, whole_runs_of
 from calculon.advise.infeasibility import why_none
 from calculon.advise.runs.fleet import DEADLINE, FleetAnswer, Point, objective_of
@@ -22,6 +22,7 @@ from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import tokens_of_run
 from calculon.campaign.whole_run import WholeRun, processors_of_node
 from calculon.declarations.model import Model
+from calculon.declarations.usual_batch import usual_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.runs import Runs

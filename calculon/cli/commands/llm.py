@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             result = estimate(**changed, layers=arguments.layers, **terms)
         except Infeasible as error:
             model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
-            execution = inputs.execution(changed["execution"], **terms, system=system)
+            execution = inputs.execution(changed["execution"], **terms, system=system, model=model)
             raise _with_hint(error, model, execution, system) from None
     if arguments.stats == STDOUT and arguments.format == "json":
         log(json_text(result.to_dict()))

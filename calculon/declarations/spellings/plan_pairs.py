@@ -1,0 +1,139 @@
+"""A plan in the words that people use: ``tp=8 pp=4 mbs=1``."""
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import SpecField, spec_fields
+from calculon.declarations.short_names import FIELDS as SHORT
+from calculon.declarations.short_names import QUESTION_WORDS, field_name, field_value
+from calculon.declarations.spellings.amounts import global_batch, sequence_length
+from calculon.declarations.spellings.precisions import precision
+from calculon.declarations.spellings.processor_counts import processor_counts
+from calculon.declarations.usual_batch import LONGEST_UNASKED, usual_batch
+
+_KNOWN = {one.name: one for one in spec_fields(Execution)}
+
+
+def is_plan(source: object) -> bool:
+    """Return whether the source of an execution is a plan in words: some of its pairs are known, and it is no file.
+
+    >>> is_plan("tp=8 pp=4"), is_plan("best.json"), is_plan("mine=run.sh"), is_plan({"tensor_par": 8})
+    (True, False, False, False)
+    """
+    if not isinstance(source, str) or "=" not in source or os.path.exists(source):  # noqa: PTH110
+        return False
+    return any(field_name(one) in _KNOWN or one in _ASKED for one in pairs_of(source))
+
+
+_ASKED = tuple(QUESTION_WORDS.values())
+
+
+def pairs_of(text: str) -> dict[str, str]:
+    """Return the pairs of a plan in words, by name.
+
+    >>> pairs_of("tp=8, pp=4")
+    {'tp': '8', 'pp': '4'}
+    """
+    parts = [part.partition("=") for part in in_blanks(text).split()]
+    return {name: value for name, _, value in parts}
+
+
+def in_blanks(text: str) -> str:
+    """Return a plan in words with blanks between its pairs, and no commas.
+
+    >>> in_blanks("tp=8,pp=4,  mbs=1")
+    'tp=8 pp=4 mbs=1'
+    """
+    return " ".join(re.split(r"[,\s]+", text.strip(", ")))
+
+
+def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the fields of an execution that pairs of short or full names and values state.
+
+    Args:
+        pairs: Values by name.
+        place: The argument, for messages.
+        others: Further names that the argument may have, for messages.
+
+    Raises:
+        SpecError: With every name that is none of an execution.
+
+    Examples:
+        >>> plan_fields({"tp": "8", "sp": "on"}, "plan")
+        {'tensor_par': 8, 'tensor_par_comm_type': 'rs_ag'}
+    """
+    problems: list[Problem] = []
+    fields = {}
+    for name, value in pairs.items():
+        field = field_name(str(name))
+        if field not in _KNOWN:
+            wanted = f"a field of an execution, or one of {', '.join((*SHORT, *others))}"
+            hint = nearest(str(name), [*SHORT, *_KNOWN, *others])
+            problems.append(Problem(str(name), wanted, "an unknown name", hint))
+        else:
+            fields[field] = _value(_KNOWN[field], str(name), value)
+    if problems:
+        raise SpecError(place, problems)
+    return fields
+
+
+def _value(field: SpecField, name: str, value: Any) -> Any:
+    """Return a value as a file has it; the decoder tells what is none."""
+    text = field_value(name, str(value).strip())
+    if field.declaration.choices:
+        return text
+    if field.annotation is bool:
+        return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), value)
+    return int(text) if re.fullmatch(r"-?\d+", text) else value
+
+
+def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
+    """Return a plan in words as an execution of edition ``corrected`` states it, with what it leaves to habit.
+
+    Beside fields of an execution it may state ``procs``, ``batch``, ``seq``, ``dtype`` and ``preset``, as options of
+    ``calculon plan`` do; what it does not state is as there.
+
+    Args:
+        text: The plan, such as ``tp=8 pp=4 procs=64``.
+        seq_size: Tokens of the sequences of the model.
+        preset: Framework that runs it, unless it states one.
+
+    Raises:
+        SpecError: With every name that is unknown, and for a value that cannot be understood.
+
+    Examples:
+        >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, "megatron-lm")
+        {'preset': 'megatron-lm', 'datatype': 'bfloat16', 'seq_length': 4096, 'tensor_par': 8, 'pipeline_par': 1,
+        'data_par': 2, 'batch_size': 64}
+    """
+    pairs = pairs_of(text)
+    asked = {word: pairs.pop(word) for word in _ASKED if word in pairs}
+    fields = plan_fields(pairs, "plan", _ASKED)
+    length = sequence_length(asked["seq"]) if "seq" in asked else min(seq_size, LONGEST_UNASKED)
+    found: dict[str, Any] = {
+        "preset": asked.get("preset", preset),
+        **precision(asked.get("dtype", "bf16")),
+        **({} if length == seq_size else {"seq_length": length}),
+        **dict.fromkeys(STATED_DEGREES, 1),
+        **fields,
+    }
+    if "procs" in asked:
+        counts = processor_counts(asked["procs"], "procs")
+        if len(counts) > 1:
+            raise SpecError("plan", Problem("procs", "one number of processors", asked["procs"]))
+        found["num_procs"] = counts[0]
+    elif "num_procs" not in found:
+        found.setdefault("data_par", 1)
+    degrees = (found.get(axis.degree, 1) for axis in MESH_AXES)
+    procs = found.get("num_procs") or math.prod(one for one in degrees if isinstance(one, int))
+    if "batch" in asked:
+        found["batch_size"] = global_batch(asked["batch"], length).sequences
+    else:
+        found.setdefault("batch_size", usual_batch(procs if isinstance(procs, int) else 1, length))
+    return found
