@@ -7,9 +7,11 @@ closed; 130 interrupted; 141 the reader of a pipe left; 143 terminated.
 import gc
 import sys
 import warnings
-from argparse import SUPPRESS
+from argparse import SUPPRESS, Action
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import islice
+from typing import Any
 
 from calculon import __version__
 from calculon.base.errors import Infeasible, SpecError, nearest
@@ -28,46 +30,88 @@ from calculon.cli.streams import (
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import reason
 
-COMMANDS = (
-    Command("plan", "from a question to a plan: which one, does it fit, how long, how sure"),
-    Command("explore", "the same in a browser: plan, search, machine and pipeline, at a click"),
-    Command("llm", "estimate one execution of a model on a system"),
-    Command("why", "say why an execution cannot run, or what takes its time, and what to change"),
-    Command("block", "list what one block, MLP or attention does, by operator"),
-    Command("llm-optimal-execution", "find the best executions of a model on a system", "loe"),
-    Command("llm-all-executions", "write every feasible execution to a table", "lae"),
-    Command("study", "run many searches from one file, resumed when interrupted"),
-    Command("llm-parameter-calculator", "count the parameters of a model", "lpc", "parameters"),
-    Command("llm-validation", "compare the model with published measurements", "lv"),
-    Command("campaign", "a whole training run: days, failures, checkpoints, money, energy"),
-    Command("serve", "a deployment that answers requests: time per token, rate, price, memory"),
-    Command("serve-optimal", "find the best deployments that serve a model, or a frontier", "sop"),
-    Command("sensitivity", "what a plan depends on, what more of the machine is worth, break-even"),
-    Command("compare", "set executions or results side by side"),
-    Command("plot", "draw where time and memory go, searches and validation"),
-    Command("report", "write results as one page that needs nothing else"),
-    Command("import-model", "turn a Hugging Face configuration into a model file"),
-    Command("import-flags", "turn a launch script or configuration into an execution"),
-    Command("export-flags", "write the launch script that runs an execution"),
-    Command("calibrate", "fit a system file to measured times"),
-    Command("matmul", "time a matrix product, alone or beside a copy from the host"),
-    Command("collective", "estimate an all-reduce or another collective, by algorithm"),
-    Command("dispatch", "compare ways to send tokens to the experts of other ranks"),
-    Command("catalog", "list the models, systems and executions shipped"),
-    Command("describe", "explain the fields of specs and results"),
-    Command("completion", "print a completion script for your shell"),
-    Command("version", "print the version", "v"),
-)
-"""Every command, in the order of the help."""
+GROUPS = {
+    "Plan and search": (
+        Command("plan", "which plan trains a model: does it fit, how long"),
+        Command("explore", "plans, searches and machines in a browser"),
+        Command("estimate", "time, memory and efficiency of one plan"),
+        Command("search", "the best plans for numbers of processors"),
+        Command("serve", "a deployment that serves a model: latency, rate, price"),
+    ),
+    "Understand": (
+        Command("explain", "what takes the time, or why a plan cannot run", ("why",), "why"),
+        Command("compare", "plans or results side by side"),
+        Command("sensitivity", "what a plan depends on; what a faster machine is worth"),
+    ),
+    "Study and check": (
+        Command("study", "many searches from one file, resumed if interrupted"),
+        Command(
+            "validate",
+            "predictions against published measurements, or yours",
+            ("llm-validation", "lv"),
+            "validation",
+        ),
+        Command("calibrate", "a system file fitted to measured times"),
+    ),
+    "Results and files": (
+        Command("report", "results as one web page"),
+        Command("plot", "charts of time, memory, searches and validation"),
+        Command("catalog", "models, systems and presets that are shipped"),
+        Command(
+            "import", "a launch script or a Hugging Face config.json, read", file="import_file"
+        ),
+        Command("export", "the launch script that runs a plan", ("export-flags",), "export_flags"),
+    ),
+    "Further commands": (
+        Command("campaign", "a whole training run: days, failures, checkpoints, money, energy"),
+        Command(
+            "serve-optimal", "the best deployments that serve a model, or a frontier", ("sop",)
+        ),
+        Command("describe", "the fields of specs and results, explained"),
+        Command("block", "one block, MLP or attention, by operator"),
+        Command("matmul", "a matrix product, alone or beside a copy from the host"),
+        Command("collective", "an all-reduce or another collective, by algorithm"),
+        Command("dispatch", "ways to send tokens to the experts of other ranks"),
+        Command("import-model", "a Hugging Face configuration as a model file"),
+        Command("import-flags", "a launch script or configuration as an execution"),
+        Command("completion", "a completion script for your shell"),
+        Command("version", "the version", ("v",)),
+    ),
+    "Commands of the published tool, with its arguments": (
+        Command("llm", "one execution of a model on a system"),
+        Command("llm-optimal-execution", "the best executions of a model on a system", ("loe",)),
+        Command("llm-all-executions", "every feasible execution, as a table", ("lae",)),
+        Command("llm-parameter-calculator", "the parameters of a model", ("lpc",), "parameters"),
+    ),
+}
+"""Every command, by group, in the order of the help; the groups of :data:`FIRST` are in its first page."""
+
+FIRST = 4
+"""Groups that ``--help`` lists; ``--help-all`` lists all."""
+
+COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)
+"""Every command."""
 
 _SPELLINGS = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
-PROG = "calculon"
-DESCRIPTION = "Estimate time, memory and efficiency of training or running a large language model."
-EPILOG = """\
-example:
-  calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -
+MEANT = {
+    **dict.fromkeys(("models", "systems", "presets"), "calculon catalog lists them"),
+    **dict.fromkeys(("list", "ls", "show", "gpus"), "try: calculon catalog systems"),
+    **dict.fromkeys(("cost", "price", "train", "optimize"), "try: calculon plan"),
+    **dict.fromkeys(("memory", "run", "simulate"), "try: calculon estimate"),
+    **dict.fromkeys(("params", "parameters", "count"), "try: calculon lpc MODEL"),
+    **dict.fromkeys(("check", "verify", "accuracy"), "try: calculon validate"),
+    **dict.fromkeys(("fields", "field"), "try: calculon describe"),
+    **dict.fromkeys(("inference", "deploy"), "try: calculon serve"),
+}
+"""Words of other tools for commands, with what to type."""
 
+PROG = "calculon"
+DESCRIPTION = "Plan, estimate and search how large language models are trained and served."
+EPILOG = """\
+examples:
+  calculon plan llama-3.1-70b 1k h100 --tokens 15T
+  calculon estimate llama-3.1-8b "tp=4 dp=16" h100
 `calculon COMMAND --help` explains a command and shows examples."""
 
 PIPE_CLOSED = 141
@@ -153,6 +197,8 @@ def _package_problem(error: ImportError) -> str:
 def _run(argv: list[str]) -> int:
     target, verbosity = STDOUT, "INFO"
     try:
+        if argv[:1] == ["help"]:  # as git and docker have it
+            argv = [*argv[1:2], "--help"]
         if argv and (known := _SPELLINGS.get(argv[0])):  # no options before it: one parser less
             command, rest = known, argv[1:]
         else:
@@ -174,28 +220,54 @@ def _run(argv: list[str]) -> int:
 
 def top_parser() -> Parser:
     """Return the parser of what stands before the command."""
-    width = max(len(command.title) for command in COMMANDS)
-    listing = "\n".join(f"  {c.title:{width}}  {c.help}" for c in COMMANDS)
     parser = Parser(
         prog=PROG,
-        usage="calculon [-h] [-l LOG] [-v VERBOSITY] [--version] COMMAND ...",
-        description=f"{DESCRIPTION}\n\ncommands:\n{listing}",
+        usage="calculon [-h] [-l LOG] [-v LEVEL] [--version] COMMAND ...",
+        description=f"{DESCRIPTION}\n\n{_listing(FIRST)}",
         epilog=EPILOG,
     )
     add_common(parser)
+    parser.add_argument(
+        "--help-all",
+        action=_HelpAll,
+        nargs=0,
+        help="list all commands, and exit",
+    )
     parser.add_argument("command", nargs="?", help=SUPPRESS)
     parser.add_argument("arguments", nargs="...", help=SUPPRESS)
     return parser
 
 
+def _listing(count: int) -> str:
+    """Return the commands of the first groups, each group below its title."""
+    groups = dict(islice(GROUPS.items(), count))
+    everything = count > FIRST
+    titles = {c: c.title if everything else c.name for some in groups.values() for c in some}
+    width = max(map(len, titles.values()))
+    return "\n\n".join(
+        "\n".join((f"{title}:", *(f"  {titles[c]:{width}}  {c.help}" for c in commands)))
+        for title, commands in groups.items()
+    )
+
+
+class _HelpAll(Action):
+    """Prints the help with all commands."""
+
+    def __call__(self, parser: Any, *_: object, **__: object) -> None:
+        """Print, and leave."""
+        parser.description = f"{DESCRIPTION}\n\n{_listing(len(GROUPS))}"
+        parser.print_help()
+        parser.exit()
+
+
 def add_common(parser: Parser) -> None:
     """Add the options that stand before every command."""
     parser.option(
-        "-l, --log LOG", "file for what is printed; - is standard output (default)", default="-"
+        "-l, --log LOG", "file for what is printed (default: standard output)", default="-"
     )
     parser.option(
-        "-v, --verbosity VERBOSITY",
-        "print only what matters at least this much: DEBUG, INFO (default), WARNING, ERROR, CRITICAL",
+        "-v, --verbosity LEVEL",
+        "DEBUG, INFO (default), WARNING, ERROR or CRITICAL",
         default="INFO",
         type=str.upper,
         choices=LEVELS,
@@ -218,7 +290,9 @@ def _find(parser: Parser, name: str | None) -> Command:
     if name is None:
         parser.error("which command?")
     if name not in _SPELLINGS:
-        hint = nearest(name, [*_SPELLINGS]) or "known are " + ", ".join(c.name for c in COMMANDS)
+        known = [one.name for commands in islice(GROUPS.values(), FIRST) for one in commands]
+        hint = MEANT.get(name.lower()) or nearest(name, [*_SPELLINGS])
+        hint = hint or f"the first are {', '.join(known)}"
         parser.error(f"there is no command '{name}'; {hint}")
     return _SPELLINGS[name]
 

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
+from calculon.cli.respelling import UNKNOWN, respelled
 from calculon.cli.streams import LogFile, escaped, tell
 from calculon.declarations.fields import nearest_choice
 from calculon.declarations.files import (
@@ -41,11 +42,18 @@ USUAL = "megatron-lm on processors of NVIDIA and AMD, common on others"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: its name, one line of help, another spelling, and its module, by default of the same name."""
+    """One command.
+
+    Attributes:
+        name: Its name.
+        help: One line of help.
+        aliases: Other spellings.
+        file: Its module, by default of the same name.
+    """
 
     name: str
     help: str
-    alias: str = ""
+    aliases: tuple[str, ...] = ()
     file: str = ""
 
     @property
@@ -53,11 +61,6 @@ class Command:
         """Path of the module."""
         file = self.file or self.name.removeprefix("llm-").replace("-", "_")
         return f"calculon.cli.commands.{file}"
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        """Other spellings."""
-        return (self.alias,) if self.alias else ()
 
     @property
     def title(self) -> str:
@@ -123,11 +126,11 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(*spellings.split(", "), action="store_true", help=text)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; the error of an unknown option names the nearest known one."""
-        found, unknown = self.parse_known_args(args, namespace)
+        """Parse arguments, also as other tools spell them; the error of an unknown option names the nearest one."""
+        found, unknown = self.parse_known_args(respelled(self, args or ()), namespace)
         if unknown:
             option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
-            hint = nearest(option, [*self._option_string_actions])
+            hint = UNKNOWN.get(option) or nearest(option, [*self._option_string_actions])
             self.error(
                 "; ".join(filter(None, (f"unrecognized arguments: {' '.join(unknown)}", hint)))
             )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 import calculon
 from calculon.cli import main as program
-from calculon.cli.main import COMMANDS, complete_parser
+from calculon.cli.main import COMMANDS, FIRST, GROUPS, complete_parser
 from tests.cli.conftest import ARGUMENTS, started
 from tests.declarations.configurations import llama
 from tests.helpers import ROOT
@@ -23,9 +24,22 @@ COUNTED = ("llm-all-executions", "llm-optimal-execution", "study")
 
 
 def test_help_lists_the_commands_in_their_order(output_of):
-    out = output_of("--help")
-    places = [out.index(f"\n  {command.title} ") for command in COMMANDS]
-    assert places == sorted(places)
+    first = [one.name for some in list(GROUPS.values())[:FIRST] for one in some]
+    for option, names in (("--help", first), ("--help-all", [one.title for one in COMMANDS])):
+        out = output_of(option)
+        places = [out.index(f"\n  {name} ") for name in names]
+        assert places == sorted(places)
+        assert len(re.findall(r"^  [a-z][a-z-]+", out.partition("options:")[0], re.M)) == len(names)
+
+
+def test_help_is_short(output_of):
+    assert len(output_of("--help").splitlines()) <= 40
+
+
+@pytest.mark.parametrize("name", ["plan", "why", "lv"])
+def test_help_is_a_command_too(output_of, name):
+    assert output_of("help", name) == output_of(name, "--help")
+    assert output_of("help") == output_of("--help")
 
 
 def examples(name: str, run) -> list[str]:
@@ -51,12 +65,12 @@ def words(name: str) -> tuple[str, ...]:
 
 
 SLOW = (
-    *("plan", "why", "llm-optimal-execution", "llm-all-executions", "campaign", "serve"),
-    *("serve-optimal", "sensitivity", "compare", "report", "export-flags", "calibrate", "catalog"),
-    *("collective", "study", "llm", "block"),
+    *("plan", "explain", "llm-optimal-execution", "llm-all-executions", "campaign", "serve"),
+    *("serve-optimal", "sensitivity", "compare", "report", "export", "calibrate", "catalog"),
+    *("collective", "study", "llm", "block", "search", "estimate"),
 )
 """Commands whose examples take long; pages and the tests of each command run similar ones."""
-ELSEWHERE = ("explore", "plot", "llm-validation")
+ELSEWHERE = ("explore", "plot", "validate")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +90,7 @@ def test_the_examples_run(run, name, tmp_path):
     only_count = ["--debug"] if name in COUNTED else []
     for line in examples(name, run):
         result = run(*shlex.split(line)[1:], *only_count)
-        if name == "why" and result.code:  # the answer is why not
+        if name == "explain" and result.code:  # the answer is why not
             assert result.err.startswith("calculon: infeasible: it cannot run: "), line
         else:
             assert (result.code, result.err) == (0, ""), line
@@ -92,7 +106,8 @@ def test_a_wrong_call_gets_one_message(refuses):
     rows = [
         ("", "calculon: error: which command?"),
         ("lmm", "there is no command 'lmm'; did you mean 'llm'?"),
-        ("zzz", "there is no command 'zzz'; known are plan, explore, llm, "),
+        ("zzz", "there is no command 'zzz'; the first are plan, explore, estimate, "),
+        ("models", "there is no command 'models'; calculon catalog lists them"),
         ("llm", "the following arguments are required: APP, EXE, SYS, STATS"),
         ("version --wrong", "unrecognized arguments: --wrong (see: calculon version --help)"),
         ("plan llama3-8B 64 h100 --prest x", "--prest x; did you mean '--preset'? (see: calculon"),

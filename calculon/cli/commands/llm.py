@@ -1,10 +1,10 @@
 """``calculon llm``: estimate one execution."""
 
 import argparse
-from typing import TYPE_CHECKING
 
-from calculon.base.errors import Infeasible, Problem, SpecError
-from calculon.cli.changes import add_changes, with_changes
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.changes import add_changes
+from calculon.cli.commands.estimate import estimated
 from calculon.cli.options import (
     STDOUT,
     Log,
@@ -15,15 +15,9 @@ from calculon.cli.options import (
     add_specs,
     check_inputs,
     check_outputs,
-    naming,
 )
 from calculon.declarations.files import json_text, write_json
 from calculon.documents.estimate_result import result_of
-
-if TYPE_CHECKING:
-    from calculon.declarations.execution import Execution
-    from calculon.declarations.model import Model
-    from calculon.hardware.system import System
 
 
 def configure(parser: Parser) -> None:
@@ -62,18 +56,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         hint = "only STATS can be -; /dev/stdout takes the peers"
         raise SpecError("--peers", Problem("", "a file name", "'-'", hint))
     check_outputs([name for name in files if name != STDOUT], specs)
-    from calculon import inputs
-    from calculon.estimate.estimate import estimate
-
-    changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
-    with naming(specs[1]):
-        terms = {"edition": arguments.edition, "preset": arguments.preset}
-        try:
-            result = estimate(**changed, layers=arguments.layers, **terms)
-        except Infeasible as error:
-            model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
-            execution = inputs.execution(changed["execution"], **terms, system=system, model=model)
-            raise _with_hint(error, model, execution, system) from None
+    result = estimated(arguments, *specs)
     if arguments.stats == STDOUT and arguments.format == "json":
         log(json_text(result.to_dict()))
     elif arguments.stats == STDOUT:
@@ -85,14 +68,3 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.peers is not None:
         write_json(arguments.peers, result.peers())
     return 0
-
-
-def _with_hint(
-    error: Infeasible, model: "Model", execution: "Execution", system: "System"
-) -> Infeasible:
-    """Return an error that says also what would make the execution fit, where a few changes do."""
-    from calculon.advise.fixes import hint
-
-    text = hint(model, execution, system)
-    message = f"{error}. Hint: {text}" if text else str(error)
-    return Infeasible(error.reason, message, error.needed, error.available, error.tier)

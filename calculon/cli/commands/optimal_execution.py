@@ -65,10 +65,15 @@ def configure(parser: Parser) -> None:
         "-m, --mbs-break, --mbs_break",
         "give up on larger microbatches after the first that does not fit",
     )
-    parser.option("-t, --top-n, --top_n N", "how many of the best to keep (default 1)", type=int)
     parser.switch("-l, --layers", "with the cost of every layer")
     parser.switch("--no-tp-overlap", "never overlap tensor-parallel traffic")
     parser.switch("--no-dp-overlap", "never overlap data-parallel traffic")
+    add_winners(parser)
+
+
+def add_winners(parser: Parser) -> None:
+    """Declare the options that say which executions are the best, and what is printed of them."""
+    parser.option("-t, --top-n, --top_n N", "how many of the best to keep (default 1)", type=int)
     parser.option(
         "--objective STAT[:min|max]",
         "statistic to rank by (default sample_rate; see calculon describe stats)",

@@ -1,0 +1,38 @@
+"""``calculon import``: a file of another tool, by what it is."""
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+
+from calculon.cli.options import Log, Parser
+from calculon.declarations.files import document_suffix, read_document
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Read a file of another tool: the config.json of a model on Hugging Face becomes a model file "
+        "(calculon import-model --help), a launch script or configuration an execution, the command of an engine a "
+        "deployment (calculon import-flags --help). Options are those of the two commands.",
+        "calculon import config.json -o mine.json\ncalculon import run.sh -o plan.json",
+    )
+    parser.argument("FILE", "the file")
+    parser.argument("OPTIONS", "options of import-model or import-flags", nargs=argparse.REMAINDER)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Run the command that the file is for."""
+    name = "import-model" if _is_model(arguments.file) else "import-flags"
+    module = import_module(f"calculon.cli.commands.{name.replace('-', '_')}")
+    parser = Parser(prog=f"calculon {name}")
+    module.configure(parser)
+    code: int = module.run(parser.parse_args([arguments.file, *arguments.options]), log)
+    return code
+
+
+def _is_model(path: str) -> bool:
+    """Return whether a file is the configuration of a model on Hugging Face."""
+    if document_suffix(path) != ".json" or not Path(path).is_file():
+        return False
+    raw = read_document(path)
+    return isinstance(raw, dict) and bool({"model_type", "architectures"} & raw.keys())

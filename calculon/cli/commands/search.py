@@ -1,0 +1,79 @@
+"""``calculon search``: the best plans, for one or several numbers of processors."""
+
+import argparse
+
+from calculon.cli.commands import optimal_execution
+from calculon.cli.commands.optimal_execution import add_winners
+from calculon.cli.options import STDOUT, USUAL, Log, Parser, add_edition, add_preset
+from calculon.cli.question_options import set_in_order
+from calculon.cli.search_options import add_choice_options
+from calculon.declarations.named_values import CORRECTED
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Find the best plans of a model on a number of processors of a system: every split, schedule and switch is "
+        "counted, and the best are exact. Several numbers give one result each.",
+        "calculon search llama-3.1-8b 64 h100\n"
+        "calculon search llama-3.1-70b 256-2048 h100 --batch 16M -o best.json\n"
+        "calculon search llama-3.1-8b 64 h100 -t 10 --fix tp=1,2 --where 'fits >= 0.95'",
+    )
+    parser.argument("MODEL", "the model: a name as people write it, a file, or a config.json")
+    parser.argument(
+        "PROCS",
+        "processors: a count (64, 1k), a list (512,1024), or a range of doublings (512-4096)",
+        "num_procs",
+    )
+    parser.argument("SYSTEM", "the machine, before or after the processors: a name, or a file")
+    parser.option(
+        "--batch N", "global batch, in sequences (512) or tokens (4M; default: as calculon plan)"
+    )
+    parser.option("--seq N", "tokens of a sequence (8192, 8k); default: the model's, at most 8k")
+    parser.option(
+        "--dtype TYPE",
+        "precision: bf16 (default), fp16, fp32, fp8, mxfp8, nvfp4",
+        dest="datatype",
+        default="bf16",
+    )
+    add_winners(parser)
+    parser.option(
+        "-o, --output FILE", "write the best (.json, .csv, also .gz; .parquet)", default=STDOUT
+    )
+    add_choice_options(parser)
+    add_edition(parser, absent=CORRECTED)
+    add_preset(parser, absent=USUAL)
+    parser.switch("-q, --quiet", "no progress on standard error")
+    parser.set_defaults(**dict.fromkeys(_OF_THE_PUBLISHED_TOOL, False), cpus=None)
+
+
+_OF_THE_PUBLISHED_TOOL = (
+    *("debug", "noneok", "mbs_break", "layers"),
+    *("no_tp_overlap", "no_dp_overlap"),
+)
+"""Switches of ``llm-optimal-execution`` that are off here."""
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Search every count, report, and write the winners."""
+    from calculon import inputs
+    from calculon.cli.changes import with_changes
+    from calculon.declarations.spellings import global_batch, processor_counts, sequence_length
+    from calculon.declarations.usual_batch import LONGEST_UNASKED, usual_batch
+
+    set_in_order(arguments)
+    arguments.application = arguments.model
+    changes = [one for one in arguments.changes if one.startswith(("model.", "seq_size"))]
+    model = inputs.model(with_changes(changes, model=arguments.model)["model"])
+    length = min(model.seq_size, LONGEST_UNASKED)
+    if arguments.seq is not None:
+        length = sequence_length(arguments.seq)
+    if length != model.seq_size:
+        arguments.changes = [*arguments.changes, f"model.seq_size={length}"]
+    if arguments.batch is None:
+        counts = processor_counts(arguments.num_procs, "PROCS")
+        arguments.max_batch_size = usual_batch(max(counts), length)
+    else:
+        arguments.max_batch_size = global_batch(arguments.batch, length).sequences
+    arguments.edition = arguments.edition or CORRECTED
+    return optimal_execution.run(arguments, log)

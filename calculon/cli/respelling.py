@@ -1,0 +1,109 @@
+"""Arguments as other tools spell them, in the spelling of a command.
+
+A spelling that the command itself has is never touched: only what would be refused is rewritten.
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+from itertools import islice
+
+from calculon.declarations.short_names import FIELDS
+
+OPTIONS = {
+    **dict.fromkeys(("--seq-len", "--seq-length", "--seqlen", "--sequence-length"), "--seq"),
+    **dict.fromkeys(("--context", "--max-seq-len", "--context-length"), "--seq"),
+    **dict.fromkeys(
+        ("--batch-size", "--global-batch-size", "--gbs", "--train-batch-size"), "--batch"
+    ),
+    **dict.fromkeys(("--precision", "--datatype", "--quantization", "--type"), "--dtype"),
+    **dict.fromkeys(("--framework",), "--preset"),
+    **dict.fromkeys(("--concurrency", "--max-concurrency"), "--users"),
+    **dict.fromkeys(("--input-len", "--isl", "--prompt-len"), "--prompt"),
+    **dict.fromkeys(("--out", "--output-file"), "--output"),
+}
+"""Options of other tools, with the option that means the same."""
+
+SWITCHES = {
+    "--json": ("--format", "json"),
+    **{f"--{word}": ("--dtype", word) for word in ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")},
+}
+"""Switches of other tools, with the option and value that mean the same."""
+
+QUESTION = ("model", "num_procs", "system")
+"""Arguments of a question, in their order."""
+
+PLACES = {
+    **dict.fromkeys(("--gpus", "--num-gpus", "--n-gpus", "--ngpus", "--procs"), "num_procs"),
+    **dict.fromkeys(("--num-procs", "--world-size"), "num_procs"),
+    **dict.fromkeys(("--gpu", "--system", "--machine", "--hardware", "--gpu-type"), "system"),
+    **dict.fromkeys(("--model", "--model-name", "--hf-model"), "model"),
+}
+"""Options that say what an argument of a question says."""
+
+UNKNOWN = {
+    "--nodes": "state the processors: 8 nodes of 8 are 64",
+    "--num-nodes": "state the processors: 8 nodes of 8 are 64",
+    "--gpus-per-node": "the system file has them: calculon catalog show SYSTEM",
+    "--output-len": "serve has --output for tokens of an answer",
+    "--lr": "training is not simulated: only its time, memory and cost",
+    "--batch-size-per-gpu": "--fix mbs=N sets the sequences of a microbatch",
+    "--micro-batch-size": "--fix mbs=N sets the sequences of a microbatch",
+}
+"""Options of other tools that have no counterpart, with what to do."""
+
+_MACHINES_OF = re.compile(r"(\d+)\s*[xX*]\s*([A-Za-z][\w.-]*)")
+"""``8xH100``."""
+
+
+def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """Return the arguments of a command in its own spelling.
+
+    Args:
+        parser: The parser of the command.
+        words: The arguments as they were typed.
+
+    Examples:
+        >>> parser = argparse.ArgumentParser()
+        >>> for name in (*QUESTION, "--seq", "--fix"):
+        ...     _ = parser.add_argument(name)
+        >>> respelled(parser, ["--gpus", "64", "--gpu=h100", "llama-3.1-8b", "--seq-len", "4k", "--tp", "8"])
+        ['llama-3.1-8b', '--seq', '4k', '--fix', 'tp=8', '64', 'h100']
+    """
+    known = parser._option_string_actions
+    asks = [one.dest for one in parser._actions if not one.option_strings] == [*QUESTION]
+    found: list[str] = []
+    stated: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        meant = next(
+            (one for one in known if one.startswith(option) and option[:2] == "--"), option
+        )
+        if meant in known:  # also abbreviated
+            found.append(word)
+            if not equals and known[meant].nargs != 0:
+                found += islice(rest, 1)  # its value is not looked at
+        elif not option.startswith("--"):
+            found += _plain(word, "--fix" in known) if asks else [word]
+        elif asks and option in PLACES:
+            stated[PLACES[option]] = value if equals else next(rest, "")
+        elif option in SWITCHES and SWITCHES[option][0] in known:
+            found += SWITCHES[option]
+        elif OPTIONS.get(option) in known:
+            found.append(OPTIONS[option] + equals + value)
+        elif (short := option.removeprefix("--")) in FIELDS and "--fix" in known:
+            found += ["--fix", f"{short}={value if equals else next(rest, '')}"]
+        else:
+            found.append(word)
+    model = [stated["model"]] if "model" in stated else []
+    return [*model, *found, *(stated[one] for one in QUESTION[1:] if one in stated)]
+
+
+def _plain(word: str, fixes: bool) -> list[str]:
+    """Return an argument of a question: ``8xh100`` as two, ``tp=8`` as a field that is fixed."""
+    if both := _MACHINES_OF.fullmatch(word):
+        return [both[1], both[2]]
+    if fixes and word.partition("=")[0].lower() in FIELDS and "=" in word:
+        return ["--fix", word]
+    return [word]
