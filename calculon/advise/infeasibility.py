@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from calculon.advise.in_words import figures, gib, plan_in_words
+from calculon.advise.in_words import figures, plan_in_words
 from calculon.advise.nearest_infeasible import NearestInfeasible, nearest_infeasible
 from calculon.advise.space_fixes import SpaceFix, space_fixes
 from calculon.base.errors import in_words
 from calculon.base.frozen import dataclass
-from calculon.base.units import GIB
+from calculon.base.units import GIB, gib
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.presets import plain
 from calculon.search.driver import run

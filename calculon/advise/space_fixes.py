@@ -227,7 +227,8 @@ class _SpaceFixSearch:
         times: list[float] = []
         for one in self.nearest:
             near = Neighborhood(self.space.model, one.estimate.execution, self.space.system)
-            times += near.evaluate_rows(rows).time.tolist()
+            tried = near.evaluate_rows(rows)
+            times += np.where(tried.uncertain, np.nan, tried.time).tolist()
         order = [row for row in np.argsort(times, kind="stable") if np.isfinite(times[row])]
         first = dict.fromkeys(places[row % len(rows)] for row in order)
         return [several[place] for place in first][:MOST_OPTIONS]

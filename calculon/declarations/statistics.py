@@ -391,6 +391,10 @@ TIER1 = "proc_mem_tier1_cap_req"
 FITS = "fits"
 """The probability that an execution fits in memory, which measured memory gives in edition ``corrected``."""
 
+MAY_FIT = 0.05
+"""Probability of fitting below which an execution that is predicted to exceed tier-1 memory is infeasible: the lower
+end of the 90 % error of memory."""
+
 RISK = 0.1
 """Probability of running out of memory that a recommended plan may have where nobody states another."""
 

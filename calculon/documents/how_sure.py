@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from calculon.base.units import duration, scaled
+from calculon.base.units import chance, duration, scaled
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.statistics import LEVEL
 from calculon.estimate.told_apart import MOST_TIED
@@ -63,17 +63,6 @@ def risk_words(fits: float | None) -> str:
     ('risk of running out 7 %', 'risk of running out not known')
     """
     return f"risk of running out {'not known' if fits is None else chance(1 - fits)}"
-
-
-def chance(probability: float) -> str:
-    """Write a probability; one that is next to 0 or 1 as a bound.
-
-    >>> chance(0.834), chance(0.9999), chance(0.5)
-    ('83 %', '>99 %', '50 %')
-    """
-    if 0.005 <= probability < 0.995:
-        return f"{100 * probability:.0f} %"
-    return ">99 %" if probability > 0.5 else "<1 %"
 
 
 def order_in_words(order: Order, first: str = "the best", other: str = "mine") -> str:

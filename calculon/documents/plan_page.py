@@ -7,7 +7,7 @@ from typing import Any
 from calculon.advise.answer import Answer
 from calculon.base.errors import printable
 from calculon.base.records import Plain
-from calculon.base.units import scaled
+from calculon.base.units import chance, scaled
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import (
     NO_RECOMPUTE,
@@ -26,7 +26,6 @@ from calculon.documents.expert_section import experts_section
 from calculon.documents.how_sure import (
     ABOVE,
     WHY_TIED,
-    chance,
     how_sure_section,
     order_in_words,
     risk_words,

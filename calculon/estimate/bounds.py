@@ -7,7 +7,8 @@ from calculon.base.units import Array
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import BOUNDS, EVIDENCE, FITS, TIER1
 from calculon.estimate.evaluate import Evaluation
-from calculon.estimate.validated_runs import factors, fit_probabilities
+from calculon.estimate.memory_limit import fit_probabilities
+from calculon.estimate.validated_runs import factors
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.plan import PUBLISHED_NAMES

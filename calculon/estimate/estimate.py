@@ -24,9 +24,10 @@ from calculon.declarations.statistics import EVIDENCE
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
+from calculon.estimate.imbalance import imbalance_headroom
 from calculon.estimate.interval import Interval, interval
 from calculon.estimate.layer_list import breakdown
-from calculon.estimate.memory_error import imbalance_headroom
+from calculon.estimate.memory_limit import fit_probabilities, memory_codes
 from calculon.estimate.operators import context_exchange, expert_parts
 from calculon.estimate.question import question, warn_of_differences
 from calculon.estimate.rank_groups import Domain, RankGroup, domains, rank_groups
@@ -35,7 +36,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
-from calculon.plan.rules.all_rules import check, check_memory, raise_for
+from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 
 if TYPE_CHECKING:
@@ -304,9 +305,11 @@ def estimate(
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
-    tiers = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
-    code = check_memory(code, *tiers, edition.machine(one.system))
-    raise_for(one, int(code[0]), *(float(needed[0]) for needed in tiers))
+    code = memory_codes(code, batch)
+    if code[0]:
+        tiers = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
+        (fits,) = fit_probabilities(one.model, one.system, plan, tiers[0])
+        raise_for(one, int(code[0]), float(tiers[0][0]), float(tiers[1][0]), float(fits))
     return Estimate(
         model=one.model,
         execution=one.execution,

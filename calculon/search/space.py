@@ -20,6 +20,7 @@ from calculon.declarations.axes import FURTHER_FACTORS, PUBLISHED_NETWORKS, STAT
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions import EDITIONS
+from calculon.estimate.memory_limit import fit_probabilities
 from calculon.inputs import NAMED
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
@@ -224,8 +225,6 @@ class Space(Candidates):
 
     def fits(self, plan: Plan, needed: Array) -> Array:
         """Return the probability that executions fit in memory, by the bytes of tier 1 that they need."""
-        from calculon.estimate.validated_runs import fit_probabilities  # most searches do without
-
         return fit_probabilities(self.model, self.system, plan, needed)
 
     def plan(self, numbers: Array) -> Plan:
