@@ -277,6 +277,9 @@ def estimate(
 ) -> Estimate:
     """Estimate one execution.
 
+    In edition ``corrected`` an execution that is predicted to exceed tier-1 memory is estimated, too, if it fits with a
+    probability of at least 5 %: its ``evidence`` has this probability as ``fits``.
+
     Args:
         model, execution, system: A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row
             of a frame), or a record.

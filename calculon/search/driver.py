@@ -74,6 +74,9 @@ def search(
 ) -> SearchResult:
     """Find the best executions of a model on a number of processors, exactly.
 
+    Only executions that are predicted to fit in memory are found. :func:`calculon.estimate` also evaluates those that
+    exceed tier-1 memory by less than the memory error.
+
     Args:
         {space}:
         top: How many executions to return.
