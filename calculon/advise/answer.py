@@ -23,7 +23,6 @@ from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
-from calculon.declarations.statistics import within_risk
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
@@ -38,6 +37,7 @@ from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
 from calculon.search.where import Condition
+from calculon.search.within_risk import search_within_risk
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -386,22 +386,13 @@ def _within_risk(
     ranking: Callable[[Condition | None], Ranking],
     seen: Seen | None = None,
 ) -> SearchResult:
-    """Search the plans within the risk of a question; where there is none, within three times the risk, and so on."""
-    risk = question.risk
-    while True:
-        found = run(space, ranking(risk_condition(risk)), seen=seen)
-        if len(found) or risk >= 1 or not found.counts.good:
-            return found
-        risk = max(LEAST_RISK, 3 * risk)
+    """Search the plans within the risk of a question (:func:`~calculon.search.within_risk.search_within_risk`)."""
 
+    def search(where: str | None) -> SearchResult:
+        condition = None if where is None else Condition.parse(where)
+        return run(space, ranking(condition), seen=seen)
 
-LEAST_RISK = 1e-3
-"""Risk that is tried after a question that accepts none."""
-
-
-def risk_condition(risk: float) -> Condition | None:
-    """Return the condition that a plan runs out of memory with at most a probability; None for 1: any may."""
-    return Condition.parse(within_risk(risk)) if risk < 1 else None
+    return search_within_risk(search, question.risk)
 
 
 def _best_on(found: SearchResult) -> Count:

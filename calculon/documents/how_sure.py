@@ -65,6 +65,15 @@ def risk_words(fits: float | None) -> str:
     return f"risk of running out {'not known' if fits is None else chance(1 - fits)}"
 
 
+def none_within(risk: float) -> str:
+    """Say that no plan has an acceptable risk.
+
+    >>> none_within(0.1)
+    'No plan has a risk of running out of memory of at most 10 %.'
+    """
+    return f"No plan has a risk of running out of memory of at most {100 * risk:.2g} %."
+
+
 def order_in_words(order: Order, first: str = "the best", other: str = "mine") -> str:
     """Say which of two plans is faster, and how sure that is.
 

@@ -27,6 +27,7 @@ from calculon.documents.how_sure import (
     ABOVE,
     WHY_TIED,
     how_sure_section,
+    none_within,
     order_in_words,
     risk_words,
 )
@@ -153,7 +154,7 @@ class _PlanPage:
         fits = self.plans["0"]["stats"][FITS]
         risk = self.asked["risk"]
         if fits is not None and 1 - fits > risk:
-            yield f"No plan has a risk of running out of memory of at most {100 * risk:.2g} %."
+            yield none_within(risk)
         if (fastest := self.answer["fastest"]) is not None:
             about = f"{_gib(fastest)} GiB, {_percent(self._longer(fastest))}, {risk_words(fastest['stats'][FITS])}"
             yield "Fastest: ", bold(self._words(fastest)), f" ({about})"

@@ -65,6 +65,7 @@ def test_a_search_says_what_was_asked(best):
             "max_batch_size": 8,
             "datatype": "bfloat16",
             "top": 3,
+            "risk": 0.1,
             "fix": {"tensor_par": [1, 2], "weight_offload": [False]},
         }
         whole = calculon.estimate(MODEL, entry["execution"], SYSTEM)
