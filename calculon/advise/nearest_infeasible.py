@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 
 import numpy as np
 
 from calculon.advise.stage_needs import needs_of
 from calculon.base.frozen import dataclass
+from calculon.declarations.statistics import TIER1
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
+from calculon.plan.plan import Plan
 from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
@@ -32,6 +35,7 @@ class NearestInfeasible:
         tier: The memory, 1 or 2.
         estimate: The execution on a system that has the memory.
         needed, available: Bytes that it needs, and that there are.
+        fits: Probability that it fits in tier 1 as that is; None if it is unknown.
         parts: The bytes by kind, largest first; those that are 0 are left out.
     """
 
@@ -39,6 +43,7 @@ class NearestInfeasible:
     estimate: Estimate
     needed: float
     available: float
+    fits: float | None
     parts: Mapping[str, float]
 
     @property
@@ -103,7 +108,8 @@ def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
 
 def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
     """Return what an execution lacks of some tiers."""
-    stages = needs_of(found)
+    stages, needed = needs_of(found), np.array([found.stats[TIER1]], float)
+    (fits,) = space.fits(Plan.of(found.execution), needed).tolist()
     fullest = [(tier, max(stages, key=lambda one: one.needed[tier - 1])) for tier in tiers]
     return [
         NearestInfeasible(
@@ -111,6 +117,7 @@ def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestIn
             estimate=found,
             needed=stage.needed[tier - 1],
             available=space.system.usable[tier - 1],
+            fits=None if isnan(fits) or tier > 1 else fits,
             parts=stage.parts[tier - 1],
         )
         for tier, stage in fullest
