@@ -345,7 +345,11 @@ def answer(
     return Answer(
         question=question,
         found=found,
-        fastest=_fastest(question, found) if len(found) else None,
+        fastest=(
+            fastest_plan(question, found.space, candidates(_first(found))[0])
+            if len(found)
+            else None
+        ),
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=own_plan(question),
         unfit=None if len(found) else infeasibility_report(found.space, found.counts),
@@ -402,12 +406,17 @@ def _best_on(found: SearchResult) -> Count:
     return Count(procs, None, why_none(found.counts))
 
 
-def _fastest(question: Question, found: SearchResult) -> Candidate | None:
-    """Return the fastest plan whatever its risk; None where it is the best."""
+def fastest_plan(question: Question, space: Space, best: Candidate) -> Candidate | None:
+    """Return the fastest plan of a space whatever its risk; None if it is as fast as the best plan.
+
+    Args:
+        question, space: The question, and its plans.
+        best: The best plan with an acceptable risk.
+    """
     if question.risk >= 1:
         return None
-    fastest = run(found.space, Best(BEST, 1))
-    return None if fastest.scores[0, 0] == found.scores[0, 0] else candidates(fastest)[0]
+    fastest, name = candidates(run(space, Best(BEST, 1)))[0], BEST.statistic.name
+    return None if fastest.stats[name] == best.stats[name] else fastest
 
 
 def _first(found: SearchResult) -> SearchResult:

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,9 @@ from calculon.cli.options import USUAL, Log, Parser, add_edition, add_preset, lo
 from calculon.cli.streams import tell
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.declarations.spellings import PRECISIONS, global_batch, precision, probability
-from calculon.declarations.statistics import FITS, RISK, within_risk
+from calculon.declarations.statistics import RISK, within_risk
 from calculon.search.restrict import OPTIONS
-from calculon.search.within_risk import both
+from calculon.search.within_risk import both, states_risk
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
@@ -250,8 +249,8 @@ def _risk_and_condition(
 
 def _prefers_fitting(arguments: argparse.Namespace, edition: str) -> bool:
     """Return whether executions with little risk are preferred if no risk is stated."""
-    states = arguments.where is not None and re.search(rf"\b{FITS}\b", arguments.where)
-    return edition != PUBLISHED and not states and getattr(arguments, "pareto", None) is None
+    one_best = getattr(arguments, "pareto", None) is None
+    return edition != PUBLISHED and one_best and not states_risk(arguments.where)
 
 
 def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":

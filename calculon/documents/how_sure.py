@@ -65,6 +65,15 @@ def risk_words(fits: float | None) -> str:
     return f"risk of running out {'not known' if fits is None else chance(1 - fits)}"
 
 
+def with_risk(words: str, fits: float | None, risk: float) -> str:
+    """Write a plan with its risk of running out of memory, if that is above what is accepted.
+
+    >>> with_risk("TP 2, DP 8", 0.63, 0.1), with_risk("TP 2, DP 8", 0.95, 0.1)
+    ('TP 2, DP 8 (risk of running out 37 %)', 'TP 2, DP 8')
+    """
+    return words if fits is None or 1 - fits <= risk else f"{words} ({risk_words(fits)})"
+
+
 def none_within(risk: float) -> str:
     """Say that no plan has an acceptable risk.
 

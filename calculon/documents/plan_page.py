@@ -30,6 +30,7 @@ from calculon.documents.how_sure import (
     none_within,
     order_in_words,
     risk_words,
+    with_risk,
 )
 from calculon.documents.page_title import titled
 from calculon.documents.plans_table import digits_of, duration_between, mfu_name
@@ -226,7 +227,8 @@ class _PlanPage:
         if "execution" not in row:
             empty = dict.fromkeys(("time", "rate", "mfu", "days"), "-")
             return {"plan": f"none fits: {row['reason']}", **empty}
-        return {"plan": degrees_words(row["execution"]), **self._figures(row)}
+        words = with_risk(degrees_words(row["execution"]), row["stats"][FITS], self.asked["risk"])
+        return {"plan": words, **self._figures(row)}
 
     def _figures(self, plan: Plain) -> dict[str, str]:
         """Return time, rate of each processor, MFU and days of a plan, with the digits of its interval."""

@@ -1,8 +1,9 @@
 """Searches of executions whose risk of running out of memory is acceptable."""
 
+import re
 from collections.abc import Callable
 
-from calculon.declarations.statistics import within_risk
+from calculon.declarations.statistics import FITS, within_risk
 from calculon.search.search_result import SearchResult
 
 LEAST_RISK = 1e-3
@@ -21,6 +22,15 @@ def search_within_risk(search: Callable[[str | None], SearchResult], risk: float
         if len(found) or risk >= 1 or not found.counts.good:
             return found
         risk = max(LEAST_RISK, 3 * risk)
+
+
+def states_risk(where: str | None) -> bool:
+    """Return whether a condition reads the probability of fitting.
+
+    >>> states_risk("fits > 0.8 and total_time < 60"), states_risk("total_time < 60")
+    (True, False)
+    """
+    return where is not None and re.search(rf"\b{FITS}\b", where) is not None
 
 
 def both(first: str | None, second: str | None) -> str | None:
