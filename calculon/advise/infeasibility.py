@@ -116,7 +116,7 @@ class InfeasibilityReport:
                     "execution": one.found.execution.to_dict(),
                     "total_time": one.found.stats["total_time"],
                     "proc_mem_tier1_cap_req": one.found.stats["proc_mem_tier1_cap_req"],
-                    FITS: one.found.evidence[FITS],
+                    FITS: one.found.stats.get(FITS),
                 }
                 for one in self.fixes
             ],

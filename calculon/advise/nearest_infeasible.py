@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isnan
 
 import numpy as np
 
 from calculon.advise.stage_needs import needs_of
 from calculon.base.frozen import dataclass
-from calculon.declarations.statistics import TIER1
+from calculon.declarations.named_values import PUBLISHED
 from calculon.estimate.estimate import Estimate
+from calculon.estimate.memory_limit import errors_of
 from calculon.hardware.system import System
-from calculon.plan.plan import Plan
 from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
@@ -108,8 +107,15 @@ def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
 
 def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
     """Return what an execution lacks of some tiers."""
-    stages, needed = needs_of(found), np.array([found.stats[TIER1]], float)
-    (fits,) = space.fits(Plan.of(found.execution), needed).tolist()
+    stages, execution = needs_of(found), found.execution
+    errors = errors_of(space.model, execution.preset, execution.zero_stage)
+    known = errors is not None and space.edition != PUBLISHED
+
+    def fits(tier: int, needed: float) -> float | None:
+        if errors is None or not known or tier > 1:
+            return None
+        return float(errors.fits(np.array(needed), space.system.usable[0]))
+
     fullest = [(tier, max(stages, key=lambda one: one.needed[tier - 1])) for tier in tiers]
     return [
         NearestInfeasible(
@@ -117,7 +123,7 @@ def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestIn
             estimate=found,
             needed=stage.needed[tier - 1],
             available=space.system.usable[tier - 1],
-            fits=None if isnan(fits) or tier > 1 else fits,
+            fits=fits(tier, stage.needed[tier - 1]),
             parts=stage.parts[tier - 1],
         )
         for tier, stage in fullest

@@ -16,7 +16,7 @@ from calculon.declarations.presets import NODE, OF_SEQUENCES, PRACTISED, Practic
 from calculon.declarations.statistics import RISK
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import evaluate_rows
-from calculon.estimate.memory_limit import fit_probabilities, memory_codes
+from calculon.estimate.memory_limit import memory_codes
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import MEMORY_REASONS, REASONS, check
@@ -85,7 +85,9 @@ def trials(model: Model, system: System, plan: Plan, codes: Array | None = None)
     """
     codes = check(model, system, plan) if codes is None else codes.copy()
     uncertain = np.zeros(len(plan), bool)
-    memory, time = np.full((2, len(plan)), np.nan), np.full(len(plan), np.nan)
+    memory, time, fits = (
+        np.full(shape, np.nan) for shape in ((2, len(plan)), len(plan), len(plan))
+    )
     for edition in EDITIONS.values():
         rows = np.flatnonzero((codes == 0) & plan.is_choice("edition", edition.name))
         for part, batch in evaluate_rows(model, system, plan.take(rows), edition):
@@ -94,11 +96,11 @@ def trials(model: Model, system: System, plan: Plan, codes: Array | None = None)
             for tier, size in enumerate(tiers):
                 memory[tier, here] = size
             codes[here] = memory_codes(codes[here], batch)
+            fits[here] = batch.risk.fits
             runs = codes[here] == 0
             uncertain[here] = runs & (tiers[0] > batch.system.usable[0])
             if runs.any():
                 time[here] = np.where(runs, batch.times.total_time, np.nan)
-    fits = fit_probabilities(model, system, plan, memory[0])
     return Trials(plan, codes, time, memory, uncertain, fits)
 
 

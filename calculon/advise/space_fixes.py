@@ -17,7 +17,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
 from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.named_values import PUBLISHED
-from calculon.declarations.statistics import RISK, TIER1
+from calculon.declarations.statistics import FITS, RISK
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.plan.columns import divisors
 from calculon.search.driver import run
@@ -120,7 +120,7 @@ class _SpaceFixSearch:
         found = run(space, Best(BEST, 1, self.where))
         if not len(found):
             return None
-        if space.fits(found.plan, found.evaluation[TIER1])[0] < 1 - RISK:
+        if space.edition != PUBLISHED and found.evaluation[FITS][0] < 1 - RISK:
             found = search_within_risk(partial(self._searched, space), RISK)
         return found[0]
 

@@ -374,6 +374,15 @@ class ExpertFigures:
     )
 
 
+@record
+class MemoryRisk:
+    """What measured memory says of the predicted memory."""
+
+    fits: Fraction = stat(
+        "probability that an execution fits in tier-1 memory, by measured runs", nullable=True
+    )
+
+
 AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES)
 
 ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time", *AXIS_PARTS_OF_TIME)
@@ -398,11 +407,6 @@ end of the 90 % error of memory."""
 RISK = 0.1
 """Probability of running out of memory that a recommended plan may have where nobody states another."""
 
-EVIDENCE = BOUNDS | {
-    FITS: "probability that an execution fits in tier-1 memory, by measured runs",
-}
-"""Columns that measured runs add to the statistics of edition ``corrected``."""
-
 
 def within_risk(risk: float) -> str:
     """Return the condition that an execution runs out of memory with at most a probability.
@@ -422,6 +426,7 @@ class CorrectedStats(Stats):
     expert_space: ExpertSpace = part()
     axes: AxisTimes = part()
     experts: ExpertFigures = part()
+    risk: MemoryRisk = part()
 
 
 # -- memory by kind ---------------------------------------------------------------------------------------------------

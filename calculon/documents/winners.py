@@ -149,7 +149,7 @@ def risks(found: SearchResult) -> Iterator[str]:
     """Yield the remark that no execution has an acceptable risk, and the best of all if the search prefers another."""
     if found.risk is None:
         return
-    if found.bounds[FITS][0] < 1 - found.risk:
+    if found.evaluation[FITS][0] < 1 - found.risk:
         yield none_within(found.risk)
     if (best := found.best_of_all) is not None:
         first = found.objectives[0].statistic.name

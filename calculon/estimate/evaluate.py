@@ -24,7 +24,7 @@ from calculon.declarations.scope_choices import BatchChoice
 from calculon.declarations.statistics import CorrectedStats, Stats
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
-from calculon.estimate.memory_limit import memory_codes
+from calculon.estimate.memory_limit import fits, memory_codes
 from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -265,6 +265,7 @@ def evaluate_rows(
                 edition,
                 tables.embedding_head_of(part),
                 tables.kinds_of(part),
+                fits,
             )
             yield part, batch
 

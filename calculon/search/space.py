@@ -20,7 +20,6 @@ from calculon.declarations.axes import FURTHER_FACTORS, PUBLISHED_NETWORKS, STAT
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions import EDITIONS
-from calculon.estimate.memory_limit import fit_probabilities
 from calculon.inputs import NAMED
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
@@ -222,10 +221,6 @@ class Space(Candidates):
             for name, counts in self._switch_counts.items():
                 total += counts[numbers // self.strides[name] % len(counts)]
         return total
-
-    def fits(self, plan: Plan, needed: Array) -> Array:
-        """Return the probability that executions fit in memory, by the bytes of tier 1 that they need."""
-        return fit_probabilities(self.model, self.system, plan, needed)
 
     def plan(self, numbers: Array) -> Plan:
         """Return the executions with these numbers as a table."""

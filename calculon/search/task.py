@@ -17,7 +17,7 @@ from calculon.declarations import catalog
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import Preset
-from calculon.declarations.statistics import TIER1
+from calculon.declarations.statistics import FITS
 from calculon.estimate.question import question
 from calculon.hardware.system import System
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
@@ -154,8 +154,7 @@ class Search:
         found = search(None)
         if self.risk is None or not len(found):
             return found
-        fits = space.fits(found.plan, found.evaluation[TIER1])
-        if not (fits < 1 - self.risk).any():
+        if not (found.evaluation[FITS] < 1 - self.risk).any():
             return found
         within = search_within_risk(search, self.risk)
         best = int(found.numbers[0])

@@ -88,14 +88,14 @@ def test_the_fastest_of_all_is_named_and_what_is_above_the_risk_is_marked():
     anyway = calculon.search(
         "llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected", preset="megatron-lm"
     ).best
-    assert answer.fastest.stats["fits"] == anyway.evidence["fits"] < 0.9 <= best.stats["fits"]
+    assert answer.fastest.stats["fits"] == anyway.stats["fits"] < 0.9 <= best.stats["fits"]
     assert answer.fastest.time == anyway.stats["total_time"]
     words = f"Fastest, whatever its risk: {plan_in_words(anyway.execution)}"
     assert words in flat(text_of(answer))
     every = calculon.plan("llama3-8B", "64", "h100_80g_sxm", risk="100%", **asked)
     assert every.best.plan.execution == answer.fastest.execution
     assert every.fastest is None
-    marked = f"(risk of running out {chance(1 - anyway.evidence['fits'])})"
+    marked = f"(risk of running out {chance(1 - anyway.stats['fits'])})"
     assert marked not in flat(text_of(every))
     question = replace(every.questions[0], risk=0.1)
     points = (replace(every.points[0], question=question),)

@@ -30,8 +30,8 @@ def machine(usable):
 def test_an_uncertain_execution_has_all_numbers(usable):
     found = calculon.estimate(MODEL, PLAN, machine(usable))
     fits = float(ERRORS.fits(np.array(1.0), usable))
-    assert found.stats == WHOLE.stats
-    assert found.evidence[FITS] == pytest.approx(fits)
+    assert {**found.stats, FITS: None} == {**WHOLE.stats, FITS: None}
+    assert found.stats[FITS] == pytest.approx(fits)
     over = found.stats[TIER1] - found.system.usable[0]
     said = f"it needs {over / GIB:.1f} GiB ({100 * (1 / usable - 1):.1f} %) more than the" in (
         found.belief.memory.remark
@@ -56,8 +56,7 @@ def test_everything_that_evaluates_it_agrees(usable):
     fits = float(ERRORS.fits(np.array(1.0), usable))
     table = calculon.evaluate(MODEL, system, [WHOLE.execution])
     assert table.feasible.all() == runs
-    columns = calculon.bounds(MODEL, system, table)
-    assert columns[FITS][0] == pytest.approx(fits if runs else math.nan, nan_ok=True)
+    assert table[FITS][0] == pytest.approx(fits if runs else math.nan, nan_ok=True)
     capacity = system.changes["mem1.GiB"]
     column = calculon.what_if(MODEL, PLAN, SYSTEM, [{}, {"mem1.GiB": capacity}])
     assert column.feasible.tolist() == [True, runs]
@@ -81,7 +80,7 @@ def test_what_makes_it_run_is_predicted_to_fit(usable):
     assert changes
     there = calculon.inputs.system(system).usable[0]
     for one in changes:
-        assert one.fits == pytest.approx(one.found.evidence[FITS])
+        assert one.fits == pytest.approx(one.found.stats[FITS])
         if found.runs:
             assert one.fits >= min(1 - RISK, found.fits)
         else:

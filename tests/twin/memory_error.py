@@ -32,9 +32,23 @@ def splits_weights(zero_stage: str) -> bool:
     return zero_stage in ("3", "fsdp", "owner")
 
 
-@cache
 def allowed(preset: str, zero_stage: str, experts: bool) -> float:
-    """Predicted over usable memory up to which executions are evaluated: Student t over sources."""
+    """Predicted over usable memory up to which executions are evaluated."""
+    mean, scale, freedom = student_t(preset, zero_stage, experts)
+    return max(1.0, exp(-(mean + scale * stats.t.ppf(INFEASIBLE, freedom))))
+
+
+def fits(preset: str, zero_stage: str, experts: bool, headroom: float) -> float:
+    """Probability that an execution fits, by its usable over its predicted memory."""
+    mean, scale, freedom = student_t(preset, zero_stage, experts)
+    if headroom <= 0:
+        return 0.0
+    return float(stats.t.cdf((log(headroom) - mean) / scale, freedom))
+
+
+@cache
+def student_t(preset: str, zero_stage: str, experts: bool) -> tuple[float, float, float]:
+    """Mean, scale and degrees of freedom of the logarithm of measured over predicted memory, over sources."""
     rows = measured()
     weights = []
     for row in rows:
@@ -51,12 +65,9 @@ def allowed(preset: str, zero_stage: str, experts: bool) -> float:
     of_source: dict[str, float] = {}
     for row, weight in zip(rows, weights, strict=True):
         of_source[row["source"]] = of_source.get(row["source"], 0.0) + weight
-    if len(of_source) < 2:
-        return 1.0
     total = sum(weights)
     mean = sum(w * x for w, x in zip(weights, errors, strict=True)) / total
     square = sum(w * (x - mean) ** 2 for w, x in zip(weights, errors, strict=True)) / total
     sources = total**2 / sum(w**2 for w in of_source.values())
     scale = sqrt(square * sources / (sources - 1) * (1 + 1 / sources))
-    lower = mean + scale * stats.t.ppf(INFEASIBLE, max(1.0, sources - 1))
-    return max(1.0, exp(-lower))
+    return mean, scale, max(1.0, sources - 1)

@@ -280,7 +280,7 @@ def single_changes(state: State, answers: Answers) -> Part | None:
 
 def _best_of(outcomes: Sequence[Outcome], shown: Shown) -> Outcome | None:
     """Return the fastest of changes that run, with at most the risk of recommended plans, or of the plan of now."""
-    now = shown.estimate.evidence[FITS] if shown.estimate is not None else None
+    now = shown.estimate.stats.get(FITS) if shown.estimate is not None else None
     least = 1 - RISK if now is None else min(1 - RISK, now)
     good = (one for one in outcomes if not one.reason and not one.fits < least)
     return min(good, key=lambda one: one.time, default=None)
