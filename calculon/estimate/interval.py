@@ -8,6 +8,7 @@ as fully correlated: all its small operations err together, and all its large on
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,14 +97,46 @@ def kernel_sides(system: System, datatype: str) -> Sides | None:
             },
         )
     stated = _stated(plain_name(system.name))
-    bits = f"{8 * MATMUL_BYTES[datatype]}-bit products, m, n, k from 1,024"
-    names = {PRODUCTS: bits, MEMORY: "memory-bound, all", COLLECTIVES: "collectives, all"}
+    names = _NAMES | {PRODUCTS: _NAMES[PRODUCTS].replace("16", str(8 * MATMUL_BYTES[datatype]))}
     sides = {
         kind: math.log1p(stated[name]["p90"] / 100)
         for kind, name in names.items()
         if name in stated
     }
     return Sides(sides, sides) if PRODUCTS in sides else None
+
+
+@cache
+def assumed_sides() -> Sides:
+    """Return the residuals of kernels of a system whose kernels were not measured.
+
+    They are the largest of any measured system, in products together with half of the range of the shares of the peak
+    that these reach: the share of the system itself is an assumption.
+    """
+    stated = [_stated(name) for name in MEASURED]
+    largest = {
+        kind: max(math.log1p(one[name]["p90"] / 100) for one in stated if name in one)
+        for kind, name in _NAMES.items()
+    }
+    paths = [catalog.names("system")[name] for name in MEASURED]
+    raw: list[Any] = [
+        catalog.whole("system", read_document(str(path)), str(path)) for path in paths
+    ]
+    shares = [one["ext"]["kernels"]["product"]["bfloat16"]["max_efficiency"] for one in raw]
+    half_range = math.log(max(shares) / min(shares)) / 2
+    sides = largest | {PRODUCTS: math.hypot(largest[PRODUCTS], half_range)}
+    return Sides(sides, sides)
+
+
+MEASURED = ("a100_80g_sxm", "b200_sxm", "h100_80g_sxm", "h200_141g_sxm", "l40s")
+"""Systems of the catalog whose kernels were measured, one for each processor."""
+
+_NAMES = {
+    PRODUCTS: "16-bit products, m, n, k from 1,024",
+    MEMORY: "memory-bound, all",
+    COLLECTIVES: "collectives, all",
+}
+"""Errors of held-out kernels in ``about.kernels`` by kind of kernel; products of other types have their own width."""
 
 
 def _kind_of(part: str, datatype: str) -> str:

@@ -11,13 +11,13 @@ sources ``K = (sum w)^2 / sum w^2`` of Kish, *Survey Sampling* (1965), section 1
 """
 
 import math
-from functools import cache
 
 import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, chance, gib
 from calculon.declarations.statistics import LEVEL
+from calculon.estimate.student import probability, quantile
 
 FEWEST_SOURCES = 2
 """Sources below which nothing is known of the variance between sources."""
@@ -49,31 +49,11 @@ class MemoryErrors:
         """
         with np.errstate(divide="ignore"):
             room = np.log(usable) - np.log(needed)
-        angles, shares = _student(self.freedom)
-        angle = np.arctan((room - self.mean) / self.scale / math.sqrt(self.freedom))
-        tail = np.interp(np.abs(angle), angles, shares)
-        return np.where(angle < 0, 0.5 - tail, 0.5 + tail)
+        return probability((room - self.mean) / self.scale, self.freedom)
 
-    def room(self, probability: float) -> float:
-        """Return the usable over the predicted memory with which an execution fits with a probability."""
-        angles, shares = _student(self.freedom)
-        angle = math.copysign(
-            float(np.interp(abs(probability - 0.5), shares, angles)), probability - 0.5
-        )
-        return math.exp(self.mean + self.scale * math.sqrt(self.freedom) * math.tan(angle))
-
-
-@cache
-def _student(freedom: float) -> tuple[Array, Array]:
-    """Return half of Student's t distribution as a table: angles, and the probability between 0 and each of them.
-
-    With ``t = sqrt(freedom) tan(angle)`` the density is proportional to ``cos(angle) ** (freedom - 1)``, on a finite
-    interval, where the trapezoidal rule is exact to four decimals.
-    """
-    angles = np.linspace(0.0, math.pi / 2, 4001)
-    density = np.cos(angles) ** (freedom - 1)
-    sums = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return angles, sums / sums[-1] / 2
+    def room(self, level: float) -> float:
+        """Return the usable over the predicted memory with which an execution fits with a probability of `level`."""
+        return math.exp(self.mean + self.scale * quantile(level, self.freedom))
 
 
 def memory_errors(ratios: Array, sources: Array, weights: Array) -> MemoryErrors | None:

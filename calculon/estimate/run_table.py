@@ -6,7 +6,7 @@ The runs are those of the studies under ``validation/``: one for each measured w
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cache, cached_property
 from typing import Any
 
@@ -24,26 +24,32 @@ from calculon.declarations.named_values import ENGINE_BYTES, SPLIT_WEIGHTS
 from calculon.declarations.origin import plain_name
 from calculon.declarations.presets import PUBLISHED_FORMS
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
-from calculon.estimate.group_conformal import Groups, equal_weights
 from calculon.estimate.memory_error import MemoryErrors, memory_errors
+from calculon.estimate.source_errors import SourceErrors, equal_weights
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 
 FILE = "validation/runs.csv"
 """The file of runs, below the root of the catalog."""
 
-GAINS = (3.0, 1.0, 1.0, 1.0, 3.0)
-"""How much more a run counts of the same framework, generation of processors, width of arithmetic and class of models
-by size, and with or without experts as the model at hand.
+FACTORS = {
+    "software": 1.25,
+    "generation of processors": 1.25,
+    "width of arithmetic": 1.25,
+    "size of the model": 1.25,
+    "sharding of weights": 1.25,
+    "experts": 8.0,
+}
+"""How many times as much a run counts that has each in common with an execution.
 
-Software, and whether experts exchange rows, make more of a difference than anything else; no run counts for less than a
-tenth of one that has all in common. They were not tuned: shares of steps held without experts are within 3 points of
-each other with and without each.
+Models with experts have kernels, exchanges and waits of their own, of which dense runs say little. The others matter
+less: with 1.25, 1.5, 2 or 3 for each, intervals of other sources hold 0.86 to 0.92 of the dense rows. They were chosen
+with these shares in sight.
 """
 
 MEMORY_GAINS = (3.0, 3.0, 3.0)
 """How much more a run counts for the memory of an execution of the same framework, of one that also splits the weights
-over ranks, and of the same class of models (dense or MoE). As :data:`GAINS`, they were not tuned."""
+over ranks, and of the same class of models (dense or MoE). They were not tuned."""
 
 SMALL_MODEL = 1e9
 """Parameters below which a model is small: its kernels wait for the host."""
@@ -92,6 +98,7 @@ class Run:
         parts: Shares of the parts of the predicted time in percent, in the order of
             :data:`~calculon.declarations.statistics.ALL_PARTS_OF_TIME`, separated by spaces.
         fitted: Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
+        functional: 1 for a functional test of a framework, in deterministic mode; else 0.
         citation: Author, year, title, table.
     """
 
@@ -128,6 +135,7 @@ class Run:
     predicted_memory: float | None = None
     parts: str = ""
     fitted: str
+    functional: int = 0
     citation: str
 
     @property
@@ -191,22 +199,43 @@ class Runs:
         return np.array([kind(one) for one in self.columns["type"]])
 
     @cached_property
-    def groups(self) -> Groups:
-        """The runs of each source as a group, with what makes runs alike; those that a fit saw are no evidence."""
-        ratios = np.log(self.numbers("measured") / self.numbers("predicted"))
-        codes: dict[str, int] = {}
-        group = np.array([codes.setdefault(one, len(codes)) for one in self.columns["source"]], int)
-        weight = equal_weights(self.columns["source"], self.columns["study"])
-        presets, generations = self._presets, self._generations
+    def by_source(self) -> SourceErrors:
+        """Errors of the runs by source; each study of a source counts alike."""
+        return self._errors(self.columns["source"], self.columns["study"])
+
+    @cached_property
+    def by_processor(self) -> SourceErrors:
+        """Errors of the runs by processor, each source of a processor alike: for one that has no runs."""
+        return self._errors(self.columns["accelerator"], self.columns["source"])
+
+    def _errors(self, groups: Sequence[str], parts: Sequence[str]) -> SourceErrors:
+        return SourceErrors(
+            ratios=np.log(self.numbers("measured") / self.numbers("predicted")),
+            source=np.unique(groups, return_inverse=True)[1],
+            weight=equal_weights(groups, parts),
+            context=self._contexts,
+            factors=tuple(FACTORS.values()),
+            evidence=self.evidence,
+        )
+
+    @cached_property
+    def evidence(self) -> Array:
+        """The runs that intervals rest on: no fit of a preset saw them, and they are no functional tests."""
+        return self.where("fitted", "") & self.where("functional", "0")
+
+    @cached_property
+    def _contexts(self) -> Array:
+        """What runs may have in common with an execution, in the order of :data:`FACTORS`, as codes."""
+        codes, generations = self._software, self._generations
         context = (
-            [presets[one] for one in self._frameworks],
+            [codes[software(one)] for one in self.columns["preset"]],
             [generations[one] for one in self.columns["family"]],
             self.kinds,
             self.numbers("parameters") < SMALL_MODEL,
+            [one in SPLIT_WEIGHTS for one in self.columns["zero_stage"]],
             self.numbers("experts") > 0,
         )
-        unseen = self.where("fitted", "")
-        return Groups(ratios, group, weight, np.array(context, int), GAINS, unseen)
+        return np.array(context, int)
 
     def memory_errors(
         self, preset: str, *, splits_weights: bool, experts: bool
@@ -253,13 +282,20 @@ class Runs:
         return memory_errors(ratios, np.unique(sources, return_inverse=True)[1], weights)
 
     def context(
-        self, preset: str, family: str, datatype: str, parameters: float, *, experts: bool
+        self,
+        preset: str,
+        family: str,
+        datatype: str,
+        parameters: float,
+        *,
+        splits_weights: bool,
+        experts: bool,
     ) -> Array:
-        """Return the context of an execution, with the code -1 for what no run has."""
+        """Return what runs may have in common with an execution, with the code -1 for what no run has."""
         generation = self._generations.get(family, -1) if family else -1
         small = parameters < SMALL_MODEL
-        named = self._presets.get(framework(preset), -1)
-        return np.array([named, generation, kind(datatype), small, experts])
+        named = self._software.get(software(preset), -1)
+        return np.array([named, generation, kind(datatype), small, splits_weights, experts])
 
     @cached_property
     def shares(self) -> Array:
@@ -286,8 +322,9 @@ class Runs:
         return {}
 
     @cached_property
-    def _presets(self) -> dict[str, int]:
-        return {one: i for i, one in enumerate(dict.fromkeys(self._frameworks))}
+    def _software(self) -> dict[str, int]:
+        names = map(software, self.columns["preset"])
+        return {one: i for i, one in enumerate(dict.fromkeys(names))}
 
     @cached_property
     def _frameworks(self) -> list[str]:
@@ -306,6 +343,16 @@ def framework(preset: str) -> str:
     ('megatron-lm', 'torchtitan')
     """
     return "-".join(preset.split("-")[:2])
+
+
+def software(preset: str) -> str:
+    """Return the framework of a preset, and its year if the preset is of an earlier time.
+
+    >>> software("megatron-lm-ub"), software("megatron-lm-2021")
+    ('megatron-lm', 'megatron-lm-2021')
+    """
+    name, year = framework(preset), preset.rpartition("-")[2]
+    return f"{name}-{year}" if year.isdigit() else name
 
 
 def kind(datatype: str) -> int:
@@ -327,14 +374,19 @@ def _text(value: Any) -> str:
 
 @cache
 def runs() -> Runs:
-    """Return the runs of the catalog; none where the file is not there."""
+    """Return the runs of the catalog; none where the file is not there.
+
+    A column that a file does not have takes its default.
+    """
     names = [field.name for field in fields(Run)]
     try:
         with (catalog.root() / FILE).open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
     except FileNotFoundError:
         return Runs(dict.fromkeys(names, ()))
-    return Runs(dict(zip(header, zip(*rows, strict=True), strict=True)))
+    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
+    absent = [one for one in fields(Run) if one.name not in columns and one.default is not MISSING]
+    return Runs({one.name: (_text(one.default),) * len(rows) for one in absent} | columns)
 
 
 def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:

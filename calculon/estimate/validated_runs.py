@@ -1,6 +1,6 @@
 """How far a prediction may be believed: an interval from measured training steps, and what lies outside of them.
 
-The interval is that of :mod:`calculon.estimate.group_conformal` over the sources of ``validation/``.
+The interval is that of :mod:`calculon.estimate.source_errors` over the sources of ``validation/``.
 """
 
 import math
@@ -19,12 +19,12 @@ from calculon.declarations.named_values import (
     PRESETS,
     PRODUCT_FIELDS,
     PUBLISHED,
+    SPLIT_WEIGHTS,
     product_type,
 )
 from calculon.declarations.statistics import LEVEL, TIER1
 from calculon.editions import find_edition
-from calculon.estimate.group_conformal import FEWEST
-from calculon.estimate.interval import Sides, kernel_sides
+from calculon.estimate.interval import Sides, assumed_sides, kernel_sides
 from calculon.estimate.memory_error import MeasuredMemory, measured_memory
 from calculon.estimate.memory_limit import errors_of
 from calculon.estimate.nearest_runs import (
@@ -46,6 +46,7 @@ from calculon.estimate.run_table import (
     kind,
     runs,
 )
+from calculon.estimate.source_errors import FEWEST
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct
@@ -97,13 +98,14 @@ def factors(
     """Return measured over predicted time at both ends of the interval of each execution.
 
     Residuals of whole iterations that a user calibrated the system on take precedence over validated runs. On a
-    processor without a validated run the residuals of its kernels join in quadrature
-    (:mod:`calculon.estimate.interval`).
+    processor that fewer than :data:`VALIDATED` sources ran on, the interval is for a new processor, and not only for a
+    new source; the residuals of its kernels join in quadrature, or of those of other processors where they were not
+    measured (:mod:`calculon.estimate.interval`).
 
     Args:
         model, system: Of all executions.
         plan (with n rows): The executions.
-        stats (shape (n,)): Their statistics by name; those of time are needed on a processor without a validated run
+        stats (shape (n,)): Their statistics by name; those of time are needed on a processor that was not validated
             only.
 
     Returns:
@@ -113,13 +115,14 @@ def factors(
     columns = [getattr(plan, name) for name in _DECISIVE]
     named, row_of, _ = distinct([np.broadcast_to(column, len(plan)) for column in columns])
     ends = np.array([_ends(some, model, system, codes) for codes in named.tolist()])[row_of].T
-    low, middle, high = np.where(plan.malformed < 0, ends, np.nan)
-    if whole_iterations(system) or same_processor(some, system).any():
+    published = field_of("edition").declaration.choices.index(PUBLISHED)
+    low, middle, high = np.where((plan.malformed < 0) & (plan.edition != published), ends, np.nan)
+    if whole_iterations(system) or _validated(some, system):
         return np.exp(low), np.exp(high)
     for number, codes in enumerate(named.tolist()):
-        sides = kernel_sides(system, _datatype(codes))
         rows = np.flatnonzero((row_of == number) & np.isfinite(middle))
-        if sides and len(rows):
+        if len(rows):
+            sides = kernel_sides(system, _datatype(codes)) or assumed_sides()
             down, up = sides.of({name: _rows(stats[name], rows) for name in Sides.statistics})
             low[rows] = middle[rows] - np.hypot(middle[rows] - low[rows], down)
             high[rows] = middle[rows] + np.hypot(high[rows] - middle[rows], up)
@@ -132,7 +135,16 @@ def _rows(values: Any, rows: Array) -> Array:
     return column[rows]
 
 
-_DECISIVE = ("edition", "preset", *PRODUCT_FIELDS)
+VALIDATED = 2
+"""Sources from which on a processor counts as validated: one does not tell its own error from the error of the
+processor."""
+
+
+def _validated(some: Runs, system: System) -> bool:
+    return some.sources(same_processor(some, system) & some.evidence) >= VALIDATED
+
+
+_DECISIVE = ("preset", "zero_stage", *PRODUCT_FIELDS)
 
 
 def _value_of(name: str, code: int) -> Any:
@@ -147,18 +159,19 @@ def _ends(
     some: Runs, model: Model, system: System, codes: Sequence[int]
 ) -> tuple[float, float, float]:
     """Return lower end, median and upper end of log measured over predicted time for codes of what decides it."""
-    edition = _value_of("edition", codes[0])
-    if edition == PUBLISHED:
-        return math.nan, math.nan, math.nan
     if own := whole_iterations(system):
         return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
-    if some.groups.speaking < FEWEST:
+    errors = some.by_source if _validated(some, system) else some.by_processor
+    if errors.count < FEWEST:
         return math.nan, math.nan, math.nan
-    preset = _value_of("preset", codes[1])
-    size = parameter_count(model)
-    return some.groups.limits(
+    return errors.limits(
         some.context(
-            preset, system.provenance.family, _datatype(codes), size, experts=model.has_experts
+            _value_of("preset", codes[0]),
+            system.provenance.family,
+            _datatype(codes),
+            parameter_count(model),
+            splits_weights=_value_of("zero_stage", codes[1]) in SPLIT_WEIGHTS,
+            experts=model.has_experts,
         )
     )
 
@@ -182,7 +195,7 @@ def belief(
         stats: The statistics of the prediction.
     """
     some = runs()
-    if execution.edition == PUBLISHED or some.groups.speaking < FEWEST:
+    if execution.edition == PUBLISHED or some.by_source.count < FEWEST:
         return None
     low, high = factors(model, system, Plan.of(execution), stats)
     facts = about(model, system, execution)
@@ -210,25 +223,28 @@ def _basis(
     """Return what an interval rests on, in one line."""
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
-    seen = ~some.groups.evidence
-    fitted = f", without {some.sources(seen)} that the model was fitted to" if seen.any() else ""
+    dense, software = facts["experts"] == 0, f"of {framework(facts['preset'])}"
+    width = "16 bits" if facts["type"] in BITS_16 else facts["type"]
     names = {
-        framework(facts["preset"]): some.of_framework(facts["preset"]),
-        called(facts): here,
-        **({f"its relative {lender}": related} if (lender := _lender(system)) else {}),
-        "16 bits" if facts["type"] in BITS_16 else facts["type"]: some.kinds == kind(facts["type"]),
+        software: some.of_framework(facts["preset"]),
+        f"on {called(facts)}": here,
+        **({f"on its relative {lender}": related} if (lender := _lender(system)) else {}),
+        f"in {width}": some.kinds == kind(facts["type"]),
+        f"of {'dense' if dense else 'MoE'} models": (some.numbers("experts") == 0) == dense,
     }
     if facts["preset"] in PRESETS[:2]:  # which no framework runs
-        names.pop(framework(facts["preset"]))
-    counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
-    text = f"{len(some):,} measured steps of {some.groups.count} sources ({counts}){fitted}"
-    if here.any():
+        names.pop(software)
+    known = some.evidence
+    counts = ", ".join(f"{some.sources(rows & known)} {name}" for name, rows in names.items())
+    text = f"{known.sum():,} measured steps of {some.by_source.count} sources ({counts})"
+    if _validated(some, system):
         return text
+    text = f"{text}; the spread between {some.by_processor.count} processors"
     if sides := kernel_sides(system, facts["type"]):
-        return (
-            f"{text}, with the residuals of kernels of {_lender(system) or called(facts)}: {sides}"
-        )
-    return f"{text}; kernels of {called(facts)} were not measured"
+        return f"{text}; residuals of kernels of {_lender(system) or called(facts)}: {sides}"
+    return (
+        f"{text}; kernels of {called(facts)} were not measured, assumed within: {assumed_sides()}"
+    )
 
 
 def _lender(system: System) -> str:

@@ -254,6 +254,10 @@ class Study(Recipe):
         "fields of executions whose values in a preset were fitted with these rows in sight",
         default=Names(),
     )
+    functional_test: bool = declare(
+        "whether its rows are functional tests of a framework in deterministic mode, which nobody tuned for speed",
+        default=False,
+    )
     label: str = declare(
         "name of a row, in which {column} stands for a cell; the first column if empty", default=""
     )

@@ -52,6 +52,7 @@ def _runs(result: Result) -> Iterator[Run]:
             "measured": measured * scale,
             "predicted": predicted * scale,
             "fitted": " ".join(study.fitted),
+            "functional": int(study.functional_test),
             "citation": study.source,
             "parts": " ".join(f"{100 * share:.4g}" for share in _shares(found.values, here)),
             **usage,

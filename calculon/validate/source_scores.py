@@ -10,8 +10,8 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
-from calculon.estimate.group_conformal import equal_weights, weighted_quantile
 from calculon.estimate.run_table import Run, Runs, runs
+from calculon.estimate.source_errors import equal_weights, weighted_quantile
 from calculon.validate.measured_and_predicted import Result
 from calculon.validate.published_study import UNITS
 from calculon.validate.run_rows import run_rows
@@ -63,11 +63,9 @@ def source_scores(results: Sequence[Result]) -> list[SourceScore]:
     for run in run_rows(results):
         found.setdefault(run.source, []).append(run)
     names = list(found)
-    covered = _with_others([run for own in found.values() for run in own]).groups.coverage
-    shares: list[float | None] = [100 * share for share in covered[: len(names)]]
+    covered = _coverage(_with_others([run for own in found.values() for run in own]))
     return [
-        _of_source(name, found[name], share, _rank(name, results))
-        for name, share in zip(names, shares or [None] * len(names), strict=True)
+        _of_source(name, found[name], covered.get(name), _rank(name, results)) for name in names
     ]
 
 
@@ -77,8 +75,18 @@ def inside(results: Sequence[Result]) -> Iterator[bool | None]:
     Results are those of one edition; steps are in their order.
     """
     own = run_rows(results)
-    found = _with_others(own).groups.inside.tolist()
+    found = (_with_others(own).by_source.sides == 0).tolist()
     yield from found[: len(own)] or [None] * len(own)
+
+
+def _coverage(some: Runs) -> dict[str, float]:
+    """Return the percentage of the rows of each source inside the intervals of all other sources."""
+    errors = some.by_source
+    if not len(errors.sides):
+        return {}
+    shares = np.bincount(errors.source, (errors.sides == 0) * errors.weight)
+    names = np.unique(some.columns["source"]).tolist()
+    return {name: 100 * round(share, 9) for name, share in zip(names, shares.tolist(), strict=True)}
 
 
 def _with_others(own: Sequence[Run]) -> Runs:

@@ -24,9 +24,7 @@ def test_statistics_stand_in_published_order(run):
 def test_every_statistic_has_unit_and_words(run):
     found = json.loads(run("describe", "stats", "--format", "json").out)
     editions = {row["name"]: row["edition"] for row in found}
-    assert editions == dict.fromkeys(NAMES, "all") | dict.fromkeys(
-        [*FIGURES, *BOUNDS], "corrected"
-    )
+    assert editions == dict.fromkeys(NAMES, "all") | dict.fromkeys([*FIGURES, *BOUNDS], "corrected")
     assert all(row["description"] for row in found)
     assert all(row["source"] for row in found if row["name"] in NAMES)
     units = {"s", "B", "B/s", "FLOP", "fraction", "samples/s", "tokens/s", "FLOP/s"}

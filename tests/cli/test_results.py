@@ -13,8 +13,7 @@ from calculon.base.errors import SpecError
 from calculon.base.records import columns
 from calculon.cli.result_files import file_document, read_table
 from calculon.cli.results import read_results
-from calculon.declarations.statistics import CorrectedStats, Stats
-from calculon.estimate.group_conformal import LEVEL
+from calculon.declarations.statistics import LEVEL, CorrectedStats, Stats
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import PUBLISHED_NAMES
 from tests.cases import for_each

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
-from calculon.declarations.statistics import ALL_PARTS_OF_TIME
+from calculon.declarations.statistics import ALL_PARTS_OF_TIME, LEVEL
 from calculon.estimate import told_apart
 from calculon.estimate.evaluate import evaluate
-from calculon.estimate.group_conformal import LEVEL
 from calculon.estimate.told_apart import (
     MOST_TIED,
     REPEATS,

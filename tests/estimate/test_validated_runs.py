@@ -11,10 +11,10 @@ import calculon
 from calculon.declarations import catalog
 from calculon.declarations.machine_provenance import Provenance
 from calculon.declarations.presets import COMMON
+from calculon.declarations.statistics import LEVEL
 from calculon.documents.validation_tables import RUNS, runs_file
 from calculon.estimate import interval, nearest_runs, run_table, validated_runs
 from calculon.estimate.evaluate import evaluate
-from calculon.estimate.group_conformal import LEVEL
 from calculon.estimate.interval import COLLECTIVES, PRODUCTS, kernel_sides
 from calculon.estimate.nearest_runs import fitted
 from calculon.estimate.run_table import FILE, Runs, about, kind, runs
@@ -33,6 +33,10 @@ REFRESH = f"it is stale: scripts/render, or calculon lv --edition corrected --ru
 OFFLOADED = ("weight", "activations", "optimizer")
 SAMPLE = ("mt_nlg", "megatron_2020", "sc21/table1", "seqsel/steps", "dgxc/gpt3_5b", "nemo/bridge")
 """Small studies of six sources, on A100, H100 and B200."""
+
+SOURCES_OF_H100 = sorted(
+    {run.source for run in map(runs().__getitem__, range(len(runs()))) if "H100" in run.accelerator}
+)
 
 
 def asked(case=CASE):
@@ -56,10 +60,15 @@ def facts_of(estimate):
     return about(estimate.model, estimate.system, estimate.execution)
 
 
-def limits_of(estimate):
+def limits_of(estimate, errors):
     """Return the limits of the logarithm of measured over predicted time for the estimate of the case."""
     facts = facts_of(estimate)["preset"], "NVIDIA Hopper", "bfloat16", 8e9
-    return runs().groups.limits(runs().context(*facts, experts=False))
+    return errors.limits(runs().context(*facts, splits_weights=False, experts=False))
+
+
+def evident(name):
+    """Return how many different values a column has among the runs that intervals rest on."""
+    return len(set(np.array(runs().columns[name])[runs().evidence]))
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -123,11 +132,11 @@ def test_without_runs_or_their_file_there_is_none(monkeypatch, tmp_path):
 def test_it_is_that_of_the_sources():
     estimate = asked()
     found = estimate.belief
-    low, _, high = limits_of(estimate)
+    low, _, high = limits_of(estimate, runs().by_source)
     time = estimate.stats["total_time"]
     assert (found.low, found.high) == pytest.approx((time * math.exp(low), time * math.exp(high)))
     assert found.level == LEVEL
-    assert f"of {runs().groups.count} sources" in found.basis
+    assert f"of {evident('source')} sources" in found.basis
 
 
 def test_it_is_relative_to_the_prediction(monkeypatch):
@@ -155,11 +164,11 @@ def test_runs_that_a_fit_saw_are_no_evidence(monkeypatch):
     plain = asked().belief
     pretend(monkeypatch, lambda r: dataclasses.replace(r, fitted="x" if r.source == "sc21" else ""))
     found = asked().belief
-    assert "without 1 that the model was fitted to" in found.basis
     pretend(
         monkeypatch, lambda r: dataclasses.replace(r, fitted="") if r.source != "sc21" else None
     )
-    assert (found.low, found.high) == (asked().belief.low, asked().belief.high)
+    again = asked().belief
+    assert (found.low, found.high, found.basis) == (again.low, again.high, again.basis)
     assert (found.low, found.high) != (plain.low, plain.high)
 
 
@@ -231,11 +240,57 @@ def test_kernels_join_in_quadrature_where_no_step_was_validated(monkeypatch):
     extra = math.hypot(
         *(math.log1p(stated[name]["p90"] / 100) * size / total for name, size in sizes.items())
     )
-    low, middle, high = limits_of(estimate)
+    low, middle, high = limits_of(estimate, runs().by_processor)
     assert math.log(found.high / total) == pytest.approx(middle + math.hypot(high - middle, extra))
     assert math.log(found.low / total) == pytest.approx(middle - math.hypot(middle - low, extra))
     assert found.low < known.low < known.high < found.high
+    assert f"the spread between {evident('accelerator')} processors" in found.basis
     assert "residuals of kernels of h100_80g_sxm" in found.basis
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+def test_a_processor_of_one_source_is_not_validated(monkeypatch, sources):
+    others = SOURCES_OF_H100[sources:]
+    pretend(monkeypatch, lambda r: None if r.source in others and "H100" in r.accelerator else r)
+    assert ("spread between" in asked().belief.basis) == (sources < 2)
+
+
+def test_kernels_not_measured_are_as_uncertain_as_any_and_their_share_of_the_peak_is_assumed():
+    stated = {name: document("systems", name) for name in interval.MEASURED}
+    names = {PRODUCTS: "16-bit products, m, n, k from 1,024", COLLECTIVES: "collectives, all"}
+    largest = {
+        kind: max(
+            math.log1p(one["about"]["kernels"].get(name, {"p90": 0})["p90"] / 100)
+            for one in stated.values()
+        )
+        for kind, name in names.items()
+    }
+    shares = [
+        one["ext"]["kernels"]["product"]["bfloat16"]["max_efficiency"] for one in stated.values()
+    ]
+    found = interval.assumed_sides()
+    assert found.up == found.down
+    assert found.up[COLLECTIVES] == pytest.approx(largest[COLLECTIVES])
+    spread = math.log(max(shares) / min(shares)) / 2
+    assert found.up[PRODUCTS] == pytest.approx(math.hypot(largest[PRODUCTS], spread))
+    own = {
+        name
+        for name in catalog.names("system")
+        if "kernels" in document("systems", name).get("about", {})
+    }
+    assert own - set(interval.MEASURED) == {"a100_40g_sxm"}  # the processor of a100_80g_sxm
+
+
+@pytest.mark.parametrize("name", ["b300_sxm", "gh200_96g", "mi300x", "mi355x", "tpu_v6e", "l40s"])
+def test_intervals_on_unmeasured_machines_are_wider_than_on_h100(name):
+    """At least 1.3 times as wide, of logarithms."""
+    one, plan = asked(), Plan.of(asked().execution)
+
+    def width(system):
+        low, high = factors(one.model, calculon.inputs.system(system), plan, one.stats)
+        return math.log(high[0] / low[0])
+
+    assert width(name) > 1.3 * width(CASE[2])
 
 
 def test_residuals_of_a_calibration_go_before_those_of_the_catalog():
@@ -258,7 +313,7 @@ def test_a_part_that_is_never_wrong_on_a_side_does_not_move_it():
 def test_a_system_of_ones_own_has_no_measured_kernels():
     found = asked((*CASE[:2], {"base": CASE[2], "mem1": {"GBps": 9000}})).belief
     assert "no validated run on this system" in found.outside
-    assert found.basis.endswith("kernels of this system were not measured")
+    assert "kernels of this system were not measured, assumed within: products " in found.basis
     assert interval._stated("nothing of the catalog") == {}
 
 
@@ -322,21 +377,25 @@ def test_the_basis_counts_the_sources_of_each_kind(system, lender):
     assert (nearest_runs.relatives(runs(), machine) == related).all()
 
     def count(rows):
-        return len(set(np.array(runs().columns["source"])[rows]))
+        return len(set(np.array(runs().columns["source"])[rows & runs().evidence]))
 
     def basis(here, **changes):
-        facts = {"preset": "megatron-lm", "type": "float8", "system": system} | changes
+        facts = {"preset": "megatron-lm", "type": "float8", "system": system, "experts": 0}
+        facts |= changes
         return validated_runs._basis(runs(), machine, facts, here, related)
 
     counts = [f"{count(runs().of_framework('megatron-lm'))} of megatron-lm"]
-    counts += [f"{count(here)} of {system}"]
-    counts += [f"{count(related)} of its relative {lender}"] if lender else []
-    counts += [f"{count(runs().where('type', 'float8'))} of float8"]
+    counts += [f"{count(here)} on {system}"]
+    counts += [f"{count(related)} on its relative {lender}"] if lender else []
+    counts += [f"{count(runs().where('type', 'float8'))} in float8"]
+    counts += [f"{count(runs().where('experts', '0'))} of dense models"]
     assert f"({', '.join(counts)})" in basis(here)
     assert f"({', '.join(counts[1:])})" in basis(here, preset="published")
-    assert " of 16 bits)" in basis(here, type="float16")
-    kernels = f", with the residuals of kernels of {lender or system}: products "
-    assert (kernels in basis(here), kernels in basis(here & False)) == (False, True)
+    assert " in 16 bits, " in basis(here, type="float16")
+    moe = count(~runs().where("experts", "0"))
+    assert f", {moe} of MoE models)" in basis(here, experts=8)
+    kernels = f"; residuals of kernels of {lender or system}: products "
+    assert (kernels in basis(here)) == (system == "b300_sxm")
 
 
 @for_each(
