@@ -156,7 +156,9 @@ def test_what_was_set_is_set_again(run):
 
 
 def test_a_spec_that_changed_is_told(run, own):
-    _write("node.json", {"base": SYSTEM, "mem1": {"GiB": 90}, "mem2": {"GiB": 89}})  # without effect
+    _write(
+        "node.json", {"base": SYSTEM, "mem1": {"GiB": 90}, "mem2": {"GiB": 89}}
+    )  # without effect
     with pytest.warns(SpecWarning, match="the system node is another"):
         (one,) = read_results([own])
     assert one.inputs is not None
