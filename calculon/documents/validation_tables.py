@@ -124,28 +124,42 @@ SOURCES: tuple[Form, ...] = (
 """Errors of whole steps by source, of editions that have them."""
 
 
+def _kinds(results: Sequence[Result]) -> Rows:
+    """Return errors of served models by kind of model."""
+    return [row for row in _classes(results) if not row["part"]]
+
+
+def _parts(results: Sequence[Result]) -> Rows:
+    """Return errors of served models by engine, hardware and load, each kind of model apart."""
+    return [row for row in _classes(results) if row["part"]]
+
+
 def _classes(results: Sequence[Result]) -> Rows:
-    """Return errors of served models by class, with names of figures."""
     return [{**asdict(one), "figure": FIGURES[one.figure]} for one in class_scores(results)]
 
 
-SERVED: Form = (
-    "Served models by class: errors in percent, and rows inside the range that all other sources give",
-    (
-        Column("figure", "figure"),
-        Column("kind", "model"),
-        Column("part", "of these"),
-        Column("rows", "rows", right=True),
-        Column("sources", "sources", right=True, drop=2),
-        _number("median", "median %", _one),
-        _number("absolute", "abs. %", _one, drop=1),
-        _number("coverage", "inside %", _one),
-        _number("below", "below %", _one),
-        _number("above", "above %", _one),
-    ),
-    _classes,
+_FIGURE = (Column("figure", "figure"), Column("kind", "model"))
+_CLASS_ERRORS = (
+    Column("rows", "rows", right=True),
+    Column("sources", "sources", right=True, drop=2),
+    _number("median", "median %", _one),
+    _number("absolute", "abs. %", _one, drop=1),
+    _number("coverage", "inside %", _one),
+    _number("below", "below %", _one),
+    _number("above", "above %", _one),
 )
-"""Errors of served models by class; sources count alike, and the medians are of all rows."""
+"""Errors of published rows of a class, and shares in the range that all other sources give; sources count alike."""
+
+SERVED: Form = (
+    "Served models: errors, and rows inside the range of all other sources",
+    (*_FIGURE, *_CLASS_ERRORS),
+    _kinds,
+)
+SERVED_PARTS: Form = (
+    "Served models by engine, hardware and load",
+    (*_FIGURE, Column("part", "of these"), *_CLASS_ERRORS),
+    _parts,
+)
 
 JUDGED = (
     "ok: hours of a whole run (hours of: run) lie above those of steps alone, by at most "
@@ -345,6 +359,7 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
     edition = () if len(editions) == 1 else (EDITION,)
     return (
         *main_forms(editions),
+        SERVED_PARTS,
         *((ABOUT,) if edition else ()),
         (
             "Errors by group of rows, in percent",

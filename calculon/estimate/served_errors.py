@@ -12,8 +12,8 @@ one more source has the variance
 .. math:: \frac{K}{K - 1} \left(1 + \frac 1 K\right) \overline{(m - \bar m)^2} + \overline{(r - m)^2}
 
 between and within sources. The range is that of a Student t distribution, whose degrees of freedom follow from those of
-the parts: with few sources it is wide. A class that no row has is one more draw among classes: the variance between
-classes is added, and the range holds those of all classes with rows.
+the parts: with few sources it is wide. A class that no row has is one more draw among classes: its range holds those of
+all classes with rows, and is widened by the error that a class has, in quadrature.
 
 Source: Higgins, Thompson and Spiegelhalter, *A re-evaluation of random-effects meta-analysis*, J. R. Stat. Soc. A 172
 (2009), section 4 (prediction for a new study); Kish, *Survey Sampling* (1965), section 11.7 (effective number);
@@ -21,6 +21,7 @@ Satterthwaite, *An approximate distribution of estimates of variance components*
 """
 
 import csv
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
@@ -104,11 +105,6 @@ class Ends(NamedTuple):
     low: float
     high: float
 
-    def hull(self, others: Iterable["Ends"]) -> "Ends":
-        """Return the smallest range that holds this one and others."""
-        every = (self, *others)
-        return Ends(min(one.low for one in every), max(one.high for one in every))
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -127,10 +123,7 @@ class Evidence:
             return None
         if self.has(of_class).any():
             return self._spread(of_class)
-        known = dict.fromkeys(row.of_class for row in self.rows)
-        any_engine = dict.fromkeys(_with(one, "engine", ANY_ENGINE) for one in known)
-        others = map(self._spread, (*known, *any_engine))
-        return self._spread(of_class, classes=True).hull(others)
+        return self._outside
 
     def has(self, of_class: ServedClass) -> Array:
         """Return which rows have a class; those of any engine where it states none."""
@@ -153,8 +146,22 @@ class Evidence:
         by_kind = self._alike(of_class, "kind")
         return f"are of {of_class.kind} models", self.count(by_kind)
 
-    def _spread(self, of_class: ServedClass, *, classes: bool = False) -> Ends:
-        """Return the range of rows as they count for a class; `classes` adds the variance between classes."""
+    @cached_property
+    def _outside(self) -> Ends:
+        """The range of a class that no row has."""
+        known = dict.fromkeys(row.of_class for row in self.rows)
+        any_engine = dict.fromkeys(_with(one, "engine", ANY_ENGINE) for one in known)
+        ranges = [self._spread(one) for one in (*known, *any_engine)]
+        low, high = min(one.low for one in ranges), max(one.high for one in ranges)
+        error = 0.0
+        if (several := len(self._class_means)) > 1:
+            variance = float(np.var(self._class_means, ddof=1)) * (1 + 1 / several)
+            error = _student_ends(0.0, [(variance, several - 1)]).high
+        middle, half = (low + high) / 2, math.hypot((high - low) / 2, error)
+        return Ends(middle - half, middle + half)
+
+    def _spread(self, of_class: ServedClass) -> Ends:
+        """Return the range of rows as they count for a class."""
         gains = [GAINS[name] * self._alike(of_class, name) for name in self._stated(of_class)]
         weights = self._weights * (1 + np.sum(gains, 0))
         of_source = np.bincount(self._sources, weights)
@@ -165,10 +172,6 @@ class Evidence:
         between *= sources / (sources - 1) * (1 + 1 / sources)
         within = np.average((self._logs - means[self._sources]) ** 2, weights=weights)
         parts = [(between, sources - 1), (float(within), max(1.0, _effective(weights) - 1))]
-        if classes and len(self._class_means) > 1:
-            several = len(self._class_means)
-            variance = float(np.var(self._class_means, ddof=1))
-            parts.append((variance * (1 + 1 / several), several - 1))
         return _student_ends(mean, parts)
 
     @staticmethod
@@ -350,7 +353,7 @@ def served_ranges(
 
 def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
     """Return the class of a deployment and the published rows that its ranges rest on, in one sentence."""
-    said = []
+    said: list[str] = []
     for name, one in ranges.items():
         queue = " under load" if queued(name, of_class)[1] else ""
         published = "" if said else "published rows "
