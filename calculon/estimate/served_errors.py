@@ -42,7 +42,7 @@ from calculon.declarations.serving_classes import (
     ServedClass,
 )
 from calculon.declarations.statistics import LEVEL
-from calculon.estimate.group_conformal import equal_weights
+from calculon.estimate.source_errors import equal_weights
 from calculon.estimate.memory_error import MemoryErrors
 
 FILE = "validation/served.csv"

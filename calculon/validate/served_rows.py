@@ -10,7 +10,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.serving_classes import ENGINES, KINDS, LOADS, ServedClass
-from calculon.estimate.group_conformal import equal_weights
+from calculon.estimate.source_errors import equal_weights
 from calculon.estimate.served_errors import (
     FIGURES,
     PublishedRow,
