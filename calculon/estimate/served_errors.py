@@ -1,29 +1,20 @@
-r"""Ranges of figures of served models, by how far published rows were from the model.
+"""Ranges of figures of served models, by how far published rows were from the model.
 
 The rows are those of ``validation/served.csv``, which ``scripts/render`` writes from the studies of served models under
 ``validation/serving``: measured over predicted values, each row with its class
 (:class:`~calculon.declarations.serving_classes.ServedClass`) and its source. Nothing was fitted to them.
 
-The logarithm of a ratio is taken to be a mean, plus the error that all rows of a source have in common, plus the error
-of the row. For a class, rows like it count more (:data:`GAINS`), and each source counts alike, whatever rows it has. Of
-the sources' weights `w` and means `m`, with the effective number of sources :math:`K = (\sum w)^2 / \sum w^2`, a row of
-one more source has the variance
-
-.. math:: \frac{K}{K - 1} \left(1 + \frac 1 K\right) \overline{(m - \bar m)^2} + \overline{(r - m)^2}
-
-between and within sources. The range is that of a Student t distribution, whose degrees of freedom follow from those of
-the parts: with few sources it is wide. A class that no row has is one more draw among classes: its range holds those of
-all classes with rows, and is widened by the error that a class has, in quadrature.
-
-Source: Higgins, Thompson and Spiegelhalter, *A re-evaluation of random-effects meta-analysis*, J. R. Stat. Soc. A 172
-(2009), section 4 (prediction for a new study); Kish, *Survey Sampling* (1965), section 11.7 (effective number);
-Satterthwaite, *An approximate distribution of estimates of variance components*, Biometrics Bulletin 2 (1946).
+A range is the interval of a source that nobody has seen, as for training steps
+(:class:`~calculon.estimate.source_errors.SourceErrors`): each source counts alike, rows that have parts of the class in
+common count more (:data:`FACTORS`), and with few sources the range is wide. A class that no row has is one more draw
+among classes: its range holds those of all classes with rows, and is widened by the error that a class has, in
+quadrature.
 """
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -42,8 +33,8 @@ from calculon.declarations.serving_classes import (
     ServedClass,
 )
 from calculon.declarations.statistics import LEVEL
-from calculon.estimate.source_errors import equal_weights
-from calculon.estimate.memory_error import MemoryErrors
+from calculon.estimate.source_errors import SourceErrors, equal_weights
+from calculon.estimate.student import quantile
 
 FILE = "validation/served.csv"
 """The file, below the root of the catalog."""
@@ -51,20 +42,15 @@ FILE = "validation/served.csv"
 FIGURES = {"ttft": "time to first token", "tpot": "time per token", "output_rate": "tokens/s"}
 """Figures that published rows have, with their names."""
 
-GAINS = {"kind": 3.0, "engine": 3.0, "generation": 1.0, "load": 1.0}
-"""How much more a row counts that has the kind of model, the engine, the generation or the load in common.
+FACTORS = {"kind": 8.0, "engine": 1.25, "generation": 1.25, "load": 1.25}
+"""How many times as much a row counts that has the kind of model, the engine, the generation or the load in common.
 
-As for training steps (:data:`calculon.estimate.run_table.GAINS`): software, and whether experts exchange rows, make
-more of a difference than anything else. They were not tuned.
+As for training steps (:data:`calculon.estimate.run_table.FACTORS`): models with experts have kernels and waits of their
+own. They were not tuned to rows of served models.
 """
 
 FEWEST_SOURCES = 2
 """Sources below which nothing is known of the variance between sources."""
-
-_LEAST_VARIANCE = 1e-12
-
-_MOST_FREEDOM = 50.0
-"""Degrees of freedom from which the ends of a range are those of a normal distribution to 2 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +108,7 @@ class Evidence:
         if len(set(self._sources.tolist())) < FEWEST_SOURCES:
             return None
         if self.has(of_class).any():
-            return self._spread(of_class)
+            return self._interval(of_class)
         return self._outside
 
     def has(self, of_class: ServedClass) -> Array:
@@ -150,29 +136,21 @@ class Evidence:
     def _outside(self) -> Ends:
         """The range of a class that no row has."""
         known = dict.fromkeys(row.of_class for row in self.rows)
-        any_engine = dict.fromkeys(_with(one, "engine", ANY_ENGINE) for one in known)
-        ranges = [self._spread(one) for one in (*known, *any_engine)]
+        any_engine = dict.fromkeys(replace(one, engine=ANY_ENGINE) for one in known)
+        ranges = [self._interval(one) for one in (*known, *any_engine)]
         low, high = min(one.low for one in ranges), max(one.high for one in ranges)
         error = 0.0
         if (several := len(self._class_means)) > 1:
-            variance = float(np.var(self._class_means, ddof=1)) * (1 + 1 / several)
-            error = _student_ends(0.0, [(variance, several - 1)]).high
+            scale = float(np.std(self._class_means, ddof=1)) * math.sqrt(1 + 1 / several)
+            error = quantile((1 + LEVEL) / 2, several - 1.0) * scale
         middle, half = (low + high) / 2, math.hypot((high - low) / 2, error)
         return Ends(middle - half, middle + half)
 
-    def _spread(self, of_class: ServedClass) -> Ends:
-        """Return the range of rows as they count for a class."""
-        gains = [GAINS[name] * self._alike(of_class, name) for name in self._stated(of_class)]
-        weights = self._weights * (1 + np.sum(gains, 0))
-        of_source = np.bincount(self._sources, weights)
-        means = np.bincount(self._sources, weights * self._logs) / of_source
-        mean = float(np.average(means, weights=of_source))
-        sources = _effective(of_source)
-        between = float(np.average((means - mean) ** 2, weights=of_source))
-        between *= sources / (sources - 1) * (1 + 1 / sources)
-        within = np.average((self._logs - means[self._sources]) ** 2, weights=weights)
-        parts = [(between, sources - 1), (float(within), max(1.0, _effective(weights) - 1))]
-        return _student_ends(mean, parts)
+    def _interval(self, of_class: ServedClass) -> Ends:
+        """Return the interval of one more source, by rows as they count for a class."""
+        codes = [self._codes[name].get(getattr(of_class, name), -1) for name in CLASS_FIELDS]
+        low, _, high = self._errors.limits(np.array(codes))
+        return Ends(low, high)
 
     @staticmethod
     def _stated(of_class: ServedClass) -> list[str]:
@@ -192,24 +170,36 @@ class Evidence:
         return {name: [getattr(row.of_class, name) for row in self.rows] for name in CLASS_FIELDS}
 
     @cached_property
-    def _logs(self) -> Array:
-        return np.log([row.ratio for row in self.rows])
+    def _codes(self) -> dict[str, dict[str, int]]:
+        """Codes of the values of each field of a class."""
+        return {
+            name: {one: code for code, one in enumerate(dict.fromkeys(values))}
+            for name, values in self._fields.items()
+        }
 
     @cached_property
     def _sources(self) -> Array:
-        codes: dict[str, int] = {}
-        return np.array([codes.setdefault(row.source, len(codes)) for row in self.rows], int)
+        return np.unique([row.source for row in self.rows], return_inverse=True)[1]
 
     @cached_property
-    def _weights(self) -> Array:
-        """Weights by which sources count alike, and in each its studies and their rows."""
-        return equal_weights([row.source for row in self.rows], [row.study for row in self.rows])
+    def _errors(self) -> SourceErrors:
+        context = [[self._codes[name][one] for one in self._fields[name]] for name in CLASS_FIELDS]
+        return SourceErrors(
+            ratios=np.log([row.ratio for row in self.rows]),
+            source=self._sources,
+            weight=equal_weights(
+                [row.source for row in self.rows], [row.study for row in self.rows]
+            ),
+            context=np.array(context, int),
+            factors=tuple(FACTORS[name] for name in CLASS_FIELDS),
+            evidence=np.ones(len(self.rows), bool),
+        )
 
     @cached_property
     def _class_means(self) -> list[float]:
         """Means of the classes, each source in a class alike."""
         cells: dict[ServedClass, dict[str, list[float]]] = {}
-        for row, value in zip(self.rows, self._logs.tolist(), strict=True):
+        for row, value in zip(self.rows, self._errors.ratios.tolist(), strict=True):
             cells.setdefault(row.of_class, {}).setdefault(row.source, []).append(value)
         return [float(np.mean([np.mean(one) for one in of.values()])) for of in cells.values()]
 
@@ -219,33 +209,6 @@ class Count(NamedTuple):
 
     rows: int
     sources: int
-
-
-def _with(of_class: ServedClass, name: str, value: str) -> ServedClass:
-    return ServedClass(**{**asdict(of_class), name: value})
-
-
-def _effective(weights: Array) -> float:
-    """Return the effective number of weights, by Kish."""
-    return float(weights.sum() ** 2 / (weights**2).sum())
-
-
-def _student_ends(mean: float, parts: Sequence[tuple[float, float]]) -> Ends:
-    """Return the range of a value whose variance has parts, each with its degrees of freedom.
-
-    These are rounded, and at most :data:`_MOST_FREEDOM`, so that few tables of the distribution are made.
-    """
-    variance = max(sum(part for part, _ in parts), _LEAST_VARIANCE)
-    freedom = variance**2 / max(sum(part**2 / df for part, df in parts), _LEAST_VARIANCE**2)
-    student = MemoryErrors(
-        mean=mean,
-        scale=float(np.sqrt(variance)),
-        freedom=round(min(max(1.0, freedom), _MOST_FREEDOM), 1),
-        runs=0,
-        sources=0,
-    )
-    low, high = (float(np.log(student.room(p))) for p in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return Ends(low, high)
 
 
 def queued(figure: str, of_class: ServedClass) -> tuple[str, bool]:

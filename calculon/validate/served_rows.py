@@ -10,7 +10,6 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.serving_classes import ENGINES, KINDS, LOADS, ServedClass
-from calculon.estimate.source_errors import equal_weights
 from calculon.estimate.served_errors import (
     FIGURES,
     PublishedRow,
@@ -18,6 +17,7 @@ from calculon.estimate.served_errors import (
     published_rows,
     queued,
 )
+from calculon.estimate.source_errors import equal_weights
 from calculon.validate.measured_and_predicted import Result
 from calculon.validate.served import OF_CLASSES
 
