@@ -6,9 +6,9 @@ The rows are those of ``validation/served.csv``, which ``scripts/render`` writes
 
 A range is the interval of a source that nobody has seen, as for training steps
 (:class:`~calculon.estimate.source_errors.SourceErrors`): each source counts alike, rows that have parts of the class in
-common count more (:data:`FACTORS`), and with few sources the range is wide. A class that no row has is one more draw
-among classes: its range holds those of all classes with rows, and is widened by the error that a class has, in
-quadrature.
+common count more (:data:`FACTORS`), and with few sources the range is wide. Rows of a class from a single source do not
+tell the error of the class from that of the source: the range is widened in quadrature by the error that one more class
+has. The range of a class that no row has holds those of all classes with rows, and is widened likewise.
 """
 
 import csv
@@ -50,7 +50,7 @@ own. They were not tuned to rows of served models.
 """
 
 FEWEST_SOURCES = 2
-"""Sources below which nothing is known of the variance between sources."""
+"""Sources below which errors of a class, and of all rows, are not distinguishable from those of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,11 @@ class Ends(NamedTuple):
     low: float
     high: float
 
+    def widened(self, error: float) -> "Ends":
+        """Return the range with a further error on both sides, in quadrature."""
+        middle, half = (self.low + self.high) / 2, math.hypot((self.high - self.low) / 2, error)
+        return Ends(middle - half, middle + half)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -107,9 +112,7 @@ class Evidence:
     def _ends(self, of_class: ServedClass) -> Ends | None:
         if len(set(self._sources.tolist())) < FEWEST_SOURCES:
             return None
-        if self.has(of_class).any():
-            return self._interval(of_class)
-        return self._outside
+        return self._own(of_class) if self.has(of_class).any() else self._outside
 
     def has(self, of_class: ServedClass) -> Array:
         """Return which rows have a class; those of any engine where it states none."""
@@ -132,19 +135,28 @@ class Evidence:
         by_kind = self._alike(of_class, "kind")
         return f"are of {of_class.kind} models", self.count(by_kind)
 
+    def _own(self, of_class: ServedClass) -> Ends:
+        """Return the range of a class that rows have."""
+        found = self._interval(of_class)
+        alone = self.count(self.has(of_class)).sources < FEWEST_SOURCES
+        return found.widened(self._class_error) if alone else found
+
     @cached_property
     def _outside(self) -> Ends:
         """The range of a class that no row has."""
         known = dict.fromkeys(row.of_class for row in self.rows)
         any_engine = dict.fromkeys(replace(one, engine=ANY_ENGINE) for one in known)
-        ranges = [self._interval(one) for one in (*known, *any_engine)]
-        low, high = min(one.low for one in ranges), max(one.high for one in ranges)
-        error = 0.0
-        if (several := len(self._class_means)) > 1:
-            scale = float(np.std(self._class_means, ddof=1)) * math.sqrt(1 + 1 / several)
-            error = quantile((1 + LEVEL) / 2, several - 1.0) * scale
-        middle, half = (low + high) / 2, math.hypot((high - low) / 2, error)
-        return Ends(middle - half, middle + half)
+        ranges = [self._own(one) for one in (*known, *any_engine)]
+        every = Ends(min(one.low for one in ranges), max(one.high for one in ranges))
+        return every.widened(self._class_error)
+
+    @cached_property
+    def _class_error(self) -> float:
+        """The error that one more class has at most with 90 %, as classes with rows differ; 0 with one of them."""
+        if (several := len(self._class_means)) < 2:
+            return 0.0
+        scale = float(np.std(self._class_means, ddof=1)) * math.sqrt(1 + 1 / several)
+        return quantile((1 + LEVEL) / 2, several - 1.0) * scale
 
     def _interval(self, of_class: ServedClass) -> Ends:
         """Return the interval of one more source, by rows as they count for a class."""

@@ -121,13 +121,34 @@ def test_rows_of_the_same_class_count_more(name):
     assert np.exp(middles) == pytest.approx([1.0, 2.0])
 
 
+@for_each("seed", SEEDS)
+def test_a_class_of_one_source_has_a_wider_range_than_if_two_sources_had_it(seed):
+    rows = any_rows(Random(seed))
+    one = replace(rows[0].of_class, generation="TPU")
+    several = [row for row in rows if row.source != rows[0].source]
+    ranges = []
+    for sources in (1, 2):
+        own = [replace(rows[0], of_class=one)]
+        own += [replace(several[0], of_class=one, source=several[0].source)] * (sources - 1)
+        ends = Evidence((*own, *rows)).ends(one)
+        ranges.append(ends.high - ends.low)
+    assert ranges[0] > ranges[1]
+
+
 def test_one_source_says_nothing_about_others():
     rows = any_rows(Random(2), sources=1)
     assert Evidence(rows).ends(rows[0].of_class) is None
 
 
 def test_an_unknown_engine_makes_rows_of_all_engines_alike():
+    """Of a class that several sources have; one of a single source has the error of classes, too."""
     rows = any_rows(Random(3))
+    engines = zip(("source 0", "source 1"), ("vllm", "sglang"), strict=True)
+    own = [
+        replace(rows[0], source=source, of_class=replace(rows[0].of_class, engine=engine))
+        for source, engine in engines
+    ]
+    rows = (*own, *rows)
     one = replace(rows[0].of_class, engine=ANY_ENGINE)
     found = Evidence(rows)
     others = [replace(row, of_class=replace(row.of_class, engine="nim")) for row in rows]
