@@ -54,10 +54,20 @@ class ServedClass:
     engine: str = declare("engine", choices=(ANY_ENGINE, *ENGINES))
     generation: str = declare("generation of processors, as system files name it; empty: unknown")
     load: str = declare("load of a replica", choices=tuple(LOADS))
+    apart: bool = declare(
+        "whether some processors only prefill, which no published row has", default=False
+    )
 
     @classmethod
     def of(
-        cls, model: Model, engine: str, generation: str, concurrency: float, most: float
+        cls,
+        model: Model,
+        engine: str,
+        generation: str,
+        concurrency: float,
+        most: float,
+        *,
+        apart: bool = False,
     ) -> "ServedClass":
         """Return the class of a model that is served.
 
@@ -67,20 +77,22 @@ class ServedClass:
             generation: ``about.family`` of the system.
             concurrency: Sequences that a replica generates at a time, on average.
             most: The most that memory and ``max_batch`` allow.
+            apart: Whether some processors only prefill.
         """
         kind = LATENT if model.latent else MOE if model.mixes else DENSE
         load = FULL if concurrency >= FULL_SHARE * most else LATENCY
         if concurrency <= 1 + _ROUNDING:
             load = SINGLE
-        return cls(kind=kind, engine=engine, generation=generation, load=load)
+        return cls(kind=kind, engine=engine, generation=generation, load=load, apart=apart)
 
     @property
     def in_words(self) -> str:
         """The class in words: ``MoE models under vLLM on NVIDIA Hopper, saturated``."""
         engine = ENGINES.get(self.engine, "any engine")
         machine = self.generation or "processors of an unknown generation"
-        return f"{self.kind} models under {engine} on {machine}, {self.load}"
+        apart = ", prefill on other processors" if self.apart else ""
+        return f"{self.kind} models under {engine} on {machine}, {self.load}{apart}"
 
 
 CLASS_FIELDS = ("kind", "engine", "generation", "load")
-"""Fields of a class, in this order in files."""
+"""Fields of a class that published rows differ in, in this order in files."""

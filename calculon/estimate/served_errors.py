@@ -14,7 +14,7 @@ has. The range of a class that no row has holds those of all classes with rows, 
 import csv
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -74,7 +74,7 @@ class PublishedRow:
         """Return the cells of the file."""
         return {
             "figure": self.figure,
-            **asdict(self.of_class),
+            **{name: getattr(self.of_class, name) for name in CLASS_FIELDS},
             "source": self.source,
             "study": self.study,
             "ratio": f"{self.ratio:.4g}",
@@ -116,7 +116,8 @@ class Evidence:
 
     def has(self, of_class: ServedClass) -> Array:
         """Return which rows have a class; those of any engine where it states none."""
-        found: Array = np.all([self._alike(of_class, name) for name in self._stated(of_class)], 0)
+        alike = [self._alike(of_class, name) for name in self._stated(of_class)]
+        found: Array = np.all(alike, 0) & (not of_class.apart)
         return found
 
     def without(self, source: str) -> "Evidence":
@@ -247,7 +248,7 @@ def published_rows() -> tuple[PublishedRow, ...]:
     return tuple(
         PublishedRow(
             figure=one["figure"],
-            of_class=_class_of(tuple(one[name] for name in CLASS_FIELDS)),
+            of_class=_class_of(*(one[name] for name in CLASS_FIELDS)),
             source=one["source"],
             study=one["study"],
             ratio=float(one["ratio"]),
@@ -257,8 +258,8 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 
 @cache
-def _class_of(values: tuple[str, ...]) -> ServedClass:
-    return ServedClass(**dict(zip(CLASS_FIELDS, values, strict=True)))
+def _class_of(kind: str, engine: str, generation: str, load: str) -> ServedClass:
+    return ServedClass(kind=kind, engine=engine, generation=generation, load=load)
 
 
 @cache

@@ -208,7 +208,14 @@ def class_of(
     model: Model, deployment: Deployment, system: System, concurrency: float, most: float
 ) -> ServedClass:
     """Return the class of a deployment that generates sequences of `most` that there may be in a replica."""
-    return ServedClass.of(model, deployment.engine, system.provenance.family, concurrency, most)
+    return ServedClass.of(
+        model,
+        deployment.engine,
+        system.provenance.family,
+        concurrency,
+        most,
+        apart=deployment.prefill is not None,
+    )
 
 
 def flat(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -184,6 +184,17 @@ def test_loads_are_sequences_against_what_the_batch_allows(concurrency, most, lo
     assert found == ServedClass(kind="dense", engine="vllm", generation="", load=load)
 
 
+def test_no_row_has_processors_that_only_prefill():
+    one = published_rows()[0].of_class
+    apart = replace(one, apart=True)
+    other = replace(one, generation="none")
+    figures = {"tpot": 1.0, "output_rate": 1.0}
+    found, outside = (served_ranges(each, figures) for each in (apart, other))
+    for name, each in found.items():
+        assert (each.class_rows, each.low, each.high) == (0, outside[name].low, outside[name].high)
+    assert apart.in_words == f"{one.in_words}, prefill on other processors"
+
+
 @for_each(
     ("model", "kind"),
     [
