@@ -26,7 +26,7 @@ ENGINES = {
     "nim": "NIM",
     "llama.cpp": "llama.cpp",
 }
-"""Engines with published rows, with their names; those of launch scripts are named as in :mod:`calculon.launch`."""
+"""Engines with published rows, with their names; keys of engines with launch scripts are the names of :mod:`calculon.launch`."""
 
 SINGLE, LATENCY, FULL = "single stream", "latency-bound", "saturated"
 """Loads by sequences that a replica generates at a time."""

@@ -184,9 +184,9 @@ class _ServingPage:
         """Yield a note on the ranges of figures."""
         if self.served.ranges:
             yield (
-                "Ranges hold 90 % of measured values by published rows, of which those of the same kind of model, "
-                "engine, hardware and load count more, and each source alike; nothing is fitted to them: calculon lv "
-                "--study serving --edition corrected."
+                "Ranges hold 90 % of measured values, by published rows: rows of the same kind of model, engine, "
+                "hardware and load count more, each source counts alike, and nothing is fitted to them (calculon lv "
+                "--study serving --edition corrected)."
             )
 
     def _causes(self) -> Section:

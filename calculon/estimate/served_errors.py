@@ -1,14 +1,15 @@
 """Ranges of figures of served models, by how far published rows were from the model.
 
-The rows are those of ``validation/served.csv``, which ``scripts/render`` writes from the studies of served models under
+The rows are in ``validation/served.csv``, which ``scripts/render`` writes from the studies of served models under
 ``validation/serving``: measured over predicted values, each row with its class
 (:class:`~calculon.declarations.serving_classes.ServedClass`) and its source. Nothing was fitted to them.
 
 A range is the interval of a source that nobody has seen, as for training steps
 (:class:`~calculon.estimate.source_errors.SourceErrors`): each source counts alike, rows that have parts of the class in
-common count more (:data:`FACTORS`), and with few sources the range is wide. Rows of a class from a single source do not
-tell the error of the class from that of the source: the range is widened in quadrature by the error that one more class
-has. The range of a class that no row has holds those of all classes with rows, and is widened likewise.
+common count more (:data:`FACTORS`), and with few sources the range is wide. If a single source
+has rows of a class, its error and the error of the class are not distinguishable: the range is widened in quadrature by
+the error that one more class has. The range of a class that no row has contains the ranges of all classes with rows,
+and is widened likewise.
 """
 
 import csv
@@ -50,7 +51,7 @@ own. They were not tuned to rows of served models.
 """
 
 FEWEST_SOURCES = 2
-"""Sources below which errors of a class, and of all rows, are not distinguishable from those of the source."""
+"""Sources below which the error of a class, or of all rows, is not distinguishable from the error of a source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ class Evidence:
         return self._own(of_class) if self.has(of_class).any() else self._outside
 
     def has(self, of_class: ServedClass) -> Array:
-        """Return which rows have a class; those of any engine where it states none."""
+        """Return which rows have a class; rows of any engine if it states none."""
         alike = [self._alike(of_class, name) for name in self._stated(of_class)]
         found: Array = np.all(alike, 0) & (not of_class.apart)
         return found
@@ -276,13 +277,13 @@ class FigureRange:
     low: float = number("lower end, in the unit of the figure")
     high: float = number("upper end")
     ratio_low: float = number("lower end of measured over predicted values")
-    ratio_high: float = number("upper end of these")
+    ratio_high: float = number("upper end of measured over predicted values")
     rows: int = declare("published rows of the figure")
-    class_rows: int = declare("those of the class of the deployment")
-    class_sources: int = declare("sources of these")
-    sharing: str = declare("what further rows have in common with it")
-    sharing_rows: int = declare("rows that have")
-    sharing_sources: int = declare("sources of these")
+    class_rows: int = declare("published rows of the class of the deployment")
+    class_sources: int = declare("sources of the rows of the class")
+    sharing: str = declare("what further rows have in common with the deployment")
+    sharing_rows: int = declare("rows that have it in common")
+    sharing_sources: int = declare("sources of the rows that have it in common")
 
     @property
     def value(self) -> float:
