@@ -26,7 +26,7 @@ ENGINES = {
     "nim": "NIM",
     "llama.cpp": "llama.cpp",
 }
-"""Engines with published rows, with their names; keys of engines with launch scripts are the names of :mod:`calculon.launch`."""
+"""Engines with published rows, with their names; :mod:`calculon.launch` has engines with launch scripts by the same keys."""
 
 SINGLE, LATENCY, FULL = "single stream", "latency-bound", "saturated"
 """Loads by sequences that a replica generates at a time."""
