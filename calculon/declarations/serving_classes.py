@@ -26,7 +26,7 @@ ENGINES = {
     "nim": "NIM",
     "llama.cpp": "llama.cpp",
 }
-"""Engines with published rows, with their names; :mod:`calculon.launch` has engines with launch scripts by the same keys."""
+"""Names of engines with published rows; launch scripts name their engine by the same keys."""
 
 SINGLE, LATENCY, FULL = "single stream", "latency-bound", "saturated"
 """Loads by sequences that a replica generates at a time."""
