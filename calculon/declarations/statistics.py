@@ -376,7 +376,7 @@ class ExpertFigures:
 
 @record
 class MemoryRisk:
-    """What measured memory says of the predicted memory."""
+    """Probability of fitting in memory, by measured memory."""
 
     fits: Fraction = stat(
         "probability that an execution fits in tier-1 memory, by measured runs", nullable=True
