@@ -29,7 +29,7 @@ from calculon.declarations.presets import COMMON, Preset, causes, filled, find_p
 from calculon.declarations.result_selection import TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
-from calculon.declarations.statistics import EVIDENCE, CorrectedStats
+from calculon.declarations.statistics import BOUNDS, CorrectedStats
 from calculon.hardware.system import System
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 """The fields of each kind of spec, as files name them."""
 
 BESIDE = (
-    *("reason", "layers", *EVIDENCE),
+    *("reason", "layers", *BOUNDS),
     *("search", "total", "good", "bad", "rank", "model", "system"),
     *("max_batch_size", "mbs_break", "any_batch", "objective", "where", "fix", "add", "top"),
 )

@@ -1,10 +1,12 @@
 """Ablations: the time and memory of an execution that runs without each of its options, all others unchanged."""
 
+from math import isnan
 from typing import Any
 
 from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.neighbors import set_backs
 from calculon.base.frozen import dataclass
+from calculon.declarations.statistics import FITS
 from calculon.plan.columns import held
 from calculon.plan.rules.all_rules import REASONS
 
@@ -23,6 +25,7 @@ class Ablation:
         gain: The time with it over the time without, less 1: below 0 if it helps; None if nothing runs without it.
         memory: Bytes of tier 1 that it adds; below 0 if it frees some. Not-a-number if rules forbid to leave it out.
         reason: Why nothing runs without it; empty if the execution does.
+        fits: Probability that the execution fits in tier-1 memory without it; None if it is unknown.
     """
 
     field: str
@@ -32,6 +35,7 @@ class Ablation:
     gain: float | None
     memory: float
     reason: str = ""
+    fits: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -43,6 +47,7 @@ class Ablation:
             "gain": self.gain,
             "memory": self.memory if self.memory == self.memory else None,
             "reason": self.reason,
+            FITS: self.fits,
         }
 
 
@@ -70,6 +75,7 @@ def ablations(near: Neighborhood) -> tuple[Ablation, ...]:
                 gain=None if reason else time / float(table.time[row]) - 1,
                 memory=memory - float(table.memory[0, row]),
                 reason=reason,
+                fits=None if isnan(table.fits[row]) else float(table.fits[row]),
             )
         )
     return tuple(sorted(found, key=lambda one: (one.gain is None, one.gain or 0.0, one.memory)))

@@ -23,7 +23,6 @@ from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
-from calculon.declarations.statistics import within_risk
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
@@ -38,6 +37,7 @@ from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
 from calculon.search.where import Condition
+from calculon.search.within_risk import search_within_risk
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -345,7 +345,11 @@ def answer(
     return Answer(
         question=question,
         found=found,
-        fastest=_fastest(question, found) if len(found) else None,
+        fastest=(
+            fastest_plan(question, found.space, candidates(_first(found))[0])
+            if len(found)
+            else None
+        ),
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=own_plan(question),
         unfit=None if len(found) else infeasibility_report(found.space, found.counts),
@@ -386,22 +390,13 @@ def _within_risk(
     ranking: Callable[[Condition | None], Ranking],
     seen: Seen | None = None,
 ) -> SearchResult:
-    """Search the plans within the risk of a question; where there is none, within three times the risk, and so on."""
-    risk = question.risk
-    while True:
-        found = run(space, ranking(risk_condition(risk)), seen=seen)
-        if len(found) or risk >= 1 or not found.counts.good:
-            return found
-        risk = max(LEAST_RISK, 3 * risk)
+    """Search the plans within the risk of a question (:func:`~calculon.search.within_risk.search_within_risk`)."""
 
+    def search(where: str | None) -> SearchResult:
+        condition = None if where is None else Condition.parse(where)
+        return run(space, ranking(condition), seen=seen)
 
-LEAST_RISK = 1e-3
-"""Risk that is tried after a question that accepts none."""
-
-
-def risk_condition(risk: float) -> Condition | None:
-    """Return the condition that a plan runs out of memory with at most a probability; None for 1: any may."""
-    return Condition.parse(within_risk(risk)) if risk < 1 else None
+    return search_within_risk(search, question.risk)
 
 
 def _best_on(found: SearchResult) -> Count:
@@ -411,12 +406,17 @@ def _best_on(found: SearchResult) -> Count:
     return Count(procs, None, why_none(found.counts))
 
 
-def _fastest(question: Question, found: SearchResult) -> Candidate | None:
-    """Return the fastest plan whatever its risk; None where it is the best."""
+def fastest_plan(question: Question, space: Space, best: Candidate) -> Candidate | None:
+    """Return the fastest plan of a space whatever its risk; None if it is as fast as the best plan.
+
+    Args:
+        question, space: The question, and its plans.
+        best: The best plan with an acceptable risk.
+    """
     if question.risk >= 1:
         return None
-    fastest = run(found.space, Best(BEST, 1))
-    return None if fastest.scores[0, 0] == found.scores[0, 0] else candidates(fastest)[0]
+    fastest, name = candidates(run(space, Best(BEST, 1)))[0], BEST.statistic.name
+    return None if fastest.stats[name] == best.stats[name] else fastest
 
 
 def _first(found: SearchResult) -> SearchResult:

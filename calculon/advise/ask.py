@@ -153,8 +153,14 @@ def ask(
         add=dict(add or {}),
         assumed=assumed,
         campaign=run,
-        risk=RISK if risk is None else probability(str(risk), "risk"),
+        risk=RISK if risk is None else _risk(risk),
     )
+
+
+def _risk(risk: float | str) -> float:
+    """Return a risk as a probability: a number, of which 1 accepts any risk, or a text."""
+    any_risk = risk == 1 and not isinstance(risk, str)
+    return 1.0 if any_risk else probability(str(risk), "risk")
 
 
 def _tokens(

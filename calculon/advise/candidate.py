@@ -149,5 +149,5 @@ def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
 def of_estimate(estimate: Estimate) -> Candidate:
     """Return an estimate as a candidate."""
     fields = all_fields(estimate.execution)
-    stats = {**estimate.stats, **estimate.evidence}
+    stats = {**estimate.stats, **estimate.bounds}
     return Candidate(fields, stats, estimate.system.networks[0].size)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from calculon.advise.beam_search import beam_search
-from calculon.advise.in_words import figures, gib
+from calculon.advise.in_words import figures
 from calculon.advise.neighborhood import (
     DIGITS,
     NOT_TRIED,
@@ -29,11 +29,12 @@ from calculon.advise.neighbors import (
 )
 from calculon.architecture.parameters import parameter_count
 from calculon.base.frozen import dataclass
-from calculon.base.units import Array
+from calculon.base.units import Array, gib
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.declarations.presets import plain
+from calculon.declarations.statistics import FITS, RISK
 from calculon.editions import find_edition
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.hardware.system import System
@@ -69,6 +70,7 @@ class Fix:
         distance: Sum over the changes: the binary logarithm of the ratio of two numbers, 1 for anything else.
         total_time: Seconds of a step.
         memory: Bytes that are needed of both tiers.
+        fits: Probability that it fits in tier-1 memory; None if it is unknown.
         unusual: Conditions of practice that its degrees do not meet: users of the framework keep to them.
         execution: All of its fields.
         longer: Relative difference of the time of a sample: to the fastest of the fixes returned with it, or to the
@@ -82,6 +84,7 @@ class Fix:
     distance: float
     total_time: float
     memory: tuple[float, float]
+    fits: float | None
     unusual: tuple[str, ...]
     execution: Execution
     longer: float | None = None
@@ -97,9 +100,15 @@ class Fix:
         return self.total_time / self.execution.batch_size
 
     @property
-    def order(self) -> tuple[int, bool, float, float]:
-        """Order among the fixes of one execution: number of changes, practice, distance, and time of a sample."""
-        return self.count, not self.practised, round(self.distance, DIGITS), self.sample_time
+    def order(self) -> tuple[bool, int, bool, float, float]:
+        """Order among the fixes of one execution: risk, number of changes, practice, distance, and time of a sample."""
+        near = round(self.distance, DIGITS)
+        return self.risky, self.count, not self.practised, near, self.sample_time
+
+    @property
+    def risky(self) -> bool:
+        """Whether its risk of running out of memory is above that of recommended plans."""
+        return self.fits is not None and self.fits < 1 - RISK
 
     @property
     def practised(self) -> bool:
@@ -126,6 +135,7 @@ class Fix:
             "total_time": self.total_time,
             "proc_mem_tier1_cap_req": self.memory[0],
             "proc_mem_tier2_cap_req": self.memory[1],
+            FITS: self.fits,
             "unusual": list(self.unusual),
             "asks_for_another": self.asks_for_another,
             "execution": self.execution.to_dict(),
@@ -238,13 +248,13 @@ class FixSearch:
         return lesser
 
     def fixes(self) -> tuple[Fix, ...]:
-        """Return the neighbors that run with the fewest changes, at most one for each set of changed fields.
+        """Return the neighbors that fit with the fewest changes, at most one for each set of changed fields.
 
-        Neighbors on the same processors with the same batch come first, then another batch, then other processors; by
-        the number of changes, their distance, and time. Three changes are tried if fewer do not help. If a broken rule
-        names the batch, the last is another batch, if that needs fewer changes. If a broken rule is about the number of
-        processors, another number is a change like any other; the first fix without it is returned as well, however
-        many changes it has.
+        All of them are predicted to fit. Neighbors on the same processors with the same batch come first, then another
+        batch, then other processors; by risk (:attr:`Fix.risky`), the number of changes, their distance, and time.
+        Three changes are tried if fewer do not help. If a broken rule names the batch, the last is another batch, if
+        that needs fewer changes. If a broken rule is about the number of processors, another number is a change like
+        any other; the first fix without it is returned as well, however many changes it has.
         """
         if not _could_fit(self.near):
             return ()
@@ -280,7 +290,11 @@ class FixSearch:
                     sets[fields] = row
             places = SHOWN - len(found)
             chosen = [*sets][:places]
-            usual = [fields for fields, row in sets.items() if table.practised[row]]
+            usual = [
+                fields
+                for fields, row in sets.items()
+                if table.practised[row] and not table.risky[row]
+            ]
             if len(sets) > places > 1 and usual:
                 fastest = min(usual, key=lambda fields: table.sample_times[sets[fields]])
                 chosen = chosen if fastest in chosen else [*chosen[:-1], fastest]
@@ -381,6 +395,7 @@ class FixSearch:
             distance=float(table.distances[row]),
             total_time=float(table.time[row]),
             memory=(float(table.memory[0, row]), float(table.memory[1, row])),
+            fits=None if np.isnan(table.fits[row]) else float(table.fits[row]),
             unusual=() if table.practised[row] else near.unusual(table.plan.take([row])),
             execution=execution,
         )
@@ -388,12 +403,16 @@ class FixSearch:
     def faster(self, now: float) -> tuple[Fix, ...]:
         """Return the change that saves most time, and the pair of changes that does, if it saves more.
 
+        Changes with which it is less likely to fit than recommended plans, and than now, are left out.
+
         Args:
             now: Seconds of a step of the execution.
         """
         found: list[Fix] = []
+        least = np.fmin(1 - RISK, self.near.unchanged.fits[0])
         for table in (self.single, self.pairs):
-            rows = np.flatnonzero(table.runs & table.real & table.practised)
+            good = table.runs & table.real & table.practised & ~(table.fits < least)
+            rows = np.flatnonzero(good)
             if not len(rows):
                 continue
             row = int(rows[np.argmin(table.time[rows])])
@@ -404,8 +423,9 @@ class FixSearch:
 
 
 def _enough(found: Mapping[frozenset[str], Fix], asks: Collection[str]) -> bool:
-    """Return whether one of the fixes keeps to practice, of those that ask for nothing else but this."""
-    return any(one.practised and one.asks_for_another in asks for one in found.values())
+    """Return whether one fix keeps to practice and has little risk, of those that ask for nothing else but this."""
+    several = (one for one in found.values() if one.asks_for_another in asks)
+    return any(one.practised and not one.risky for one in several)
 
 
 def hint(model: Model, execution: Execution, system: System) -> str:
@@ -415,7 +435,8 @@ def hint(model: Model, execution: Execution, system: System) -> str:
     """
     near, broken = Neighborhood(model, execution, system), failures(model, execution, system)
     found = FixSearch(near, broken, thorough=False).fixes()
-    usual = [one for one in found if one.practised] or found
+    safe = [one for one in found if not one.risky] or found
+    usual = [one for one in safe if one.practised] or safe
     texts = [str(one) for one in usual[:HINTED]]
     return f"it fits with {'; or with '.join(texts)}" if texts else ""
 

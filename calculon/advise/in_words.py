@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from calculon.base.units import GIB, duration
+from calculon.base.units import chance, duration, gib
 from calculon.declarations.axes import AXES
 from calculon.declarations.execution import Execution
 from calculon.declarations.plan_words import NO_RECOMPUTE, choices_words, plan_words, recomputes
@@ -115,14 +115,10 @@ def _choices_in_words(
 
 
 def figures(found: Estimate) -> str:
-    """Write the memory that an execution needs and the time of a step, with the digits that its interval leaves."""
+    """Write the memory that an execution needs, its risk, and the time of a step with the digits of its interval."""
     time, belief = found.stats["total_time"] or 0.0, found.belief
     error = 0.0 if belief is None else (belief.high - belief.low) / 2
     memory = gib(found.stats["proc_mem_tier1_cap_req"] or 0.0)
-    return f"{memory}, {duration(time, error)} a step"
-
-
-def gib(size: float) -> str:
-    """Write a size with a decimal; one that is smaller with more, so that nothing that counts reads as 0."""
-    gib = size / GIB
-    return f"{gib:,.1f} GiB" if gib >= 0.1 else f"{gib:,.2g} GiB"
+    known = None if belief is None else belief.memory
+    risk = "" if known is None else f", fits with {chance(known.fits)}"
+    return f"{memory}, {duration(time, error)} a step{risk}"

@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from calculon.advise.in_words import figures, gib, plan_in_words
+from calculon.advise.in_words import figures, plan_in_words
 from calculon.advise.nearest_infeasible import NearestInfeasible, nearest_infeasible
 from calculon.advise.space_fixes import SpaceFix, space_fixes
 from calculon.base.errors import in_words
 from calculon.base.frozen import dataclass
-from calculon.base.units import GIB
+from calculon.base.units import GIB, chance, gib
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.presets import plain
+from calculon.declarations.statistics import FITS
 from calculon.search.driver import run
 from calculon.search.effect import Wording
 from calculon.search.objective import Objective
@@ -102,6 +103,7 @@ class InfeasibilityReport:
                     "needed": one.needed,
                     "available": one.available,
                     "over": one.over,
+                    FITS: one.fits,
                     "parts": dict(one.parts),
                     "execution": one.estimate.execution.to_dict(),
                 }
@@ -114,6 +116,7 @@ class InfeasibilityReport:
                     "execution": one.found.execution.to_dict(),
                     "total_time": one.found.stats["total_time"],
                     "proc_mem_tier1_cap_req": one.found.stats["proc_mem_tier1_cap_req"],
+                    FITS: one.found.stats.get(FITS),
                 }
                 for one in self.fixes
             ],
@@ -201,9 +204,10 @@ def _nearest_in_words(one: NearestInfeasible) -> str:
     shown = [f"{kind} {gib(size)}" for kind, size in parts[:_SHOWN_PARTS]]
     if rest := sum(size for _, size in parts[_SHOWN_PARTS:]):
         shown.append(f"the rest {gib(rest)}")
+    risk = "" if one.fits is None else f"; it fits with a probability of {chance(one.fits)}"
     return (
         f"Nearest miss: {plan_in_words(one.estimate.execution)} needs {gib(one.needed)} of tier-{one.tier} "
-        f"memory, {gib(one.over)} more than the {gib(one.available)} there: {', '.join(shown)}."
+        f"memory, {gib(one.over)} more than the {gib(one.available)} there: {', '.join(shown)}{risk}."
     )
 
 

@@ -7,7 +7,9 @@ import numpy as np
 
 from calculon.advise.stage_needs import needs_of
 from calculon.base.frozen import dataclass
+from calculon.declarations.named_values import PUBLISHED
 from calculon.estimate.estimate import Estimate
+from calculon.estimate.memory_limit import errors_of
 from calculon.hardware.system import System
 from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.search.driver import run
@@ -32,6 +34,7 @@ class NearestInfeasible:
         tier: The memory, 1 or 2.
         estimate: The execution on a system that has the memory.
         needed, available: Bytes that it needs, and that there are.
+        fits: Probability that it fits in tier 1 as that is; None if it is unknown.
         parts: The bytes by kind, largest first; those that are 0 are left out.
     """
 
@@ -39,6 +42,7 @@ class NearestInfeasible:
     estimate: Estimate
     needed: float
     available: float
+    fits: float | None
     parts: Mapping[str, float]
 
     @property
@@ -103,7 +107,15 @@ def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
 
 def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
     """Return what an execution lacks of some tiers."""
-    stages = needs_of(found)
+    stages, execution = needs_of(found), found.execution
+    errors = errors_of(space.model, execution.preset, execution.zero_stage)
+    known = errors is not None and space.edition != PUBLISHED
+
+    def fits(tier: int, needed: float) -> float | None:
+        if errors is None or not known or tier > 1:
+            return None
+        return float(errors.fits(np.array(needed), space.system.usable[0]))
+
     fullest = [(tier, max(stages, key=lambda one: one.needed[tier - 1])) for tier in tiers]
     return [
         NearestInfeasible(
@@ -111,6 +123,7 @@ def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestIn
             estimate=found,
             needed=stage.needed[tier - 1],
             available=space.system.usable[tier - 1],
+            fits=fits(tier, stage.needed[tier - 1]),
             parts=stage.parts[tier - 1],
         )
         for tier, stage in fullest

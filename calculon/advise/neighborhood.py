@@ -13,11 +13,13 @@ from calculon.base.units import Array, Bytes, Seconds
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import NODE, OF_SEQUENCES, PRACTISED, Practice, find_preset
+from calculon.declarations.statistics import RISK
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import evaluate_rows
+from calculon.estimate.memory_limit import memory_codes
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
-from calculon.plan.rules.all_rules import MEMORY_REASONS, REASONS, check, check_memory
+from calculon.plan.rules.all_rules import MEMORY_REASONS, REASONS, check
 
 AT_ONCE = 65_536
 """Rows of a table that are tried at a time: the nearest may be enough."""
@@ -41,12 +43,16 @@ class Trials:
         codes: Why a row cannot run, as a code of :data:`~calculon.plan.rules.all_rules.REASONS`; 0: it can.
         time: Seconds of a step; not-a-number if it cannot run.
         memory (shape (2, rows)): Bytes that are needed of both tiers; not-a-number if rules forbid the row.
+        uncertain: Mask of the rows that can run, but are predicted to exceed tier-1 memory by less than its error.
+        fits: Probability that a row fits in tier-1 memory; not-a-number if it is unknown.
     """
 
     plan: Plan
     codes: Array
     time: Seconds
     memory: Bytes
+    uncertain: Array
+    fits: Array
 
     @property
     def legal(self) -> Array:
@@ -58,6 +64,12 @@ class Trials:
     def runs(self) -> Array:
         """Mask of the rows that can run."""
         mask: Array = self.codes == 0
+        return mask
+
+    @property
+    def risky(self) -> Array:
+        """Mask of the rows whose risk of running out of memory is above that of recommended plans."""
+        mask: Array = self.fits < 1 - RISK
         return mask
 
 
@@ -72,19 +84,24 @@ def trials(model: Model, system: System, plan: Plan, codes: Array | None = None)
             rows that are left out; by default all are checked and tried.
     """
     codes = check(model, system, plan) if codes is None else codes.copy()
-    memory, time = np.full((2, len(plan)), np.nan), np.full(len(plan), np.nan)
+    uncertain = np.zeros(len(plan), bool)
+    memory, time, fits = (
+        np.full(shape, np.nan) for shape in ((2, len(plan)), len(plan), len(plan))
+    )
     for edition in EDITIONS.values():
         rows = np.flatnonzero((codes == 0) & plan.is_choice("edition", edition.name))
-        machine = edition.machine(system)
         for part, batch in evaluate_rows(model, system, plan.take(rows), edition):
             here, needed = rows[part], batch.capacity
             tiers = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
             for tier, size in enumerate(tiers):
                 memory[tier, here] = size
-            codes[here] = check_memory(codes[here], *tiers, machine)
-            if (codes[here] == 0).any():
-                time[here] = np.where(codes[here] == 0, batch.times.total_time, np.nan)
-    return Trials(plan, codes, time, memory)
+            codes[here] = memory_codes(codes[here], batch)
+            fits[here] = batch.risk.fits
+            runs = codes[here] == 0
+            uncertain[here] = runs & (tiers[0] > batch.system.usable[0])
+            if runs.any():
+                time[here] = np.where(runs, batch.times.total_time, np.nan)
+    return Trials(plan, codes, time, memory, uncertain, fits)
 
 
 @dataclass(frozen=True)
@@ -124,10 +141,10 @@ class NeighborTable(Trials):
 
     @cached_property
     def in_order(self) -> list[int]:
-        """The rows that run: practised ones first, then the nearest, then the fastest."""
-        rows = np.flatnonzero(self.runs & self.real)
+        """The rows that are predicted to fit: first by risk, then by practice, distance, and time."""
+        rows = np.flatnonzero(self.runs & ~self.uncertain & self.real)
         near = np.round(self.distances[rows], DIGITS)
-        by = self.sample_times[rows], near, ~self.practised[rows]
+        by = self.sample_times[rows], near, ~self.practised[rows], self.risky[rows]
         order: list[int] = rows[np.lexsort(by)].tolist()
         return order
 
@@ -196,7 +213,8 @@ class Neighborhood:
             practised &= np.asarray(one.that.value(self._degrees(plan).__getitem__), bool)
         self.least_memory = np.fmin(self.least_memory, np.fmin.reduce(found.memory[0]))
         return NeighborTable(
-            plan, found.codes, found.time, found.memory, tuple(changes), choices, practised
+            *(plan, found.codes, found.time, found.memory, found.uncertain, found.fits),
+            *(tuple(changes), choices, practised),
         )
 
     def evaluate_rows(self, rows: Sequence[Mapping[str, Any]]) -> Trials:

@@ -18,6 +18,8 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
+from calculon.declarations.statistics import FITS
+from calculon.estimate.estimate import estimate
 from calculon.estimate.question import question
 from calculon.hardware.figures import OF_WHOLE_RUNS
 from calculon.hardware.system import System
@@ -107,6 +109,11 @@ class Sensitivity(Displayed):
         return self._by_path[path]
 
     @cached_property
+    def fits(self) -> float | None:
+        """Probability that the plan fits in tier-1 memory; None if it is unknown."""
+        return estimate(self.model, self.execution, self.system).stats.get(FITS)
+
+    @cached_property
     def _by_path(self) -> dict[str, Effect]:
         return {one.figure.path: one for one in self.effects}
 
@@ -178,6 +185,7 @@ class Sensitivity(Displayed):
             "help": self.statistic.help,
             "unit": self.statistic.unit.symbol,
             "value": self.value,
+            FITS: self.fits,
             "range": {"share": self.within.share, "calibrated": self.within.calibrated},
             "figures": self.rows(),
             "without_effect": self.without_effect,

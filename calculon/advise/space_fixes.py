@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from itertools import combinations, groupby, islice, product
 from math import inf
 from typing import Any
@@ -16,13 +17,16 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
 from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.statistics import FITS, RISK
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.plan.columns import divisors
 from calculon.search.driver import run
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
+from calculon.search.search_result import SearchResult
 from calculon.search.space import Space, Values
 from calculon.search.where import Condition
+from calculon.search.within_risk import both, search_within_risk
 
 BEST = Objective.parse("sample_rate")
 
@@ -61,7 +65,8 @@ class SpaceFix:
             ``options``, ``freed``, ``sequence`` or ``batch``.
         change: What is changed, by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or
             fields of an execution; a field that no longer is held at a value has None.
-        found: The fastest execution that fits then, on the system that it fits on.
+        found: The fastest execution that fits then with little risk, or else the fastest, on the system that it fits
+            on.
     """
 
     kind: str
@@ -106,11 +111,25 @@ class _SpaceFixSearch:
         return time.process_time() > self._end
 
     def best(self, space: Space) -> Estimate | None:
-        """Return the fastest execution of a space; None if nothing fits, or no time is left."""
+        """Return the fastest execution of a space, with little risk if there is one; None if nothing fits.
+
+        And if no time is left.
+        """
         if self.out_of_time or not space.units:
             return None
         found = run(space, Best(BEST, 1, self.where))
-        return found[0] if len(found) else None
+        if not len(found):
+            return None
+        if space.edition != PUBLISHED and found.evaluation[FITS][0] < 1 - RISK:
+            found = search_within_risk(partial(self._searched, space), RISK)
+        return found[0]
+
+    def _searched(self, space: Space, further: str | None) -> SearchResult:
+        """Search the fastest execution that also meets a further condition."""
+        text = both(None if self.where is None else self.where.expression.text, further)
+        runs = space.campaign is not None
+        condition = None if text is None else Condition.parse(text, whole_runs=runs)
+        return run(space, Best(BEST, 1, condition))
 
     def first(
         self, kind: str, name: str, spaces: Iterable[tuple[int, Space]]
@@ -227,7 +246,8 @@ class _SpaceFixSearch:
         times: list[float] = []
         for one in self.nearest:
             near = Neighborhood(self.space.model, one.estimate.execution, self.space.system)
-            times += near.evaluate_rows(rows).time.tolist()
+            tried = near.evaluate_rows(rows)
+            times += np.where(tried.uncertain, np.nan, tried.time).tolist()
         order = [row for row in np.argsort(times, kind="stable") if np.isfinite(times[row])]
         first = dict.fromkeys(places[row % len(rows)] for row in order)
         return [several[place] for place in first][:MOST_OPTIONS]

@@ -2,20 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
 from calculon.advise.ablations import Ablation, ablations
 from calculon.advise.fixes import Fix, FixSearch
-from calculon.advise.in_words import gib
 from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.stage_needs import StageNeed, stage_needs
 from calculon.base.display import Displayed
 from calculon.base.frozen import dataclass
+from calculon.base.units import chance, gib
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
+from calculon.declarations.statistics import FITS
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.estimate import Estimate, estimate
@@ -43,6 +45,7 @@ class Why(Displayed):
             more.
         contributions: Of an execution that runs, the ablation of each of its options.
         unread: What stands for the fields that cannot be read.
+        fits: Probability that it fits in tier-1 memory; None if it is unknown, or rules are broken.
     """
 
     model: Model
@@ -56,6 +59,7 @@ class Why(Displayed):
     better: tuple[Fix, ...] = ()
     contributions: tuple[Ablation, ...] = ()
     unread: Mapping[str, Any] = field(default_factory=dict)
+    fits: float | None = None
 
     @property
     def runs(self) -> bool:
@@ -78,8 +82,11 @@ class Why(Displayed):
         if self.failures:
             first, *more = self.failures
             return str(first) + (f"; and {len(more)} more" if more else "")
+        if self.runs:
+            return ""
+        risk = "" if self.fits is None else f" (it fits with a probability of {chance(self.fits)})"
         parts = (
-            f"tier-{tier} memory is too small by {gib(found[0].over(tier))}"
+            f"tier-{tier} memory is too small by {gib(found[0].over(tier))}{risk * (tier == 1)}"
             for tier, found in self.short.items()
         )
         return " and ".join(parts)
@@ -96,6 +103,7 @@ class Why(Displayed):
         return {
             "runs": self.runs,
             "problem": self.problem,
+            FITS: self.fits,
             "failures": [one.to_dict() for one in self.failures],
             "unread": dict(self.unread),
             "short": {str(t): [one.stage for one in found] for t, found in self.short.items()},
@@ -169,7 +177,11 @@ def why(
     )
     near = Neighborhood(shape, whole, machine, read.left_out)
     search = FixSearch(near, found.failures)
-    if broken or found.short or read.left_out:
+    if broken or read.left_out:
+        return replace(found, proposals=_compared(_with(unread, search.fixes())))
+    (fits,) = near.unchanged.fits.tolist()
+    found = replace(found, fits=None if isnan(fits) else fits)
+    if not near.unchanged.runs[0]:
         return replace(found, proposals=_compared(_with(unread, search.fixes())))
     if problems:
         return replace(found, proposals=_compared((_as_read(search, unread),)))

@@ -79,6 +79,28 @@ def scaled(
     return f"{text} {prefixes[step]}{unit}".rstrip()
 
 
+def gib(size: float) -> str:
+    """Format a size of memory with one decimal: in GiB unless that is too small or too large to read.
+
+    >>> gib(61.81 * GIB), gib(0.02 * GIB), gib(0)
+    ('61.8 GiB', '20.5 MiB', '0.0 GiB')
+    """
+    if size == 0 or 0.05 * GIB <= abs(size) < 100_000 * GIB:
+        return f"{size / GIB:,.1f} GiB"
+    return scaled(size, "B", binary=True, digits=1)
+
+
+def chance(probability: float) -> str:
+    """Format a probability; one next to 0 or 1 as a bound.
+
+    >>> chance(0.834), chance(0.9999), chance(0.001)
+    ('83 %', '>99 %', '<1 %')
+    """
+    if 0.005 <= probability < 0.995:
+        return f"{100 * probability:.0f} %"
+    return ">99 %" if probability > 0.5 else "<1 %"
+
+
 def duration(seconds: float, error: float = 0.0) -> str:
     """Format a time with a suitable unit: with the digits that its error in seconds leaves, at most four.
 

@@ -52,7 +52,7 @@ def asked_series(arguments: argparse.Namespace) -> list[Series]:
     if tables:
         series = [one for table in tables for one in _table_series(table)]
     else:
-        series = [_searched_series(searches(arguments))]
+        series = [_searched_series(searches(arguments, recommends=True))]
     if all(point.rate is None for one in series for point in one.points):
         files = ", ".join(table.name for table in tables)
         none = f"{files}: no row has an execution to draw" if tables else ""

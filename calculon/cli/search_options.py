@@ -19,15 +19,16 @@ from calculon.cli.options import USUAL, Log, Parser, add_edition, add_preset, lo
 from calculon.cli.streams import tell
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.declarations.spellings import PRECISIONS, global_batch, precision, probability
-from calculon.declarations.statistics import within_risk
+from calculon.declarations.statistics import RISK, within_risk
 from calculon.search.restrict import OPTIONS
+from calculon.search.within_risk import both, states_risk
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
     from calculon.declarations.model import Model
     from calculon.hardware.system import System
     from calculon.search.search_counts import Counts
-    from calculon.search.space import Space
+    from calculon.search.space import Space, Values
     from calculon.search.task import Search
 
 FUSED = {
@@ -112,10 +113,9 @@ def add_choice_options(parser: Parser) -> None:
     )
     parser.option(
         "--risk P",
-        "keep only executions whose probability of running out of memory is at most P (10%%), as "
-        "--where 'fits >= 0.9' does; edition corrected",
-        dest="where",
-        action=AndRisk,
+        "keep only executions whose probability of running out of memory is at most P (10%%); loe: if there are none, "
+        "at most three times P, and so on, with 10%% by default, but for --pareto and a --where on fits; edition "
+        "corrected",
     )
 
 
@@ -144,16 +144,7 @@ class And(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """Join a condition to those before it."""
         before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, values if before is None else f"({before}) and ({values})")
-
-
-class AndRisk(And):
-    """Combines a risk of running out of memory with a condition."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        """Join the condition that executions fit with the rest of the probability."""
-        risk = probability(values, option or "--risk")
-        super().__call__(parser, namespace, within_risk(risk), option)
+        setattr(namespace, self.dest, both(before, values))
 
 
 def _fused(text: str) -> tuple[bool, ...]:
@@ -163,8 +154,14 @@ def _fused(text: str) -> tuple[bool, ...]:
     return FUSED[text]
 
 
-def searches(arguments: argparse.Namespace) -> "list[Search]":
-    """Return one search for every processor count that was asked for, everything checked."""
+def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "list[Search]":
+    """Return one search for every processor count that was asked for, everything checked.
+
+    Args:
+        arguments: What was asked.
+        recommends: Prefer executions with an acceptable risk of running out of memory, by default
+            :data:`~calculon.declarations.statistics.RISK`. Otherwise a risk that is stated is a condition.
+    """
     from calculon.declarations.spellings.processor_counts import processor_counts
     from calculon.search.effect import check_effect
     from calculon.search.request import needed_edition
@@ -174,17 +171,14 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     model, system, campaign = _specs(arguments)
     pareto = _pareto(arguments)
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
-    datatype = arguments.datatype
     edition = needed_edition(model, arguments.preset, runs=campaign is not None)
-    if datatype not in DATATYPE_BYTES:
-        recipe = precision(datatype, "DATATYPE")
-        if len(recipe) > 1:
-            tell(f"{datatype}: {', '.join(f'{name}={value}' for name, value in recipe.items())}")
-            fix = {name: (value,) for name, value in recipe.items() if name != "datatype"} | fix
-            edition = CORRECTED
-        datatype = recipe["datatype"]
+    datatype, recipe = _recipe(arguments.datatype)
+    if recipe:
+        fix, edition = recipe | fix, CORRECTED
     length = fix.get("seq_length", (0,))[0] or model.seq_size
     batch = _sequences(arguments.max_batch_size, length)
+    edition = arguments.edition or edition
+    risk, where = _risk_and_condition(arguments, edition, recommends=recommends)
     asked = [
         Search(
             number=number,
@@ -196,7 +190,8 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             top=1 if (top := getattr(arguments, "top_n", None)) is None else top,
             objective=getattr(arguments, "objective", None) or "sample_rate",
             pareto=pareto,
-            where=arguments.where,
+            where=where,
+            risk=risk,
             mbs_break=getattr(arguments, "mbs_break", False),
             fused=arguments.fused_activation,
             tensor_overlap=not getattr(arguments, "no_tp_overlap", False),
@@ -204,7 +199,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             fix=fix,
             add=add,
             any_batch=arguments.any_batch,
-            edition=arguments.edition or edition,
+            edition=edition,
             preset=arguments.preset,
             campaign=campaign,
         )
@@ -213,6 +208,49 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     asked[0].ranking()
     check_effect([search.space() for search in asked])
     return asked
+
+
+def _recipe(datatype: str) -> "tuple[str, dict[str, Values]]":
+    """Return a datatype, and the values of fields that its recipe fixes, which are told."""
+    if datatype in DATATYPE_BYTES:
+        return datatype, {}
+    fields = dict(precision(datatype, "DATATYPE"))
+    if len(fields) > 1:
+        tell(f"{datatype}: {', '.join(f'{name}={value}' for name, value in fields.items())}")
+    stored = str(fields.pop("datatype"))
+    return stored, {name: (value,) for name, value in fields.items()}
+
+
+def _risk(arguments: argparse.Namespace, edition: str) -> float | None:
+    """Return the risk of running out of memory that is stated; None without one.
+
+    Raises:
+        SpecError: For no probability, and in an edition without risks.
+    """
+    if arguments.risk is None:
+        return None
+    if edition == PUBLISHED:
+        hint = f"add --edition {CORRECTED}"
+        raise SpecError("--risk", Problem("", f"edition {CORRECTED}", f"edition {edition}", hint))
+    return probability(arguments.risk, "--risk")
+
+
+def _risk_and_condition(
+    arguments: argparse.Namespace, edition: str, *, recommends: bool
+) -> tuple[float | None, str | None]:
+    """Return the risk that is accepted first, and the condition of a search."""
+    stated, where = _risk(arguments, edition), arguments.where
+    if not recommends:
+        return None, where if stated is None else both(where, within_risk(stated))
+    if stated is None and _prefers_fitting(arguments, edition):
+        return RISK, where
+    return stated, where
+
+
+def _prefers_fitting(arguments: argparse.Namespace, edition: str) -> bool:
+    """Return whether executions with little risk are preferred if no risk is stated."""
+    one_best = getattr(arguments, "pareto", None) is None
+    return edition != PUBLISHED and one_best and not states_risk(arguments.where)
 
 
 def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":

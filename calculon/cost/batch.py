@@ -1,11 +1,13 @@
 """All statistics of a batch on one processor: of a block, of an iteration, and of memory."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
 
 from calculon.base.arrays import derived, nothing, rate
 from calculon.base.records import record_of
+from calculon.base.units import Fraction
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.iteration_times import IterationTimes
@@ -26,6 +28,7 @@ from calculon.declarations.statistics import (
     ExpertFigures,
     ExpertSpace,
     Figures,
+    MemoryRisk,
     Messages,
     OffloadBandwidth,
     OffloadedSpace,
@@ -50,6 +53,7 @@ class Batch:
         block, optimizer: Cost of the mean block of the model and of its optimizer step. All arguments hold one entry
             per execution on the last axis, or arrays that broadcast against each other.
         kinds: Costs of each kind of block; None if all are of one kind.
+        fits: Returns the probability that the executions of a batch fit in tier-1 memory; None if it is not asked for.
     """
 
     def __init__(
@@ -62,7 +66,9 @@ class Batch:
         edition: Edition,
         embedding_head: EmbeddingHead | None = None,
         kinds: BlockKinds | None = None,
+        fits: Callable[["Batch"], Fraction] | None = None,
     ):
+        self._fits = fits
         self.model, self.schedule, self.system, self.edition = model, schedule, system, edition
         if embedding_head is not None:
             embedding_head = embedding_head.on_stages(schedule.ends_apart)
@@ -210,6 +216,11 @@ class Batch:
     buffers: "derived[Buffers]" = derived(lambda batch: batch._memory.buffers)
     expert_space: "derived[ExpertSpace]" = derived(lambda batch: batch._memory.experts)
     capacity: "derived[Capacity]" = derived(lambda batch: batch._memory.capacity)
+
+    @derived
+    def risk(self) -> MemoryRisk:
+        """Probability of fitting in memory."""
+        return MemoryRisk(fits=np.array(np.nan) if self._fits is None else self._fits(self))
 
     # -- all of them ------------------------------------------------------------------------------
 

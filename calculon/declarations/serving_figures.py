@@ -141,6 +141,3 @@ class ServingFigures:
 
 SERVING_FIGURES: dict[str, Column] = {one.name: one for one in columns(ServingFigures)}
 """The figures of deployments by name."""
-
-ALL_ENGINES = "all"
-"""The name for all engines that batch, each published study of them alike, in the errors of published figures."""

@@ -374,6 +374,15 @@ class ExpertFigures:
     )
 
 
+@record
+class MemoryRisk:
+    """Probability of fitting in memory, by measured memory."""
+
+    fits: Fraction = stat(
+        "probability that an execution fits in tier-1 memory, by measured runs", nullable=True
+    )
+
+
 AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES)
 
 ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time", *AXIS_PARTS_OF_TIME)
@@ -391,13 +400,12 @@ TIER1 = "proc_mem_tier1_cap_req"
 FITS = "fits"
 """The probability that an execution fits in memory, which measured memory gives in edition ``corrected``."""
 
+MAY_FIT = 0.05
+"""Probability of fitting below which an execution that is predicted to exceed tier-1 memory is infeasible: the lower
+end of the 90 % error of memory."""
+
 RISK = 0.1
 """Probability of running out of memory that a recommended plan may have where nobody states another."""
-
-EVIDENCE = BOUNDS | {
-    FITS: "probability that an execution fits in tier-1 memory, by measured runs",
-}
-"""Columns that measured runs add to the statistics of edition ``corrected``."""
 
 
 def within_risk(risk: float) -> str:
@@ -418,6 +426,7 @@ class CorrectedStats(Stats):
     expert_space: ExpertSpace = part()
     axes: AxisTimes = part()
     experts: ExpertFigures = part()
+    risk: MemoryRisk = part()
 
 
 # -- memory by kind ---------------------------------------------------------------------------------------------------

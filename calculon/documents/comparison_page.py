@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from calculon.base.units import GIB, Unit, duration, scaled
+from calculon.base.units import GIB, Unit, chance, duration, scaled
 from calculon.documents.comparison import SECONDS, Comparison, Line
 from calculon.documents.page_title import lettered_notes
 from calculon.documents.served_comparison import ServedComparison
@@ -60,7 +60,17 @@ def _sums(comparison: Comparison) -> Iterator[Section]:
     for tier in (0, 1):
         if lines := comparison.memory(tier):
             said = _headline(comparison, f"proc_mem_tier{tier + 1}_cap_req")
-            yield Section(f"Memory, tier {tier + 1}", (_parts_table(comparison, lines),), said)
+            blocks = (*_fits(comparison) * (tier == 0), _parts_table(comparison, lines))
+            yield Section(f"Memory, tier {tier + 1}", blocks, said)
+
+
+def _fits(comparison: Comparison) -> tuple[str, ...]:
+    """Return the probabilities that executions fit in memory; empty if none is known."""
+    several = [one.fits for one in comparison.results]
+    if all(one is None for one in several):
+        return ()
+    texts = ("not known" if one is None else chance(one) for one in several)
+    return (f"fits with a probability of {_lettered(comparison, texts)}",)
 
 
 def _ways(comparison: Comparison) -> Iterator[Section]:

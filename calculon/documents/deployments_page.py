@@ -10,6 +10,8 @@ from calculon.base.records import Column as Figure
 from calculon.documents.page_title import machine_of, titled
 from calculon.documents.serving_drafts import draft_mark
 from calculon.documents.serving_page import duration_of, rate, requests_words, split_words
+from calculon.estimate.served_errors import basis
+from calculon.render.digits import Digits
 from calculon.render.document import Block, Document, Section, dim, labelled
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
@@ -112,8 +114,23 @@ class _DeploymentsPage:
         yield Section("Frontier" if front else "Best", tuple(blocks), remark, opened=True)
         if front and (picture := self._picture(shown)).worth_drawing:
             yield Section("", (picture,))
-        notes = ("; ".join(self._meanings(differ)), self._between())
+        notes = (self._ranges(), "; ".join(self._meanings(differ)), self._between())
         yield Section("", tuple(map(dim, filter(None, notes))))
+
+    def _ranges(self) -> str:
+        """Return the ranges of the best deployment, its class, and the published rows behind them."""
+        ranges = self.found.ranges(0)
+        if not ranges:
+            return ""
+        procs = self.winners[0].deployment.num_procs
+        said = []
+        for name, one in ranges.items():
+            digits, each = Digits(one.spread), procs if name == "output_rate" else 1
+            write = digits.rate if name == "output_rate" else digits.duration
+            low, high = (write(end / each, one.value / each) for end in (one.low, one.high))
+            said.append(f"{_OF_RANGES[name]} {low} to {high}")
+        first = "90 % ranges of #0" if len(self.winners) > 1 else "90 % ranges"
+        return f"{first}: {', '.join(said)}. {basis(self.found.class_of(0), ranges)}"
 
     def _price_words(self) -> str:
         """Return a note that no price is known; empty if it is."""
@@ -229,6 +246,9 @@ class _DeploymentsPage:
         points = [(str(rank), one[x], one[y]) for rank, one in enumerate(figures)]
         return Frontier.of(self.objectives, points)
 
+
+_OF_RANGES = {"ttft": "mean TTFT", "tpot": "mean TPOT", "output_rate": "processor"}
+"""Columns of figures with ranges."""
 
 _MEANS = ("ttft", "ttft_p", "tpot", "tpot_p")
 """Times that are the same without random arrivals."""

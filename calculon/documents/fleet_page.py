@@ -8,8 +8,9 @@ from calculon.base.units import KILO, between, scaled
 from calculon.campaign.limits import LABELS
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import degrees_words, plan_words
+from calculon.declarations.statistics import FITS
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.how_sure import TIGHT
+from calculon.documents.how_sure import TIGHT, risk_words, with_risk
 from calculon.documents.page_title import titled
 from calculon.documents.run_defaults import defaults_section, price_words, run_rows
 from calculon.render.digits import Digits
@@ -129,6 +130,12 @@ class _FleetPage:
         blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1), dim(_spread(one))]
         if one["memory_remark"]:
             blocks.append(f"{TIGHT}: {one['memory_remark']}.")
+        if (fastest := self.answer["fastest"]) is not None:
+            words = plan_words(fastest["execution"], self.usual(fastest["execution"]))
+            stats = fastest["stats"]
+            time = digits_of(one).duration(stats["total_time"])
+            about = f"{time} a step, {risk_words(stats[FITS])}"
+            blocks.append(("Fastest, whatever its risk: ", bold(words), f" ({about})"))
         for limit in one["limits"]:
             said = _against_limit(one, limit)
             blocks.append(said if limit["met"] else bold(said))
@@ -188,7 +195,7 @@ class _FleetPage:
         unknown = [f"{LABELS[name]}: not known" for name in one["unchecked"]]
         return row | {
             "front": FRONT if place in self.answer["frontier"] else "",
-            "plan": degrees_words(one["execution"]),
+            "plan": with_risk(degrees_words(one["execution"]), one[FITS], self.asked["risk"]),
             "days": digits.rate(one["days"]),
             "between": _between(one),
             "late": digits.rate(one["days_p90"]),

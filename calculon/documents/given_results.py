@@ -8,7 +8,7 @@ from calculon import inputs
 from calculon.advise.answer import Answer
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations.origin import titled
-from calculon.declarations.statistics import BOUNDS, EVIDENCE, LEVEL
+from calculon.declarations.statistics import BOUNDS, LEVEL
 from calculon.documents.compared import labelled
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import ENDS, Document, Result
@@ -88,5 +88,5 @@ def _winners(found: SearchResult) -> Iterator[Result]:
             if low is None or high is None
             else dict(zip(ENDS, (LEVEL, low, high), strict=True))
         )
-        own = {name: value for name, value in stats.items() if name not in EVIDENCE}
+        own = {name: value for name, value in stats.items() if name not in BOUNDS}
         yield Result(stats=own, edition=found.edition, execution=execution, interval=ends)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from calculon.base.units import duration, scaled
+from calculon.base.units import chance, duration, scaled
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.statistics import LEVEL
 from calculon.estimate.told_apart import MOST_TIED
@@ -65,15 +65,22 @@ def risk_words(fits: float | None) -> str:
     return f"risk of running out {'not known' if fits is None else chance(1 - fits)}"
 
 
-def chance(probability: float) -> str:
-    """Write a probability; one that is next to 0 or 1 as a bound.
+def with_risk(words: str, fits: float | None, risk: float) -> str:
+    """Write a plan with its risk of running out of memory, if that is above what is accepted.
 
-    >>> chance(0.834), chance(0.9999), chance(0.5)
-    ('83 %', '>99 %', '50 %')
+    >>> with_risk("TP 2, DP 8", 0.63, 0.1), with_risk("TP 2, DP 8", 0.95, 0.1)
+    ('TP 2, DP 8 (risk of running out 37 %)', 'TP 2, DP 8')
     """
-    if 0.005 <= probability < 0.995:
-        return f"{100 * probability:.0f} %"
-    return ">99 %" if probability > 0.5 else "<1 %"
+    return words if fits is None or 1 - fits <= risk else f"{words} ({risk_words(fits)})"
+
+
+def none_within(risk: float) -> str:
+    """Say that no plan has an acceptable risk.
+
+    >>> none_within(0.1)
+    'No plan has a risk of running out of memory of at most 10 %.'
+    """
+    return f"No plan has a risk of running out of memory of at most {100 * risk:.2g} %."
 
 
 def order_in_words(order: Order, first: str = "the best", other: str = "mine") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from calculon.advise.answer import Answer
 from calculon.base.errors import printable
 from calculon.base.records import Plain
-from calculon.base.units import scaled
+from calculon.base.units import chance, scaled
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import (
     NO_RECOMPUTE,
@@ -26,10 +26,11 @@ from calculon.documents.expert_section import experts_section
 from calculon.documents.how_sure import (
     ABOVE,
     WHY_TIED,
-    chance,
     how_sure_section,
+    none_within,
     order_in_words,
     risk_words,
+    with_risk,
 )
 from calculon.documents.page_title import titled
 from calculon.documents.plans_table import digits_of, duration_between, mfu_name
@@ -154,7 +155,7 @@ class _PlanPage:
         fits = self.plans["0"]["stats"][FITS]
         risk = self.asked["risk"]
         if fits is not None and 1 - fits > risk:
-            yield f"No plan has a risk of running out of memory of at most {100 * risk:.2g} %."
+            yield none_within(risk)
         if (fastest := self.answer["fastest"]) is not None:
             about = f"{_gib(fastest)} GiB, {_percent(self._longer(fastest))}, {risk_words(fastest['stats'][FITS])}"
             yield "Fastest: ", bold(self._words(fastest)), f" ({about})"
@@ -226,7 +227,8 @@ class _PlanPage:
         if "execution" not in row:
             empty = dict.fromkeys(("time", "rate", "mfu", "days"), "-")
             return {"plan": f"none fits: {row['reason']}", **empty}
-        return {"plan": degrees_words(row["execution"]), **self._figures(row)}
+        words = with_risk(degrees_words(row["execution"]), row["stats"][FITS], self.asked["risk"])
+        return {"plan": words, **self._figures(row)}
 
     def _figures(self, plan: Plain) -> dict[str, str]:
         """Return time, rate of each processor, MFU and days of a plan, with the digits of its interval."""

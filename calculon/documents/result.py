@@ -11,7 +11,13 @@ from calculon.base.units import between
 from calculon.declarations.axes import AXES, PUBLISHED_AXES
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
-from calculon.declarations.statistics import ALL_PARTS_OF_TIME, BOUNDS, OFFLOADS, memory_by_kind
+from calculon.declarations.statistics import (
+    ALL_PARTS_OF_TIME,
+    BOUNDS,
+    FITS,
+    OFFLOADS,
+    memory_by_kind,
+)
 from calculon.render.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
 
 Stats = Mapping[str, float | None]
@@ -216,8 +222,7 @@ class Result:
     @property
     def fits(self) -> float | None:
         """The probability that the execution fits in memory; None where it is not known."""
-        memory = None if self.belief is None else self.belief["memory"]
-        return None if memory is None else memory["fits"]
+        return self.stats.get(FITS)
 
     @property
     def digits(self) -> Digits:

@@ -10,8 +10,10 @@ from calculon.base.records import Plain
 from calculon.base.units import GIB, duration, scaled, significant
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.plan_words import plan_words
+from calculon.declarations.statistics import RISK
 from calculon.documents.campaign_sections import assumed_section
 from calculon.documents.campaign_words import tokens_words
+from calculon.documents.how_sure import risk_words
 from calculon.documents.page_title import machine_of, titled
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
@@ -144,6 +146,9 @@ class _SensitivityPage:
             "plan": self._words(found.execution.to_dict()),
             "run": "" if found.campaign is None else _length(found.campaign.document),
             found.statistic.name: f"{self._value(self.now)}, {found.statistic.help}",
+            "memory": ""
+            if found.fits is None or found.fits >= 1 - RISK
+            else risk_words(found.fits),
         }
         terms = {"edition": found.execution.edition, "preset": found.preset.to_dict()}
         return titled(

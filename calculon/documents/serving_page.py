@@ -6,11 +6,12 @@ from dataclasses import asdict
 
 from calculon.base.units import GIB, duration, significant
 from calculon.declarations.plan_words import replica_words
-from calculon.declarations.serving_figures import ALL_ENGINES
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
 from calculon.documents.serving_drafts import draft_notes, draft_words
 from calculon.documents.serving_prefixes import length_note, prefix_notes, prefix_section
+from calculon.estimate.served_errors import basis
+from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import (
     Beside,
     Block,
@@ -115,66 +116,78 @@ class _ServingPage:
             f"Keeps {one.in_words}." if one.met else bold(f"Misses {one.in_words}.")
             for one in self.served.limits
         )
-        return Section("", (Facts((*self._rates(), *self._costs())), *limits))
+        return Section("", (Facts((*self._rates(), *self._costs())), *limits, *self._basis()))
 
     def _rates(self) -> Iterator[tuple[str, str, str]]:
         """Yield latencies and rates."""
         f = self.figures
         for name, words in {"ttft": "time to first token", "tpot": "time per token"}.items():
-            at = f"{duration_of(f[f'{name}_p'])} at {100 * self.workload.percentile:g} %"
+            write = self._duration(name)
+            at = f"{write(f[f'{name}_p'])} at {100 * self.workload.percentile:g} %"
             remarks = (
                 at if self.workload.rate is not None else "",
-                self._published(name, duration_of),
+                self._range(name, self._digits(name).duration),
             )
-            yield words, duration_of(f[name]), _joined(*remarks)
-        gap = f"longest gap {duration_of(f['itl_max'])}"
-        yield "tokens/s of a user", rate(f["interactivity"]), gap
-        each = f"{rate(f['output_rate_per_proc'])} for each processor"
-        remark = _joined(self._published("output_rate", rate), each)
-        yield "generated tokens/s", rate(f["output_rate"]), remark
-        yield "requests/s", rate(f["request_rate"]), f"{rate(f['capacity_rate'])} at most"
+            yield words, write(f[name]), _joined(*remarks)
+        gap = f"longest gap {self._duration('tpot')(f['itl_max'])}"
+        yield "tokens/s of a user", self._digits("tpot").rate(f["interactivity"]), gap
+        write = self._digits("output_rate").rate
+        each = f"{write(f['output_rate_per_proc'])} for each processor"
+        remark = _joined(self._range("output_rate", write), each)
+        yield "generated tokens/s", write(f["output_rate"]), remark
+        yield "requests/s", write(f["request_rate"]), f"{write(f['capacity_rate'])} at most"
 
     def _costs(self) -> Iterator[tuple[str, str, str]]:
         """Yield price, energy and the time of all requests, as far as they are known."""
-        f, price = self.figures, self.served.price
+        f, price, write = self.figures, self.served.price, self._digits("output_rate").small
         if f["usd_per_mtoken"] is not None:
-            yield "USD for 1M generated", f"{f['usd_per_mtoken']:.3g}", price
-            blended = f"{f['usd_per_mtoken_blended']:.3g}"
+            yield "USD for 1M generated", write(f["usd_per_mtoken"]), price
+            blended = write(f["usd_per_mtoken_blended"])
             yield "USD for 1M tokens", blended, "prompts and generated together"
         elif not price:
             yield "USD for 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"
         if f["joules_per_token"] is not None:
-            energy = f"{f['joules_per_token']:.3g}"
-            yield "J for a token", energy, "estimate; what it assumes stands below"
+            yield (
+                "J for a token",
+                write(f["joules_per_token"]),
+                "estimate; what it assumes stands below",
+            )
         if self.served.run_time is not None:
             count = f"{self.workload.requests:,} requests"
             told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
             yield "whole run", duration_of(self.served.run_time), told
 
-    def _published(self, figure: str, words: Callable[[float], str]) -> str:
-        """Return the range of a figure by the errors of published rows; empty if there are none."""
-        error = self.served.published.get(figure, {}).get(ALL_ENGINES)
-        value = self.figures[figure]
-        if error is None or not math.isfinite(value):
-            return ""
-        return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
+    def _digits(self, figure: str) -> Digits:
+        """Return the digits that the range of a figure leaves."""
+        one = self.served.ranges.get(figure)
+        return Digits(WITHOUT_INTERVAL if one is None else one.spread)
+
+    def _duration(self, figure: str) -> Callable[[float], str]:
+        """Return the function that writes times in the digits of a figure."""
+        digits = self._digits(figure)
+        return lambda seconds: ENDLESS if math.isinf(seconds) else digits.duration(seconds)
+
+    def _range(self, figure: str, write: Callable[[float, float], str]) -> str:
+        """Return the range of a figure by published rows, in the digits of the figure; empty without one."""
+        one = self.served.ranges.get(figure)
+        return (
+            "" if one is None else f"({write(one.low, one.value)} to {write(one.high, one.value)})"
+        )
+
+    def _basis(self) -> Iterator[Styled]:
+        """Yield the class of the deployment, and the published rows behind the ranges."""
+        served = self.served
+        if served.served_class is not None and served.ranges:
+            yield dim(f"Ranges of 90 %. {basis(served.served_class, served.ranges)}")
 
     def _evidence(self) -> Iterator[str]:
-        """Yield a note on the published rows behind the ranges of figures."""
-        found = {
-            name: each[ALL_ENGINES]
-            for name, each in self.served.published.items()
-            if ALL_ENGINES in each
-        }
-        if not found:
-            return
-        names = {"ttft": "first token", "tpot": "per token", "output_rate": "tokens/s"}
-        rows = ", ".join(f"{one['rows']:,} {names[name]}" for name, one in found.items())
-        yield (
-            f"Ranges: measured over predicted in 9 of 10 published rows of engines since 2024 ({rows}), each study "
-            "alike, nothing fitted to them; other models and processors may be further off: calculon lv --study "
-            "serving --edition corrected."
-        )
+        """Yield a note on the ranges of figures."""
+        if self.served.ranges:
+            yield (
+                "Ranges hold 90 % of measured values, by published rows: rows of the same kind of model, engine, "
+                "hardware and load count more, each source counts alike, and nothing is fitted to them (calculon lv "
+                "--study serving --edition corrected)."
+            )
 
     def _causes(self) -> Section:
         """Return the causes of the time in decoding, in prefill, and in the mix that a replica has."""
@@ -337,9 +350,13 @@ def _joined(*remarks: str) -> str:
     return ", ".join(filter(None, remarks))
 
 
+ENDLESS = "without end"
+"""Time of requests that arrive faster than they are answered."""
+
+
 def duration_of(seconds: float) -> str:
     """Write a time; without end if requests arrive faster than they are answered."""
-    return "without end" if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
+    return ENDLESS if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
 
 
 def rate(value: float) -> str:

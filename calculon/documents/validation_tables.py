@@ -8,12 +8,15 @@ from typing import Any
 from calculon.base.units import KILO, MEGA
 from calculon.declarations.named_values import CORRECTED
 from calculon.estimate.run_table import Run
+from calculon.estimate.served_errors import COLUMNS as PUBLISHED_ROW
+from calculon.estimate.served_errors import FIGURES
 from calculon.render.html_file import html_file
 from calculon.render.text_tables import Column, Table
 from calculon.validate import error_summary as summary
 from calculon.validate import published_runs
 from calculon.validate.measured_and_predicted import Result
-from calculon.validate.run_rows import csv_rows, error_rows, run_rows, served_rows
+from calculon.validate.run_rows import csv_rows, run_rows
+from calculon.validate.served_rows import class_scores, served_rows
 
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
@@ -120,6 +123,43 @@ SOURCES: tuple[Form, ...] = (
 )
 """Errors of whole steps by source, of editions that have them."""
 
+
+def _kinds(results: Sequence[Result]) -> Rows:
+    """Return errors of served models by kind of model."""
+    return [row for row in _classes(results) if not row["part"]]
+
+
+def _parts(results: Sequence[Result]) -> Rows:
+    """Return errors of served models by engine, hardware and load, each kind of model apart."""
+    return [row for row in _classes(results) if row["part"]]
+
+
+def _classes(results: Sequence[Result]) -> Rows:
+    return [{**asdict(one), "figure": FIGURES[one.figure]} for one in class_scores(results)]
+
+
+_FIGURE = (Column("figure", "figure"), Column("kind", "model"))
+_CLASS_ERRORS = (
+    Column("rows", "rows", right=True),
+    Column("sources", "sources", right=True, drop=2),
+    _number("median", "median %", _one),
+    _number("absolute", "abs. %", _one, drop=1),
+    _number("coverage", "inside %", _one),
+    _number("below", "below %", _one),
+    _number("above", "above %", _one),
+)
+"""Errors of published rows of a class, and shares in the range that all other sources give; sources count alike."""
+
+SERVED: Form = (
+    "Served models: errors, and rows inside the range of all other sources",
+    (*_FIGURE, *_CLASS_ERRORS),
+    _kinds,
+)
+SERVED_PARTS: Form = (
+    "Served models by engine, hardware and load",
+    (*_FIGURE, Column("part", "of these"), *_CLASS_ERRORS),
+    _parts,
+)
 
 JUDGED = (
     "ok: hours of a whole run (hours of: run) lie above those of steps alone, by at most "
@@ -311,7 +351,7 @@ def main_forms(editions: Sequence[str]) -> tuple[Form, ...]:
         summary.totals,
     )
     studies = _studies_of_editions(editions) if several else (STUDIES,)
-    return (*studies, totals, *SOURCES, *RUNS_BESIDE)
+    return (*studies, totals, *SOURCES, SERVED, *RUNS_BESIDE)
 
 
 def forms(editions: Sequence[str]) -> tuple[Form, ...]:
@@ -319,6 +359,7 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
     edition = () if len(editions) == 1 else (EDITION,)
     return (
         *main_forms(editions),
+        SERVED_PARTS,
         *((ABOUT,) if edition else ()),
         (
             "Errors by group of rows, in percent",
@@ -414,13 +455,9 @@ def runs_file(results: Sequence[Result]) -> str:
 
 
 def served_file(results: Sequence[Result]) -> str:
-    """Return the errors of published rows of served models as the file that pages of deployments tell."""
-    rows = [asdict(one) for one in error_rows(served_rows(results))]
-    columns = tuple(Column(name) for name in rows[0])
-    written = [
-        {name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows
-    ]
-    return Table(columns, written).csv() + "\n"
+    """Return the published rows of served models as the file that ranges of deployments rest on."""
+    rows = [one.to_dict() for one in served_rows(results)]
+    return Table(tuple(map(Column, PUBLISHED_ROW)), rows).csv() + "\n"
 
 
 def heading(results: Sequence[Result]) -> str:

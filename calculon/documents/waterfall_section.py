@@ -105,7 +105,7 @@ def waterfall_notes(waterfall: Plain) -> list[str]:
     beyond = sum(not step["fits"] for step in waterfall["steps"])
     if beyond or not waterfall["mine"]["fits"]:
         plans = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
-        found.append(f"! needs more memory than there is: {plans}")
+        found.append(f"! predicted to need more memory than there is: {plans}")
     return found
 
 

@@ -9,13 +9,14 @@ from calculon.advise.fixes import Fix
 from calculon.advise.stage_needs import StageNeed
 from calculon.advise.why import Why
 from calculon.base.errors import in_words
-from calculon.base.units import GIB
+from calculon.base.units import GIB, chance
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import optional_defaults
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
+from calculon.declarations.statistics import RISK
 from calculon.documents.estimate_result import result_of
 from calculon.documents.how_sure import risk_words
 from calculon.documents.page import GROUP_COLORS, PARTS
@@ -105,6 +106,8 @@ class _WhyPage:
 
         needed, there = worst.needed[tier - 1], worst.available[tier - 1]
         remark = f"{gib(needed)} needed, {gib(there)} usable: {gib(worst.over(tier))} too much"
+        if tier == 1 and self.found.fits is not None:
+            remark += f"; it fits with a probability of {chance(self.found.fits)}"
         rest = f"{len(short)} of {len(self.found.stages)} stages need too much"
         rest += f": {least} at least" if len(short) > 1 else ""
         columns = {"needed": lambda one: gib(one.needed[tier - 1]), "too much": excess}
@@ -118,8 +121,8 @@ class _WhyPage:
         where = f" on stage {fullest.stage}" if len(stages) > 1 else ""
         needed, there = gib(fullest.needed[0]), gib(fullest.available[0])
         remark = f"{needed} of {there} usable, {self.digits.left(-fullest.over(1))}{where}"
-        if self.result is not None and self.result.fits is not None:
-            remark += f"; {risk_words(self.result.fits)}"
+        if self.found.fits is not None:
+            remark += f"; {risk_words(self.found.fits)}"
         rest = f"up to {self.digits.left(-emptiest.over(1))}, on stage {emptiest.stage}"
         return self._memory(1, "Memory", remark, {"free": lambda one: gib(-one.over(1))}, rest)
 
@@ -158,17 +161,24 @@ class _WhyPage:
             words = "No three changes of it, no other batch, and no more processors up to 64 times as many."
             return _section("What would do", "nothing that was tried", words)
         last = "; another batch last" if any("batch_size" in one.changes for one in found) else ""
-        remark = f"the fewest changes first, then the nearest{last}"
+        risky = (
+            f"; those that fit with less than {chance(1 - RISK)} last"
+            if any(one.risky for one in found)
+            else ""
+        )
+        remark = f"the fewest changes first, then the nearest{risky}{last}"
         return _section("What would do", remark, self._changes(found, "slower"))
 
     def _changes(self, several: Sequence[Fix], title: str) -> Grid:
         """Return a table of changes with their memory and time, and what follows from each below."""
         rows: list[tuple[Cell, ...]] = []
+        known = any(one.fits is not None for one in several)
         for one in several:
             changes = "\n".join(self._change(name, value) for name, value in one.changes.items())
             memory, time = self.digits.gib(one.memory[0]), self.digits.duration(one.total_time)
             longer = percent_more(one.longer) if one.longer else "fastest of these"
-            rows.append((changes, memory, time, longer))
+            fits = "" if one.fits is None else chance(one.fits)
+            rows.append((changes, memory, *[fits] * known, time, longer))
             follows = [f"{name}={plain(value)}" for name, value in one.follows.items()]
             notes = [f"with {', '.join(follows)}"] if follows else []
             notes += [f"unlike practice: {text}" for text in one.unusual]
@@ -176,8 +186,8 @@ class _WhyPage:
                 notes.append(_ANOTHER[one.asks_for_another])
             if notes:
                 rows.append((dim("; ".join(notes), indent=2),))
-        kinds = ("text", "right", "right", "right")
-        return headed(kinds, ("change", "memory", "time", title), rows)
+        kinds = ("text", *["right"] * (3 + known))
+        return headed(kinds, ("change", "memory", *["fits"] * known, "time", title), rows)
 
     def _change(self, name: str, value: Any) -> str:
         if name in self.found.unread:
@@ -217,7 +227,8 @@ class _WhyPage:
             time = "-" if one.gain is None else percent_more(one.gain)
             memory = "-" if math.isnan(one.memory) else gib_more(one.memory)
             option = f"{one.field}={plain(one.value)}"
-            rows.append((option, plain(one.without), time, memory, dim(_needed(one.reason))))
+            note = _needed(one.reason) or _risk(one.fits)
+            rows.append((option, plain(one.without), time, memory, dim(note)))
         titles = ("option", "set back to", "time", "memory", "")
         grid = headed(("left", "left", "right", "right", "text"), titles, rows)
         return _section(title, "each set back by itself", grid)
@@ -251,6 +262,15 @@ def _needed(reason: str) -> str:
     if reason.startswith("framework"):
         return "the framework needs it"
     return f"not without: {in_words(reason)}" if reason else ""
+
+
+def _risk(fits: float | None) -> str:
+    """Return the probability that an execution fits without an option, if it is below that of recommended plans.
+
+    >>> _risk(0.34), _risk(0.95), _risk(None)
+    ('it fits with 34 %', '', '')
+    """
+    return "" if fits is None or fits >= 1 - RISK else f"it fits with {chance(fits)}"
 
 
 def percent_more(longer: float) -> str:

@@ -1,13 +1,15 @@
 """The outcome of a search in tables: its winners, and why the other executions cannot run."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.advise.candidate import tied
+from calculon.advise.in_words import figures, plan_in_words
 from calculon.base.errors import in_words
 from calculon.declarations.plan_words import degrees_words
-from calculon.documents.how_sure import ties_in_words
+from calculon.declarations.statistics import FITS
+from calculon.documents.how_sure import none_within, ties_in_words
 from calculon.plan.columns import FIELDS
 from calculon.render.digits import Digits
 from calculon.render.text_tables import Column, Table
@@ -141,6 +143,18 @@ def reasons_table(
         for reason, count in ranked
     ]
     return Table(columns, rows)
+
+
+def risks(found: SearchResult) -> Iterator[str]:
+    """Yield the remark that no execution has an acceptable risk, and the best of all if the search prefers another."""
+    if found.risk is None:
+        return
+    if found.evaluation[FITS][0] < 1 - found.risk:
+        yield none_within(found.risk)
+    if (best := found.best_of_all) is not None:
+        first = found.objectives[0].statistic.name
+        which = "Fastest" if first in ("sample_rate", "total_time") else "Best"
+        yield f"{which}, whatever its risk: {plan_in_words(best.execution)} ({figures(best)})"
 
 
 def ties(found: SearchResult, *, ranked: bool = True) -> str:

@@ -1,39 +1,39 @@
-"""Interval of the time and probability of fitting in memory for every row of a table of executions."""
+"""Interval of the time for every row of a table of executions."""
 
 import numpy as np
 
 from calculon import inputs
 from calculon.base.units import Array
 from calculon.declarations.model import Model
-from calculon.declarations.statistics import BOUNDS, EVIDENCE, FITS, TIER1
+from calculon.declarations.statistics import BOUNDS
 from calculon.estimate.evaluate import Evaluation
-from calculon.estimate.validated_runs import factors, fit_probabilities
+from calculon.estimate.validated_runs import factors
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.plan import PUBLISHED_NAMES
 
 
 def bounds(model: Source | Model, system: Source | System, found: Evaluation) -> dict[str, Array]:
-    """Return the 90 % interval of the measured time of each row, and the probability that it fits in memory.
+    """Return the 90 % interval of the measured time of each row.
 
     Args:
         model, system: Those that the table was evaluated for.
         found (with n rows): What :func:`calculon.evaluate` returned, or a search has as ``evaluation``.
 
     Returns:
-        Arrays of shape (n,), under the names of :data:`~calculon.declarations.statistics.EVIDENCE`: both ends of the
-        interval in seconds, and the probability; not-a-number in rows that are infeasible or of edition ``sc23``. Empty
-        where all rows are of that edition, which has no intervals.
+        Arrays of shape (n,), under the names of :data:`~calculon.declarations.statistics.BOUNDS`: both ends of the
+        interval in seconds; not-a-number in rows that are infeasible or of edition ``sc23``. Empty where all rows are
+        of that edition, which has no intervals.
 
     Examples:
         >>> import calculon
         >>> found = calculon.search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", fix={"tensor_par": 2})
         >>> sorted(calculon.bounds("llama3-8B", "h100_80g_sxm", found.evaluation))
-        ['fits', 'total_time_high', 'total_time_low']
+        ['total_time_high', 'total_time_low']
     """
     if found.fields == PUBLISHED_NAMES:
         return {}
-    columns = {name: np.full(len(found), np.nan) for name in EVIDENCE}
+    columns = {name: np.full(len(found), np.nan) for name in BOUNDS}
     rows = found if found.feasible.all() else found.take(found.feasible)
     if len(rows):
         stats = {name: rows[name] for name in rows.names}
@@ -41,6 +41,4 @@ def bounds(model: Source | Model, system: Source | System, found: Evaluation) ->
         ends = factors(shape, machine, rows.plan, stats)
         for name, factor in zip(BOUNDS, ends, strict=True):
             columns[name][found.feasible] = factor * rows["total_time"]
-        fits = fit_probabilities(shape, machine, rows.plan, rows[TIER1])
-        columns[FITS][found.feasible] = fits
     return columns

@@ -20,13 +20,14 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import Origin
 from calculon.declarations.presets import Preset, find_preset
 from calculon.declarations.result_records import QUESTION
-from calculon.declarations.statistics import EVIDENCE
+from calculon.declarations.statistics import BOUNDS
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
+from calculon.estimate.imbalance import imbalance_headroom
 from calculon.estimate.interval import Interval, interval
 from calculon.estimate.layer_list import breakdown
-from calculon.estimate.memory_error import imbalance_headroom
+from calculon.estimate.memory_limit import fits, memory_codes
 from calculon.estimate.operators import context_exchange, expert_parts
 from calculon.estimate.question import question, warn_of_differences
 from calculon.estimate.rank_groups import Domain, RankGroup, domains, rank_groups
@@ -35,7 +36,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
-from calculon.plan.rules.all_rules import check, check_memory, raise_for
+from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 
 if TYPE_CHECKING:
@@ -84,13 +85,11 @@ class Estimate(Displayed):
         return belief(self.model, self.system, self.execution, self.stats)
 
     @property
-    def evidence(self) -> dict[str, float | None]:
-        """Interval and probability of fitting, as columns of :func:`calculon.bounds`; None where they are unknown."""
-        found, names = self.belief, tuple(EVIDENCE)
-        if found is None:
-            return dict.fromkeys(names)
-        memory = None if found.memory is None else found.memory.fits
-        return dict(zip(names, (found.low, found.high, memory), strict=True))
+    def bounds(self) -> dict[str, float | None]:
+        """Interval of the time, as columns of :func:`calculon.bounds`; None where it is unknown."""
+        found, names = self.belief, tuple(BOUNDS)
+        ends = (None, None) if found is None else (found.low, found.high)
+        return dict(zip(names, ends, strict=True))
 
     @cached_property
     def groups(self) -> list[RankGroup]:
@@ -191,7 +190,7 @@ class Estimate(Displayed):
         if self.edition != PUBLISHED:
             document["edition"] = self.edition
             if self.belief is not None:
-                document |= self.evidence | {"belief": self.belief.to_dict()}
+                document |= self.bounds | {"belief": self.belief.to_dict()}
             document["groups"] = [group.to_dict() for group in self.groups]
             if self.domains:
                 document["domains"] = [domain.to_dict() for domain in self.domains]
@@ -276,6 +275,9 @@ def estimate(
 ) -> Estimate:
     """Estimate one execution.
 
+    In edition ``corrected`` an execution that is predicted to exceed tier-1 memory is estimated, too, if it fits with a
+    probability of at least 5 %: the statistic ``fits`` is this probability.
+
     Args:
         model, execution, system: A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row
             of a frame), or a record; an execution also in words, as options of :func:`calculon.plan` and short names:
@@ -307,9 +309,11 @@ def estimate(
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
-    tiers = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
-    code = check_memory(code, *tiers, edition.machine(one.system))
-    raise_for(one, int(code[0]), *(float(needed[0]) for needed in tiers))
+    code = memory_codes(code, batch)
+    if code[0]:
+        tiers = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
+        tier1, tier2, probability = (float(np.max(one)) for one in (*tiers, fits(batch)))
+        raise_for(one, int(code[0]), tier1, tier2, probability)
     return Estimate(
         model=one.model,
         execution=one.execution,

@@ -24,13 +24,14 @@ from calculon.declarations.scope_choices import BatchChoice
 from calculon.declarations.statistics import CorrectedStats, Stats
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.memory_limit import fits, memory_codes
 from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped
 from calculon.plan.columns import Selected
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan, as_plan
-from calculon.plan.rules.all_rules import REASONS, check, check_memory
+from calculon.plan.rules.all_rules import REASONS, check
 from calculon.plan.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -217,9 +218,8 @@ def _fill(
     whole = len(rows) == len(plan)
     some = (system, plan) if whole else (of_rows(system, rows), plan.take(rows))
     for part, batch in evaluate_rows(model, *some, edition):
-        here, needed = rows[part], batch.capacity
-        tiers = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
-        found = check_memory(codes[here], *tiers, batch.system)
+        here = rows[part]
+        found = memory_codes(codes[here], batch)
         codes[here] = found
         all_fit = not found.any()
         good: Array | slice = slice(None) if all_fit else found == 0
@@ -265,6 +265,7 @@ def evaluate_rows(
                 edition,
                 tables.embedding_head_of(part),
                 tables.kinds_of(part),
+                fits,
             )
             yield part, batch
 

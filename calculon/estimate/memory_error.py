@@ -1,4 +1,4 @@
-"""The probability that an execution fits in memory, and how much uneven routing may add.
+"""The probability that an execution fits in memory.
 
 The logarithm of measured over predicted tier-1 memory of a run is taken to follow a Student t distribution around a
 mean. Both come from the measured runs of ``validation/``, where each source counts alike, and runs like the execution
@@ -11,20 +11,13 @@ sources ``K = (sum w)^2 / sum w^2`` of Kish, *Survey Sampling* (1965), section 1
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from calculon.base.frozen import dataclass
-from calculon.base.units import GIB, Array
-from calculon.declarations.execution import Execution
-from calculon.declarations.model import Model
+from calculon.base.units import Array, chance, gib
 from calculon.declarations.statistics import LEVEL
-from calculon.editions.edition import Edition
-from calculon.estimate.evaluate import evaluate_one
 from calculon.estimate.student import probability, quantile
-from calculon.hardware.system import System
-from calculon.plan.plan import Plan, all_fields
 
 FEWEST_SOURCES = 2
 """Sources below which nothing is known of the variance between sources."""
@@ -94,6 +87,19 @@ _LEAST_SCALE = 1e-6
 """Scale of sources that agree to the byte, which tell nothing about others."""
 
 
+def _left(needed: float, usable: float) -> str:
+    """Return the memory that an execution leaves, or by how much it exceeds the usable memory."""
+    if needed <= usable:
+        return (
+            f"{gib(usable - needed)} of {gib(usable)} are left, which is less than the memory error"
+        )
+    share = 100 * (needed / usable - 1)
+    return (
+        f"it needs {gib(needed - usable)} ({share:.1f} %) more than the {gib(usable)} that are usable, "
+        "which is less than the memory error"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredMemory:
     """Evidence of measured runs about the predicted tier-1 memory of an execution.
@@ -126,13 +132,9 @@ def measured_memory(errors: MemoryErrors, needed: float, usable: float) -> Measu
     fits, error = float(errors.fits(np.array(needed), usable)), errors.room(LEVEL) - 1
     remark = ""
     if fits < LEVEL:
-        free = usable - needed
-        left = (
-            f"{free / GIB:.1f} GiB are left" if free >= 0 else f"{-free / GIB:.1f} GiB are missing"
-        )
         remark = (
-            f"{left}; it fits with a probability of {100 * fits:.0f} %, and with {100 * LEVEL:.0f} % "
-            f"where {100 * error:.0f} % more than the predicted memory is usable"
+            f"{_left(needed, usable)}: it fits with a probability of {chance(fits)}, and with {chance(LEVEL)} "
+            f"if {100 * error:.0f} % more than the predicted memory is usable"
         )
     return MeasuredMemory(
         fits=fits,
@@ -143,44 +145,3 @@ def measured_memory(errors: MemoryErrors, needed: float, usable: float) -> Measu
         headroom=float(usable / needed - 1) if needed else np.inf,
         remark=remark,
     )
-
-
-# How unevenly tokens may choose experts before a processor has no memory left.
-
-
-def imbalance_headroom(
-    model: Model, system: System, execution: Execution, edition: Edition
-) -> float | None:
-    """Return the largest share of the mean rows that the busiest rank may have, and the memory still suffices.
-
-    In whole percent. The memory of a stage is linear in it. At most ``expert_par``, where one rank has all
-    rows, or the capacity of experts; None where no rank has more than others, or the execution does not fit as it is.
-    """
-    if not model.mixes or execution.expert_par == 1 or execution.moe_pad_to_capacity:
-        return None
-    least, most = execution.moe_imbalance_percent, 100 * execution.expert_par
-    if execution.moe_capacity_percent:
-        most = min(most, execution.moe_capacity_percent)
-    most = max(least, most)
-    there = edition.machine(system).usable[0]
-    low, high = _needed(model, system, execution, edition, [least, most])
-    if low > there:
-        return None
-    while high > there:
-        # the fullest stage of some whose memory is linear: a chord lies above, so what fits by it does fit
-        found = min(most - 1, int(least + (there - low) / (high - low) * (most - least)))
-        _, low = _needed(model, system, execution, edition, [found, found + 1])
-        if low > there:
-            return found / 100
-        least = found + 1
-    return most / 100
-
-
-def _needed(
-    model: Model, system: System, execution: Execution, edition: Edition, percents: Sequence[int]
-) -> list[float]:
-    """Return bytes of tier 1 that an execution needs with each imbalance."""
-    fields = all_fields(execution)
-    rows = [fields | {"moe_imbalance_percent": percent} for percent in percents]
-    batch = evaluate_one(model, system, Plan.from_records(rows), edition)
-    return np.broadcast_to(batch.capacity.proc_mem_tier1_cap_req, len(rows)).tolist()

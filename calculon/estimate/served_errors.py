@@ -1,68 +1,347 @@
-"""How far published rates and times of served models were from the model: the rows of ``validation/served.csv``.
+"""Ranges of figures of served models, by how far published rows were from the model.
 
-``scripts/render`` writes the file from the studies of served models under ``validation/serving``. A range holds 90 % of
-the measured values over the predicted ones; nothing was fitted to them, and they are no interval of a given deployment:
-published rows are of few models and processors, and of engines that were tuned for them.
+The rows are in ``validation/served.csv``, which ``scripts/render`` writes from the studies of served models under
+``validation/serving``: measured over predicted values, each row with its class
+(:class:`~calculon.declarations.serving_classes.ServedClass`) and its source. Nothing was fitted to them.
+
+A range is the interval of a source that nobody has seen, as for training steps
+(:class:`~calculon.estimate.source_errors.SourceErrors`): each source counts alike, rows that have parts of the class in
+common count more (:data:`FACTORS`), and with few sources the range is wide. If a single source
+has rows of a class, its error and the error of the class are not distinguishable: the range is widened in quadrature by
+the error that one more class has. The range of a class that no row has contains the ranges of all classes with rows,
+and is widened likewise.
 """
 
-from functools import cache
-from typing import Any
+import csv
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from calculon.base.frozen import dataclass
+from calculon.base.units import Array
 from calculon.declarations import catalog
+from calculon.declarations.fields import declare
+from calculon.declarations.result_numbers import number
+from calculon.declarations.serving_classes import (
+    ANY_ENGINE,
+    CLASS_FIELDS,
+    ENGINES,
+    SINGLE,
+    ServedClass,
+)
+from calculon.declarations.statistics import LEVEL
+from calculon.estimate.source_errors import SourceErrors, equal_weights
+from calculon.estimate.student import quantile
 
 FILE = "validation/served.csv"
 """The file, below the root of the catalog."""
 
-FIGURES = ("tpot", "output_rate", "ttft")
-"""Figures that published rows have."""
+FIGURES = {"ttft": "time to first token", "tpot": "time per token", "output_rate": "tokens/s"}
+"""Figures that published rows have, with their names."""
+
+FACTORS = {"kind": 8.0, "engine": 1.25, "generation": 1.25, "load": 1.25}
+"""How many times as much a row counts that has the kind of model, the engine, the generation or the load in common.
+
+As for training steps (:data:`calculon.estimate.run_table.FACTORS`): models with experts have kernels and waits of their
+own. They were not tuned to rows of served models.
+"""
+
+FEWEST_SOURCES = 2
+"""Sources below which the error of a class, or of all rows, is not distinguishable from the error of a source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedError:
-    """Measured values over predicted ones of a figure, of an engine.
+class PublishedRow:
+    """A published figure of a served model.
 
     Attributes:
-        engine, figure: The engine, or :data:`~calculon.declarations.serving_figures.ALL_ENGINES`; one of
-            :data:`FIGURES`.
-        rows, studies: Published rows, and the studies that they are of.
-        low, median, high: Quantiles of 5, 50 and 95 %.
+        figure: One of :data:`FIGURES`.
+        of_class: Its class; the engine is known.
+        source, study: Who published it, and its study under ``validation/``.
+        ratio: The measured over the predicted value.
     """
 
-    engine: str
     figure: str
-    rows: int
-    studies: int
-    low: float
-    median: float
-    high: float
+    of_class: ServedClass
+    source: str
+    study: str
+    ratio: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known but the engine and the figure, which name it."""
-        names = ("rows", "studies", "low", "median", "high")
-        return {name: getattr(self, name) for name in names}
+        """Return the cells of the file."""
+        return {
+            "figure": self.figure,
+            **{name: getattr(self.of_class, name) for name in CLASS_FIELDS},
+            "source": self.source,
+            "study": self.study,
+            "ratio": f"{self.ratio:.4g}",
+        }
+
+
+COLUMNS = ("figure", *CLASS_FIELDS, "source", "study", "ratio")
+"""Columns of the file."""
+
+
+class Ends(NamedTuple):
+    """Lower and upper end of a range of logarithms of measured over predicted values."""
+
+    low: float
+    high: float
+
+    def widened(self, error: float) -> "Ends":
+        """Return the range with a further error on both sides, in quadrature."""
+        middle, half = (self.low + self.high) / 2, math.hypot((self.high - self.low) / 2, error)
+        return Ends(middle - half, middle + half)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Published rows of one figure; of the time to first token either of single streams, or of loaded replicas."""
+
+    rows: tuple[PublishedRow, ...]
+
+    def ends(self, of_class: ServedClass) -> Ends | None:
+        """Return the range of a class; None with fewer than :data:`FEWEST_SOURCES` sources."""
+        if of_class not in self._ranges:
+            self._ranges[of_class] = self._ends(of_class)
+        return self._ranges[of_class]
+
+    def _ends(self, of_class: ServedClass) -> Ends | None:
+        if len(set(self._sources.tolist())) < FEWEST_SOURCES:
+            return None
+        return self._own(of_class) if self.has(of_class).any() else self._outside
+
+    def has(self, of_class: ServedClass) -> Array:
+        """Return which rows have a class; rows of any engine if it states none."""
+        alike = [self._alike(of_class, name) for name in self._stated(of_class)]
+        found: Array = np.all(alike, 0) & (not of_class.apart)
+        return found
+
+    def without(self, source: str) -> "Evidence":
+        """Return the rows of all other sources."""
+        return Evidence(tuple(row for row in self.rows if row.source != source))
+
+    def count(self, chosen: Array) -> "Count":
+        """Return how many rows some are, and of how many sources."""
+        return Count(int(chosen.sum()), len(set(self._sources[chosen].tolist())))
+
+    def sharing(self, of_class: ServedClass) -> tuple[str, "Count"]:
+        """Return what rows have in common with a class, in words, and these: the engine, else the kind of model."""
+        by_engine = self._alike(of_class, "engine")
+        if of_class.engine != ANY_ENGINE and by_engine.any():
+            return f"run {ENGINES[of_class.engine]}", self.count(by_engine)
+        by_kind = self._alike(of_class, "kind")
+        return f"are of {of_class.kind} models", self.count(by_kind)
+
+    def _own(self, of_class: ServedClass) -> Ends:
+        """Return the range of a class that rows have."""
+        found = self._interval(of_class)
+        alone = self.count(self.has(of_class)).sources < FEWEST_SOURCES
+        return found.widened(self._class_error) if alone else found
+
+    @cached_property
+    def _outside(self) -> Ends:
+        """The range of a class that no row has."""
+        known = dict.fromkeys(row.of_class for row in self.rows)
+        any_engine = dict.fromkeys(replace(one, engine=ANY_ENGINE) for one in known)
+        ranges = [self._own(one) for one in (*known, *any_engine)]
+        every = Ends(min(one.low for one in ranges), max(one.high for one in ranges))
+        return every.widened(self._class_error)
+
+    @cached_property
+    def _class_error(self) -> float:
+        """The error that one more class has at most with 90 %, as classes with rows differ; 0 with one of them."""
+        if (several := len(self._class_means)) < 2:
+            return 0.0
+        scale = float(np.std(self._class_means, ddof=1)) * math.sqrt(1 + 1 / several)
+        return quantile((1 + LEVEL) / 2, several - 1.0) * scale
+
+    def _interval(self, of_class: ServedClass) -> Ends:
+        """Return the interval of one more source, by rows as they count for a class."""
+        codes = [self._codes[name].get(getattr(of_class, name), -1) for name in CLASS_FIELDS]
+        low, _, high = self._errors.limits(np.array(codes))
+        return Ends(low, high)
+
+    @staticmethod
+    def _stated(of_class: ServedClass) -> list[str]:
+        """Return the fields of a class that say something: without an engine, rows of all engines are alike in it."""
+        return [one for one in CLASS_FIELDS if getattr(of_class, one) != ANY_ENGINE]
+
+    def _alike(self, of_class: ServedClass, name: str) -> Array:
+        """Return which rows have a field of a class in common."""
+        return np.array(self._fields[name]) == getattr(of_class, name)
+
+    @cached_property
+    def _ranges(self) -> dict[ServedClass, Ends | None]:
+        return {}
+
+    @cached_property
+    def _fields(self) -> dict[str, list[str]]:
+        return {name: [getattr(row.of_class, name) for row in self.rows] for name in CLASS_FIELDS}
+
+    @cached_property
+    def _codes(self) -> dict[str, dict[str, int]]:
+        """Codes of the values of each field of a class."""
+        return {
+            name: {one: code for code, one in enumerate(dict.fromkeys(values))}
+            for name, values in self._fields.items()
+        }
+
+    @cached_property
+    def _sources(self) -> Array:
+        return np.unique([row.source for row in self.rows], return_inverse=True)[1]
+
+    @cached_property
+    def _errors(self) -> SourceErrors:
+        context = [[self._codes[name][one] for one in self._fields[name]] for name in CLASS_FIELDS]
+        return SourceErrors(
+            ratios=np.log([row.ratio for row in self.rows]),
+            source=self._sources,
+            weight=equal_weights(
+                [row.source for row in self.rows], [row.study for row in self.rows]
+            ),
+            context=np.array(context, int),
+            factors=tuple(FACTORS[name] for name in CLASS_FIELDS),
+            evidence=np.ones(len(self.rows), bool),
+        )
+
+    @cached_property
+    def _class_means(self) -> list[float]:
+        """Means of the classes, each source in a class alike."""
+        cells: dict[ServedClass, dict[str, list[float]]] = {}
+        for row, value in zip(self.rows, self._errors.ratios.tolist(), strict=True):
+            cells.setdefault(row.of_class, {}).setdefault(row.source, []).append(value)
+        return [float(np.mean([np.mean(one) for one in of.values()])) for of in cells.values()]
+
+
+class Count(NamedTuple):
+    """Published rows, and the sources that they are of."""
+
+    rows: int
+    sources: int
+
+
+def queued(figure: str, of_class: ServedClass) -> tuple[str, bool]:
+    """Return which rows belong together: a single stream waits for no other request before its first token."""
+    return figure, figure == "ttft" and of_class.load != SINGLE
+
+
+def evidence(rows: Iterable[PublishedRow]) -> dict[tuple[str, bool], Evidence]:
+    """Return rows that belong together, by :func:`queued`."""
+    found: dict[tuple[str, bool], list[PublishedRow]] = {}
+    for row in rows:
+        found.setdefault(queued(row.figure, row.of_class), []).append(row)
+    return {key: Evidence(tuple(own)) for key, own in found.items()}
 
 
 @cache
-def served_errors() -> tuple[ServedError, ...]:
+def published_rows() -> tuple[PublishedRow, ...]:
     """Return the rows of the file; none where it is not there."""
     try:
-        first, *lines = (catalog.root() / FILE).read_text(encoding="utf-8").splitlines()
+        with (catalog.root() / FILE).open(encoding="utf-8", newline="") as file:
+            cells = list(csv.DictReader(file))
     except FileNotFoundError:
         return ()
-    names = first.split(",")
-    found = []
-    for line in lines:
-        cells = dict(zip(names, line.split(","), strict=True))
-        numbers: dict[str, Any] = {name: int(cells[name]) for name in ("rows", "studies")}
-        numbers |= {name: float(cells[name]) for name in ("low", "median", "high")}
-        found.append(ServedError(engine=cells["engine"], figure=cells["figure"], **numbers))
-    return tuple(found)
+    return tuple(
+        PublishedRow(
+            figure=one["figure"],
+            of_class=_class_of(*(one[name] for name in CLASS_FIELDS)),
+            source=one["source"],
+            study=one["study"],
+            ratio=float(one["ratio"]),
+        )
+        for one in cells
+    )
 
 
-def published_errors() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the errors by figure and engine, as plain data."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for one in served_errors():
-        found.setdefault(one.figure, {})[one.engine] = one.to_dict()
+@cache
+def _class_of(kind: str, engine: str, generation: str, load: str) -> ServedClass:
+    return ServedClass(kind=kind, engine=engine, generation=generation, load=load)
+
+
+@cache
+def _published() -> dict[tuple[str, bool], Evidence]:
+    return evidence(published_rows())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureRange:
+    """Range of a figure of a deployment that holds 90 % of measured values, and what it rests on."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    low: float = number("lower end, in the unit of the figure")
+    high: float = number("upper end")
+    ratio_low: float = number("lower end of measured over predicted values")
+    ratio_high: float = number("upper end of measured over predicted values")
+    rows: int = declare("published rows of the figure")
+    class_rows: int = declare("published rows of the class of the deployment")
+    class_sources: int = declare("sources of the rows of the class")
+    sharing: str = declare("what further rows have in common with the deployment")
+    sharing_rows: int = declare("rows that have it in common")
+    sharing_sources: int = declare("sources of the rows that have it in common")
+
+    @property
+    def value(self) -> float:
+        """The predicted value."""
+        return self.low / self.ratio_low
+
+    @property
+    def spread(self) -> float:
+        """Half the width of the range, over the predicted value."""
+        return (self.ratio_high - self.ratio_low) / 2
+
+
+def served_ranges(
+    of_class: ServedClass, figures: Mapping[str, float | None]
+) -> dict[str, FigureRange]:
+    """Return the range of each figure of a deployment that published rows have, by name.
+
+    Figures that are unknown or infinite have none.
+    """
+    found = {}
+    for name in FIGURES:
+        value = figures.get(name)
+        known = _published().get(queued(name, of_class))
+        ends = None if known is None else known.ends(of_class)
+        if known is None or ends is None or value is None or not np.isfinite(value):
+            continue
+        own = known.count(known.has(of_class))
+        words, shared = known.sharing(of_class)
+        low, high = (float(np.exp(end)) for end in ends)
+        found[name] = FigureRange(
+            low=low * value,
+            high=high * value,
+            ratio_low=low,
+            ratio_high=high,
+            rows=len(known.rows),
+            class_rows=own.rows,
+            class_sources=own.sources,
+            sharing=words,
+            sharing_rows=shared.rows,
+            sharing_sources=shared.sources,
+        )
     return found
+
+
+def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
+    """Return the class of a deployment and the published rows that its ranges rest on, in one sentence."""
+    said: list[str] = []
+    for name, one in ranges.items():
+        queue = " under load" if queued(name, of_class)[1] else ""
+        published = "" if said else "published rows "
+        further = _sources(one.class_sources)
+        if not one.class_rows:
+            further = f"{one.sharing_rows:,} rows of {_sources(one.sharing_sources)} {one.sharing}"
+        count = f"{one.class_rows:,} of {one.rows:,}"
+        said.append(f"{count} {published}of {FIGURES[name]}{queue} ({further})")
+    words = of_class.in_words
+    return f"{words[0].upper()}{words[1:]}: of this class are {', '.join(said)}."
+
+
+def _sources(count: int) -> str:
+    return f"{count:,} source{'s' * (count != 1)}"

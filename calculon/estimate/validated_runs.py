@@ -16,7 +16,6 @@ from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import (
-    CORRECTED,
     PRESETS,
     PRODUCT_FIELDS,
     PUBLISHED,
@@ -26,7 +25,8 @@ from calculon.declarations.named_values import (
 from calculon.declarations.statistics import LEVEL, TIER1
 from calculon.editions import find_edition
 from calculon.estimate.interval import Sides, assumed_sides, kernel_sides
-from calculon.estimate.memory_error import MeasuredMemory, MemoryErrors, measured_memory
+from calculon.estimate.memory_error import MeasuredMemory, measured_memory
+from calculon.estimate.memory_limit import errors_of
 from calculon.estimate.nearest_runs import (
     called,
     distance,
@@ -202,7 +202,7 @@ def belief(
     here, related = same_processor(some, system), relatives(some, system)
     own = whole_iterations(system)
     time = float(stats["total_time"])
-    memory = _memory_errors(some, model, execution.preset, execution.zero_stage)
+    memory = errors_of(model, execution.preset, execution.zero_stage)
     usable = find_edition(execution.edition).machine(system).usable[0]
     return Belief(
         level=min((one.level for one in own), default=LEVEL),
@@ -215,39 +215,6 @@ def belief(
         memory=None if memory is None else measured_memory(memory, float(stats[TIER1]), usable),
         basis=_basis(some, system, facts, here, related),
     )
-
-
-def fit_probabilities(model: Model, system: System, plan: Plan, needed: Array) -> Array:
-    """Return the probability that executions of edition ``corrected`` fit in tier-1 memory.
-
-    Args:
-        model, system: Of all executions.
-        plan (with n rows): The executions.
-        needed (shape (n,)): Bytes of tier 1 that they need, as predicted.
-
-    Returns:
-        Array of shape (n,): not-a-number in rows of edition ``sc23``, and where too few runs measured memory.
-    """
-    usable = find_edition(CORRECTED).machine(system).usable[0]
-    columns = [np.broadcast_to(getattr(plan, name), len(plan)) for name in _OF_MEMORY]
-    named, row_of, _ = distinct(columns)
-    found = np.full(len(plan), np.nan)
-    for number, codes in enumerate(named.tolist()):
-        edition, preset, sharding = map(_value_of, _OF_MEMORY, codes)
-        errors = _memory_errors(runs(), model, preset, sharding)
-        if edition != PUBLISHED and errors is not None:
-            rows = row_of == number
-            found[rows] = errors.fits(needed[rows], usable)
-    return np.where(plan.malformed < 0, found, np.nan)
-
-
-_OF_MEMORY = ("edition", *_DECISIVE[:2])
-
-
-def _memory_errors(some: Runs, model: Model, preset: str, zero_stage: str) -> MemoryErrors | None:
-    """Return the distribution of measured over predicted memory for a preset and a kind of sharding."""
-    split = zero_stage in SPLIT_WEIGHTS
-    return some.memory_errors(preset, splits_weights=split, experts=model.has_experts)
 
 
 def _basis(

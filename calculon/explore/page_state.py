@@ -56,6 +56,9 @@ CHANGED = "changed"
 LISTS = ("open",)
 """Options that may come several times: their values are joined by commas."""
 
+EMPTIED = ("where",)
+"""Options that may be empty although their default is not."""
+
 LONGEST = 200
 """Characters of a value."""
 
@@ -159,7 +162,7 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
 
     Args:
         pairs: Names and values; of a name that comes several times the last counts, but for :data:`LISTS`, and empty
-            values say nothing.
+            values say nothing, but for :data:`EMPTIED`.
         offer: What may be asked for.
         first: What counts where nothing is said: model, system and processors.
 
@@ -183,7 +186,7 @@ def read_good(
     """
     given: dict[str, str] = {}
     for name, text in pairs:
-        if value := text.strip():
+        if (value := text.strip()) or name in EMPTIED:
             given[name] = f"{given[name]},{value}" if name in LISTS and name in given else value
     problems = {
         name: Problem(name[:60], f"at most {LONGEST} characters", f"{len(value):,}")

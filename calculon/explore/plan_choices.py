@@ -84,6 +84,7 @@ class Outcome:
         reason: Why it cannot run, as an identifier of a rule or of a memory; empty where it can.
         time: Seconds of a step; not-a-number where it cannot run.
         memory: Bytes that are needed of both tiers.
+        fits: Probability that it fits in tier-1 memory; not-a-number where it is unknown.
     """
 
     changes: Fields
@@ -92,6 +93,7 @@ class Outcome:
     reason: str
     time: float
     memory: tuple[float, float]
+    fits: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,10 @@ class Choices:
             rows = [row for row, _ in several]
             running = [row for row in rows if tried.codes[row] == 0]
             best = (
-                min(running, key=lambda row: tried.time[row])
+                min(
+                    running,
+                    key=lambda row: (tried.risky[row], tried.uncertain[row], tried.time[row]),
+                )
                 if running
                 else min(rows, key=lambda row: tried.memory[0, row])
             )
@@ -210,6 +215,7 @@ class Choices:
                 reason=REASONS[tried.codes[best]],
                 time=float(tried.time[best]),
                 memory=(float(tried.memory[0, best]), float(tried.memory[1, best])),
+                fits=float(tried.fits[best]),
             )
         return tuple(found)
 

@@ -419,13 +419,19 @@ def read(
     return Launch(
         dialect=dialect,
         execution={**base, **fields},
-        deployment={n: value for n, value in reading.deployment.items() if value is not None},
+        deployment=_deployment(dialect, reading),
         model=reading.model,
         campaign=reading.campaign,
         notes=(*reading.parsed.notes, *reading.notes),
         stated=reading.parsed.settings,
         **_sorted(dialect, reading),
     )
+
+
+def _deployment(dialect: Dialect, reading: Reading) -> Fields:
+    """Return the fields of a deployment that settings say, and the engine; empty of a training."""
+    said = {name: value for name, value in reading.deployment.items() if value is not None}
+    return {"engine": dialect.name, **said} if dialect.subject == "deployment" else said
 
 
 def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:

@@ -7,7 +7,8 @@ decimal more, so that they still add up. Counts (FLOP, bytes, parameters) are ex
 from collections.abc import Iterable
 
 from calculon.base.frozen import dataclass
-from calculon.base.units import GIB, duration, known, known_decimals, scaled, significant
+from calculon.base.units import duration, known, known_decimals, scaled, significant
+from calculon.base.units import gib as short_gib
 from calculon.render.texts import capacity, figure, gib, percent, seconds
 
 WITHOUT_INTERVAL = 0.05
@@ -124,18 +125,16 @@ class Digits:
     def gib(self, size: float) -> str:
         """Write a size of memory: with one decimal, where published ones have two.
 
+        >>> from calculon.base.units import GIB
         >>> Digits(0.11).gib(61.81 * GIB), Digits(0.11).gib(0.02 * GIB), Digits().gib(61.81 * GIB)
         ('61.8 GiB', '20.5 MiB', '61.81 GiB')
         """
-        if not self.spread:
-            return gib(size)
-        if size == 0 or 0.05 * GIB <= abs(size) < 100_000 * GIB:
-            return f"{size / GIB:,.1f} GiB"
-        return scaled(size, "B", binary=True, digits=1)
+        return short_gib(size) if self.spread else gib(size)
 
     def left(self, size: float) -> str:
         """Write the memory that is left, or that is missing.
 
+        >>> from calculon.base.units import GIB
         >>> Digits(0.11).left(2 * GIB), Digits(0.11).left(-2 * GIB)
         ('2.0 GiB free', '2.0 GiB too much')
         """

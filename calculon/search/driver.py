@@ -11,7 +11,6 @@ from calculon.base.units import Array
 from calculon.declarations.expression import Lookup
 from calculon.declarations.model import Model
 from calculon.declarations.run_figures import RUN_FIGURES
-from calculon.declarations.statistics import FITS, TIER1
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
@@ -73,6 +72,9 @@ def search(
     campaign: "CampaignSource | None" = None,
 ) -> SearchResult:
     """Find the best executions of a model on a number of processors, exactly.
+
+    Only executions that are predicted to fit in memory are found. :func:`calculon.estimate` also evaluates those that
+    exceed tier-1 memory by less than the memory error.
 
     Args:
         {space}:
@@ -176,12 +178,10 @@ def feasible_tables(
 
 
 def _lookup(space: Space, table: Evaluation) -> Lookup:
-    """Return a function for the columns of a table, for figures of whole runs, and for the probability of fitting."""
+    """Return a function for the columns of a table, and for figures of whole runs."""
     runs = None if space.runs is None else space.runs.of_table(table)
 
     def lookup(name: str) -> Array:
-        if name == FITS:
-            return space.fits(table.plan, table.column(TIER1))
         if runs is not None and name in RUN_FIGURES:
             return RUN_FIGURES[name].of(runs)
         return table.column(name)

@@ -17,6 +17,7 @@ from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
 from calculon.declarations.axes import FURTHER_SIZES, PUBLISHED_AXES, PUBLISHED_NETWORKS
 from calculon.declarations.statistics import OFFLOADS
+from calculon.estimate.memory_limit import fits
 from calculon.plan.columns import Columns
 from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.plan.rules.rule import Requests, Rule
@@ -158,6 +159,7 @@ class Grid:
             tables.edition,
             tables.embedding_head(blocks, steps),
             tables.kinds(blocks, steps),
+            fits,
         )
 
     @derived

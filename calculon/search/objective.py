@@ -11,10 +11,10 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column, column, columns
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.batch import Batch
-from calculon.declarations.named_values import CORRECTED, PUBLISHED
+from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.short_names import STATISTICS as SHORT
-from calculon.declarations.statistics import FITS, Capacity, CorrectedStats
+from calculon.declarations.statistics import Capacity, CorrectedStats
 from calculon.editions.edition import Edition
 
 if TYPE_CHECKING:
@@ -142,9 +142,7 @@ def check_statistic(name: str, where: str, edition: Edition) -> None:
         SpecError: Which names the edition that does.
     """
     computed = {c.name for c in edition.columns}
-    if edition.name != PUBLISHED:
-        computed.add(FITS)
-    if name in {FITS, *(c.name for c in columns(CorrectedStats))} - computed:
+    if name in {c.name for c in columns(CorrectedStats)} - computed:
         wanted = f"a statistic of edition {edition.name}"
         raise SpecError(where, Problem("", wanted, repr(name), f"add --edition {CORRECTED}"))
 

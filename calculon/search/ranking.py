@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from calculon.base.units import Array
-from calculon.declarations.statistics import FITS, TIER1
 from calculon.plan.plan import NAMES
 from calculon.search.grid import WITHIN
 from calculon.search.objective import Objective, known_statistic
@@ -244,8 +243,6 @@ def _meets(where: Condition, space: Space, chosen: Chosen) -> Array:
     def lookup(name: str) -> Array:
         if name in NAMES:
             return plan.values(name)
-        if name == FITS:
-            return space.fits(plan, chosen.values(known_statistic(TIER1, "where")))
         runs = space.campaign is not None
         return chosen.values(known_statistic(name, "where", whole_runs=runs))
 

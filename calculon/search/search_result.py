@@ -48,6 +48,9 @@ class SearchResult(Displayed):
         splits: Executions of each tensor and pipeline degree by the reason why they cannot run, where a search tells
             them.
         seconds: How long the search took.
+        risk: Risk of running out of memory that the search accepts first; None for any.
+        riskier: Number of the best execution whatever its risk of running out of memory, if the search preferred
+            others; else None.
 
     Examples:
         >>> from calculon import search
@@ -65,6 +68,8 @@ class SearchResult(Displayed):
     scores: Array
     splits: Splits = field(default_factory=dict)
     seconds: float = 0.0
+    risk: float | None = None
+    riskier: int | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -104,6 +109,14 @@ class SearchResult(Displayed):
         reason, times = counts.reasons.most_common(1)[0]
         message = f"none of {counts.total:,} executions can run ({in_words(reason)}: {times:,})"
         raise Infeasible(reason, message)
+
+    @property
+    def best_of_all(self) -> Estimate | None:
+        """The best execution whatever its risk of running out of memory; None if it is :attr:`best`."""
+        if self.riskier is None:
+            return None
+        plan = self.space.plan(np.array([self.riskier]))
+        return estimate(self.space.model, plan.row(0), self.space.system)
 
     @property
     def edition(self) -> str:

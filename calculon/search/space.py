@@ -222,12 +222,6 @@ class Space(Candidates):
                 total += counts[numbers // self.strides[name] % len(counts)]
         return total
 
-    def fits(self, plan: Plan, needed: Array) -> Array:
-        """Return the probability that executions fit in memory, by the bytes of tier 1 that they need."""
-        from calculon.estimate.validated_runs import fit_probabilities  # most searches do without
-
-        return fit_probabilities(self.model, self.system, plan, needed)
-
     def plan(self, numbers: Array) -> Plan:
         """Return the executions with these numbers as a table."""
         columns: dict[str, Array] = {}

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import MISSING, Field, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,12 +17,14 @@ from calculon.declarations import catalog
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import Preset
+from calculon.declarations.statistics import FITS
 from calculon.estimate.question import question
 from calculon.hardware.system import System
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
+from calculon.search.within_risk import both, search_within_risk
 from calculon.version import __version__
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class Search:
         number: Position in its sweep.
         version: The program that asks (:func:`program`); a worker with another one refuses.
 
+        risk: Probability of running out of memory that is acceptable; None for any.
+
     The other attributes are the arguments of :func:`calculon.search.driver.search`.
     """
 
@@ -73,6 +77,7 @@ class Search:
     objective: str = "sample_rate"
     pareto: tuple[str, ...] = ()
     where: str | None = None
+    risk: float | None = None
     mbs_break: bool = False
     fused: tuple[bool, ...] | None = None
     tensor_overlap: bool = True
@@ -134,10 +139,26 @@ class Search:
 
         return Runs(self.campaign, self.model, self.system, self.datatype)
 
-    def ranking(self) -> Ranking:
-        """Return a fresh ranking; SpecError for an impossible one."""
-        asked = self.top, self.objective, self.pareto, self.where, self.edition, self.runs
-        return make_ranking(*asked)
+    def ranking(self, further: str | None = None) -> Ranking:
+        """Return a fresh ranking, with a further condition; SpecError for an impossible one."""
+        where = both(self.where, further)
+        return make_ranking(self.top, self.objective, self.pareto, where, self.edition, self.runs)
+
+    def run(self) -> SearchResult:
+        """Search executions within the risk (:func:`~calculon.search.within_risk.search_within_risk`)."""
+        space = self.space()
+
+        def search(further: str | None) -> SearchResult:
+            return run(space, self.ranking(further), mbs_break=self.mbs_break)
+
+        found = search(None)
+        if self.risk is None or not len(found):
+            return found
+        if not (found.evaluation[FITS] < 1 - self.risk).any():
+            return found
+        within = search_within_risk(search, self.risk)
+        best = int(found.numbers[0])
+        return within if best == within.numbers[0] else replace(within, riskier=best)
 
 
 _OWN = ("number", "model", "system", "edition", "preset", "campaign", "version")
@@ -163,12 +184,14 @@ class Outcome:
         search: Number of the search.
         numbers: Numbers of the executions in their space.
         scores: For each objective the scores of the executions; larger is better.
+        riskier: Number of the best execution whatever its risk, if it is not the first.
     """
 
     search: int
     counts: Counts
     numbers: tuple[int, ...]
     scores: tuple[tuple[float, ...], ...]
+    riskier: int | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return it as a line of a journal has it."""
@@ -181,6 +204,7 @@ class Outcome:
             "nearest_miss": counts.nearest_miss,
             "numbers": self.numbers,
             "scores": self.scores,
+            "riskier": self.riskier,
         }
 
     @classmethod
@@ -196,14 +220,19 @@ class Outcome:
         scores = tuple(tuple(float(score) for score in row) for row in record["scores"])
         if any(len(row) != len(numbers) for row in scores):
             raise ValueError
-        return cls(int(record["search"]), counts, numbers, scores)
+        riskier = None if record["riskier"] is None else int(record["riskier"])
+        return cls(int(record["search"]), counts, numbers, scores, riskier)
 
     def result(self, search: Search) -> SearchResult:
         """Return the result as the search itself would have."""
         scores = np.array(self.scores).reshape(len(self.scores), len(self.numbers))
         numbers = np.array(self.numbers, np.int64)
         objectives = search.ranking().objectives
-        return SearchResult(search.space(), objectives, self.counts, numbers, scores)
+        return SearchResult(
+            *(search.space(), objectives, self.counts, numbers, scores),
+            risk=search.risk,
+            riskier=self.riskier,
+        )
 
 
 def run_search(search: Search) -> Outcome:
@@ -213,6 +242,7 @@ def run_search(search: Search) -> Outcome:
         CalculonError: When the worker has another version of the package.
     """
     check_version(search.version)
-    found = run(search.space(), search.ranking(), mbs_break=search.mbs_break)
+    found = search.run()
     scores = tuple(tuple(row) for row in found.scores.tolist())
-    return Outcome(search.number, found.counts, tuple(found.numbers.tolist()), scores)
+    numbers = tuple(found.numbers.tolist())
+    return Outcome(search.number, found.counts, numbers, scores, found.riskier)

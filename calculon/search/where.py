@@ -17,7 +17,7 @@ from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.short_names import FIELDS as SHORT_FIELDS
 from calculon.declarations.short_names import STATISTICS, field_name
 from calculon.declarations.short_names import STATISTICS as SHORT_STATISTICS
-from calculon.declarations.statistics import FITS, CorrectedStats
+from calculon.declarations.statistics import CorrectedStats
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
 from calculon.search.objective import of_a_run, statistic_name
@@ -387,4 +387,4 @@ def _of_executions(*, whole_runs: bool) -> Words:
 def known_names(*, whole_runs: bool = False) -> tuple[str, ...]:
     """Return the names that a condition may use, those of figures of whole runs among them where these are known."""
     runs = tuple(RUN_FIGURES) if whole_runs else ()
-    return (*NAMES, *(column.name for column in columns(CorrectedStats)), FITS, *runs, *CONSTANTS)
+    return (*NAMES, *(column.name for column in columns(CorrectedStats)), *runs, *CONSTANTS)

@@ -16,7 +16,8 @@ from calculon.base.records import only_values
 from calculon.declarations.files import document_suffix, read_document
 from calculon.declarations.model import Model
 from calculon.declarations.result_selection import WORKLOAD, split
-from calculon.estimate.served_errors import published_errors
+from calculon.declarations.serving_classes import ServedClass
+from calculon.estimate.served_errors import FigureRange, served_ranges
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.serving.caches.cache import check_length, check_served, copies_of_heads
@@ -104,6 +105,22 @@ class Served(Displayed):
         return only_values(self.point.figures)
 
     @property
+    def served_class(self) -> ServedClass:
+        """The class by which published rows are compared with it."""
+        return class_of(
+            self.model,
+            self.deployment,
+            self.system,
+            self["concurrency"],
+            self["max_concurrency"],
+        )
+
+    @property
+    def ranges(self) -> dict[str, FigureRange]:
+        """Ranges of figures by name, each with 90 % of measured values: by published rows, like ones counting more."""
+        return served_ranges(self.served_class, self.stats)
+
+    @property
     def worth(self) -> str:
         """The figure by which parts of the machine are worth something: a rate, or where that is given a time."""
         return "output_rate" if self.workload.kind == SATURATED else "interactivity"
@@ -172,7 +189,8 @@ class Served(Displayed):
             run_time=self.run_time,
             price=self.point.price,
             power=self.point.power,
-            published=published_errors(),
+            served_class=self.served_class,
+            ranges=self.ranges,
             limits=tuple(map(LimitRecord.of, self.limits)),
             worth=self.worth,
             helps={one.part: one.elasticity for one in self.helps},
@@ -184,6 +202,20 @@ class Served(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return self.record.to_dict()
+
+
+def class_of(
+    model: Model, deployment: Deployment, system: System, concurrency: float, most: float
+) -> ServedClass:
+    """Return the class of a deployment that generates sequences of `most` that there may be in a replica."""
+    return ServedClass.of(
+        model,
+        deployment.engine,
+        system.provenance.family,
+        concurrency,
+        most,
+        apart=deployment.prefill is not None,
+    )
 
 
 def flat(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from calculon.base.errors import Problem
@@ -11,8 +12,9 @@ from calculon.declarations.encode import encode
 from calculon.declarations.fields import declare
 from calculon.declarations.result_numbers import number, with_numbers
 from calculon.declarations.result_records import DEPLOYMENT, REPLICAS, without_replicas
+from calculon.declarations.serving_classes import ServedClass
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.estimate.served_errors import published_errors
+from calculon.estimate.served_errors import FIGURES, FigureRange, served_ranges
 from calculon.serving.passes.row_times import QUANTITIES, CausesRecord, PassTimes, RowRecord
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
@@ -113,7 +115,10 @@ class ServedRecord:
     run_time: float | None = number("seconds of a finite run", default=None, nullable=True)
     price: str = declare("source of the price; empty without one")
     power: str = declare("source of the power, and what it assumes; empty without one")
-    published: dict[str, Any] = declare("errors of published figures")
+    served_class: ServedClass | None = declare(
+        "class by which published rows are compared with it", default=None, nullable=True
+    )
+    ranges: dict[str, FigureRange] = declare("ranges of figures by published rows")
     limits: tuple[LimitRecord, ...] = declare("limits of the workload", default=())
     worth: str = declare(
         "figure by which parts of the machine are worth something",
@@ -158,12 +163,16 @@ def with_replicas(deployment: Deployment) -> dict[str, Any]:
 
 
 def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
-    """Return the record of a document that ``serve`` wrote; published errors are those that are known now.
+    """Return the record of a document that ``serve`` wrote; ranges are by the published rows that are known now.
 
     Raises:
         SpecError: With everything wrong in it.
     """
     older: dict[str, Any] = {"provenance": {}}  # members that some files lack
     deployment = without_replicas(raw[DEPLOYMENT], path, DEPLOYMENT)
-    stated = {DEPLOYMENT: deployment, "published": published_errors()}
-    return decode(ServedRecord, {**older, **raw, **stated}, path)
+    stated = {DEPLOYMENT: deployment, "ranges": {}}
+    found = decode(ServedRecord, {**older, **raw, **stated}, path)
+    if found.served_class is None:  # files before ranges had classes
+        return found
+    figures = {name: found.figures[name] for name in FIGURES}
+    return replace(found, ranges=served_ranges(found.served_class, figures))

@@ -15,7 +15,7 @@ from calculon.base.units import Array
 from calculon.declarations.files import document_suffix, write_json
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.run_figures import RUN_FIGURES
-from calculon.declarations.statistics import BOUNDS, EVIDENCE, CorrectedStats, Stats
+from calculon.declarations.statistics import BOUNDS, CorrectedStats, Stats
 from calculon.estimate.bounds import bounds
 from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.plan.columns import field_of
@@ -28,7 +28,7 @@ from calculon.study.study_fields import kind_of
 
 SUFFIXES = (".parquet", ".csv", ".json")
 COUNTS = ("total", "good", "bad", "rank")
-STATISTICS = (*(column.name for column in columns(CorrectedStats)), *EVIDENCE)
+STATISTICS = (*(column.name for column in columns(CorrectedStats)), *BOUNDS)
 """The statistics of all editions, and the interval of the time."""
 
 RESULTS = (*NAMES, *STATISTICS, *RUN_FIGURES)
@@ -75,7 +75,7 @@ class Part:
 
         A statistic that the edition of these rows does not have is not-a-number.
         """
-        if name in EVIDENCE:
+        if name in BOUNDS:
             values = self.bounds.get(name, np.full(len(self.found), np.nan))
         else:
             known = name not in (*STATISTICS, *RUN_FIGURES) or name in self.found.names

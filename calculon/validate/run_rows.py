@@ -1,18 +1,14 @@
-"""Rows of studies that others rest on: measured training steps for intervals, served models for pages."""
+"""Measured training steps of studies, which intervals rest on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import PUBLISHED
-from calculon.declarations.serving_figures import ALL_ENGINES
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.estimate.run_table import Run, about
-from calculon.estimate.served_errors import FIGURES, ServedError
 from calculon.validate.measured_and_predicted import UTILISATION, Result
 from calculon.validate.published_study import UNITS
 
@@ -83,94 +79,3 @@ def _memory(result: Result) -> dict[int, dict[str, float]]:
             for row, measured, predicted in pairs:
                 found[row.number] = {"measured_memory": measured, "predicted_memory": predicted}
     return found
-
-
-# Published rows of served models, as the errors by engine that pages of deployments tell.
-
-ENGINES = {
-    "NIM": "NIM",
-    "SGLang": "SGLang",
-    "vLLM": "vLLM",
-    "TensorRT": "TensorRT-LLM",
-    "llama.cpp": "llama.cpp",
-}
-"""Engines by a word in their names; rows of others, of services and of libraries, are not counted."""
-
-BEFORE_2024 = ("TensorRT-LLM 0.5", "TensorRT-LLM 0.6", "TensorRT-LLM 0.7", "vLLM 2023")
-"""What the names of earlier releases begin with; TensorRT-LLM 0.8 is of February 2024."""
-
-ONE_STREAM = ("llama.cpp",)
-"""Engines that do not batch: they are no part of the row of all."""
-
-_ESTIMATES = {"run_output_rate": "output_rate"} | {name: name for name in FIGURES}
-_QUANTILES = (0.05, 0.5, 0.95)
-
-
-class Measured(NamedTuple):
-    """A measured value over the predicted one."""
-
-    engine: str
-    figure: str
-    study: str
-    ratio: float
-
-
-def served_rows(results: Iterable[Result]) -> list[Measured]:
-    """Return what was measured of served models over what edition ``corrected`` says, engines since 2024 alone."""
-    own = (one for one in results if one.edition != PUBLISHED and one.study.serves)
-    return [row for result in own for row in _of_study(result)]
-
-
-def _of_study(result: Result) -> Iterator[Measured]:
-    for one in result.own.comparisons:
-        figure = _ESTIMATES.get(one.quantity.estimate.text)
-        if figure is None:
-            continue
-        for row, measured, predicted in zip(one.rows, one.measured, one.estimated, strict=True):
-            name = str(row.cells.get("engine", ""))
-            engine = next((kind for word, kind in ENGINES.items() if word in name), "")
-            if engine and not name.startswith(BEFORE_2024):
-                yield Measured(engine, figure, result.study.name, float(measured / predicted))
-
-
-def error_rows(rows: Sequence[Measured]) -> list[ServedError]:
-    """Return the quantiles of all rows, by figure and engine; of all engines each study counts alike."""
-    found = []
-    for figure in FIGURES:
-        own = [row for row in rows if row.figure == figure]
-        kinds = sorted({row.engine for row in own})
-        batching = [row for row in own if row.engine not in ONE_STREAM]
-        groups = [
-            (ALL_ENGINES, batching),
-            *((k, [row for row in own if row.engine == k]) for k in kinds),
-        ]
-        found += [_errors(engine, figure, group) for engine, group in groups if group]
-    return found
-
-
-def _errors(engine: str, figure: str, rows: Sequence[Measured]) -> ServedError:
-    studies = [row.study for row in rows]
-    weights = np.array([1 / studies.count(name) for name in studies])
-    low, median, high = quantiles(np.array([row.ratio for row in rows]), weights)
-    return ServedError(
-        engine=engine,
-        figure=figure,
-        rows=len(rows),
-        studies=len(set(studies)),
-        low=low,
-        median=median,
-        high=high,
-    )
-
-
-def quantiles(values: Array, weights: Array) -> tuple[float, float, float]:
-    """Return the quantiles of 5, 50 and 95 % of weighted values: the least with so much of the weight up to them.
-
-    >>> quantiles(np.array([3.0, 1.0, 2.0]), np.ones(3))
-    (1.0, 2.0, 3.0)
-    """
-    order = np.argsort(values, kind="stable")
-    share = np.cumsum(weights[order]) / np.sum(weights)
-    places = np.minimum(np.searchsorted(share, _QUANTILES), len(values) - 1)
-    low, median, high = (float(values[order][place]) for place in places)
-    return low, median, high

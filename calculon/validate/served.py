@@ -18,12 +18,15 @@ from calculon.serving.records.deployments import grouped
 from calculon.serving.records.load import Workload
 from calculon.serving.serve import check_split, serve
 from calculon.serving.states.operating_point import Load
-from calculon.validate.predict import Prediction, named_specs, row_systems
+from calculon.validate.predict import Case, Prediction, named_specs, row_systems
 from calculon.validate.published_fields import Fields
 from calculon.validate.published_study import Library, Study, fill
 from calculon.validate.study_rows import Row, values, with_derived
 
 R = TypeVar("R", Deployment, Workload)
+
+OF_CLASSES = ("concurrency", "max_concurrency")
+"""Figures that every row has, by which its load is classified."""
 
 
 def predict_served(
@@ -34,7 +37,7 @@ def predict_served(
     Rows that cannot run by the model have no figures, and a reason. Equal rows are estimated once, and those that
     differ in sizes of their deployments alone together.
     """
-    wanted = list(dict.fromkeys(names))
+    wanted = list(dict.fromkeys((*names, *OF_CLASSES)))
     found = {name: np.full(len(rows), np.nan) for name in wanted}
     reasons = [""] * len(rows)
     derived = with_derived(study, rows)
@@ -54,7 +57,8 @@ def predict_served(
                 reasons[i] = why
                 for name, value in figures.items():
                     found[name][i] = value
-    return Prediction(found, reasons, np.zeros(len(rows), bool), [])
+    cases = [Case(model, {}, system) for model, system in zip(models, systems, strict=True)]
+    return Prediction(found, reasons, np.zeros(len(rows), bool), cases)
 
 
 def _answers(

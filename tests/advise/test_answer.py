@@ -5,7 +5,7 @@ import math
 import pytest
 
 import calculon
-from calculon.advise.answer import LEAST_RISK, TOKENS, Answer, _usual, own_plan
+from calculon.advise.answer import TOKENS, Answer, _usual, own_plan
 from calculon.advise.ask import ask
 from calculon.advise.candidate import trainings
 from calculon.advise.planning import plan
@@ -13,6 +13,7 @@ from calculon.declarations.statistics import FITS, RISK
 from calculon.documents.plan_page import plan_page
 from calculon.estimate.told_apart import MOST_TIED, REPEATS
 from calculon.plan.plan import all_fields
+from calculon.search.within_risk import LEAST_RISK
 from tests.documents.drawing import drawn
 from tests.store import cache
 

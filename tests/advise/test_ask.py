@@ -4,14 +4,14 @@ import pytest
 
 from calculon import inputs
 from calculon.advise.answer import BEST, own_plan, space_of
-from calculon.advise.ask import (
+from calculon.advise.ask import ask
+from calculon.advise.planning import plan
+from calculon.base.errors import Infeasible, SpecError
+from calculon.declarations.usual_batch import (
     LONGEST_UNASKED,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
-    ask,
 )
-from calculon.advise.planning import plan
-from calculon.base.errors import Infeasible, SpecError
 from calculon.search.driver import run
 from calculon.search.ranking import Best
 from tests.cases import for_each

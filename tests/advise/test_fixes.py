@@ -121,7 +121,10 @@ def test_practice_is_kept_where_something_keeps_to_it():
     found = _fixes("ZeRO on 64")
     assert dict(found[0].changes) == {"tensor_par": 32}
     assert found[0].unusual == ("tensor_par <= node",)
-    assert all(one.practised for one in found[1:])
+    practised = [one.practised for one in found[1:]]
+    assert practised == sorted(practised, reverse=True)
+    assert practised[0]
+    assert not any(one.risky for one in found)
 
 
 @pytest.mark.large

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import calculon
@@ -16,8 +17,9 @@ from calculon.advise.nearest_infeasible import nearest_infeasible, with_memory
 from calculon.advise.neighbors import SAVES, memory_savers
 from calculon.advise.space_fixes import PRODUCTS
 from calculon.base.errors import REASONS, Infeasible
-from calculon.base.units import GIB
-from calculon.declarations.statistics import OFFLOADS
+from calculon.base.units import GIB, chance
+from calculon.declarations.statistics import OFFLOADS, RISK, within_risk
+from calculon.estimate.memory_limit import errors_of
 from calculon.plan.rules.all_rules import MEMORY_REASONS, RULES
 from calculon.search.best_first import search_space
 from calculon.search.driver import run
@@ -26,6 +28,7 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.request import make_condition, make_space
 from calculon.search.search_counts import Counts
+from calculon.search.where import Condition
 from tests.store import cache
 
 CASES = {
@@ -117,6 +120,30 @@ def test_a_product_is_the_smallest_that_is_enough(case):
         assert sizes["product"] == min(size for size in PRODUCTS if size >= sizes["memory"])
     elif "memory" in sizes:
         assert sizes["memory"] > max(PRODUCTS)
+
+
+def test_what_would_do_has_little_risk_where_something_has(case):
+    _, found = case
+    space, condition = found.space, Condition.parse(within_risk(RISK))
+    for one in found.fixes:
+        if one.kind == "processors":
+            changed = replace(space, num_procs=one.change["num_procs"])
+        elif one.kind == "product":
+            memory = replace(space.system.mem1, capacity=one.change["mem1"])
+            changed = replace(space, system=replace(space.system, mem1=memory))
+        else:
+            continue
+        safe = run(changed, Best(Objective.parse("sample_rate"), 1, condition))
+        assert len(safe) == 0 or one.found.execution == safe[0].execution
+
+
+def test_the_nearest_miss_has_its_probability_of_fitting(case):
+    _, found = case
+    for miss in found.nearest:
+        execution = miss.estimate.execution
+        errors = errors_of(found.space.model, execution.preset, execution.zero_stage)
+        assert miss.fits == float(errors.fits(np.array(miss.needed), miss.available))
+        assert f"it fits with a probability of {chance(miss.fits)}." in found.lines()[1]
 
 
 @pytest.mark.large

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import calculon
+from calculon.base.units import chance
 from calculon.estimate.told_apart import MOST_TIED
 from tests.cli.conftest import ARGUMENTS
 from tests.helpers import NAMES, csv_rows
@@ -170,3 +171,13 @@ def test_what_shares_no_machine_is_not_compared_with_more_than_its_interval(run)
     both = json.loads(run("compare", A, B, "-f", "json").out)
     assert both["told_apart"] == [None]
     assert [one["interval"] for one in both["results"]] == [None, None]
+
+
+def test_the_probabilities_of_fitting_are_compared(run):
+    plans = [
+        f"llama3-8B,llama3-8B_h100x64,{system}" for system in ("h100_80g_sxm", "h200_141g_sxm")
+    ]
+    said = " ".join(run("compare", *plans).out.split())
+    first, second = (calculon.estimate(*text.split(",")).stats["fits"] for text in plans)
+    assert f"fits with a probability of A {chance(first)}, B {chance(second)}" in said
+    assert "fits with a probability" not in run("compare", A, B).out

@@ -3,7 +3,7 @@
 import json
 
 from calculon.base.records import columns
-from calculon.declarations.statistics import EVIDENCE, FITS, CorrectedStats
+from calculon.declarations.statistics import BOUNDS, FITS, CorrectedStats
 from calculon.plan.plan import NAMES as FIELDS
 from tests.helpers import NAMES
 
@@ -17,16 +17,14 @@ def rows(out):
 
 def test_statistics_stand_in_published_order(run):
     out = run("describe", "stats").out
-    assert rows(out) == [*NAMES, *FIGURES, *EVIDENCE]
+    assert rows(out) == [*NAMES, *FIGURES, *BOUNDS]
     assert "\ntotal_time                           s          time of one iteration\n" in out
 
 
 def test_every_statistic_has_unit_and_words(run):
     found = json.loads(run("describe", "stats", "--format", "json").out)
     editions = {row["name"]: row["edition"] for row in found}
-    assert editions == dict.fromkeys(NAMES, "all") | dict.fromkeys(
-        [*FIGURES, *EVIDENCE], "corrected"
-    )
+    assert editions == dict.fromkeys(NAMES, "all") | dict.fromkeys([*FIGURES, *BOUNDS], "corrected")
     assert all(row["description"] for row in found)
     assert all(row["source"] for row in found if row["name"] in NAMES)
     units = {"s", "B", "B/s", "FLOP", "fraction", "samples/s", "tokens/s", "FLOP/s"}

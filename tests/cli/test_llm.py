@@ -7,7 +7,7 @@ import time
 import pytest
 
 import calculon
-from calculon.declarations.statistics import EVIDENCE
+from calculon.declarations.statistics import BOUNDS
 from tests.cli.conftest import ARGUMENTS
 from tests.helpers import NAMES, document
 
@@ -90,7 +90,7 @@ def test_an_edition_is_chosen_for_one_call(run):
     result = calculon.estimate(*ARGUMENTS, edition="corrected")
     assert found.pop("edition") == "corrected"
     assert found.pop("groups") == [group.to_dict() for group in result.groups]
-    assert {name: found.pop(name) for name in EVIDENCE} == result.evidence
+    assert {name: found.pop(name) for name in BOUNDS} == result.bounds
     assert found.pop("question") == json.loads(json.dumps(result.question))
     assert found.pop("belief") == json.loads(json.dumps(result.belief.to_dict()))
     assert found == result.stats

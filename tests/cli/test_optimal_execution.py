@@ -8,8 +8,11 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from calculon.advise.in_words import plan_in_words
+from calculon.advise.planning import plan
 from calculon.cli.commands.optimal_execution import _SHOWN, _more
-from calculon.declarations.statistics import BOUNDS
+from calculon.declarations.statistics import BOUNDS, RISK
+from calculon.documents.how_sure import none_within
 from calculon.render.digits import Digits
 from calculon.search import task
 from calculon.search.driver import SearchResult, search
@@ -40,6 +43,11 @@ def test_refuses_before_any_work(refuses):
         ("--objective mfu", "add --edition corrected"),
         ("--where mfu>0.4", "add --edition corrected"),
         ("--objective usd", "add --tokens 15T"),
+        ("--risk 5%", "--risk: expected edition corrected, found edition sc23"),
+        (
+            "--edition corrected --risk 1",
+            "--risk: expected a probability such as 10% or 0.1, found '1'. Hint: write 1%",
+        ),
         ("--fix ce_impl=fused", "expected corrected, which ce_impl=fused needs"),
         ("--edition corrected --add attn_impl=flash", "expected values beside flash"),
     ]
@@ -249,3 +257,33 @@ def test_runs_have_the_digits_and_the_interval_of_their_time(run, tmp_path):
     assert f"the first takes {low} to {high} d" in " ".join(result.out.split())
     price = {"usd": 2.0, "kind": "given", "source": "", "date": ""}
     assert json.loads(out.read_text())["0"]["question"]["price"] == price
+
+
+RISKY = ("llama3-8B", 64, 512, "bfloat16", "h100_80g_sxm")
+
+
+@pytest.mark.parametrize(
+    ("options", "risk"), [((), RISK), (("--risk", "30%"), 0.3), (("--risk", "0.02%"), 2e-4)]
+)
+def test_the_best_runs_out_of_memory_with_an_acceptable_probability_only(run, options, risk):
+    """By default as of ``plan``; if none does, three times the risk is tried, and so on."""
+    said = " ".join(run("loe", *RISKY, "best.json", "-q", "-v", *options).out.split())
+    found = json.loads(Path("best.json").read_text())["0"]
+    asked = plan(*RISKY[:2], RISKY[-1], batch=512, risk=risk)
+    best = asked.plans[0].execution
+    assert all(value == best[name] for name, value in found["execution"].items())
+    every = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected")
+    assert found["stats"]["total_time"] > every[0].stats["total_time"]
+    assert f"Fastest, whatever its risk: {plan_in_words(every[0].execution)}" in said
+    assert (none_within(risk) in said) == (found["stats"]["fits"] < 1 - risk)
+
+
+@pytest.mark.parametrize(
+    "options", [("--risk", "100%"), ("--where", "fits > 0"), ("--pareto", "total_time,mfu")]
+)
+def test_any_risk_is_acceptable_if_that_is_asked_for(run, options):
+    said = run("loe", *RISKY, "best.json", "-q", "-v", *options).out
+    best = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected").best
+    found = json.loads(Path("best.json").read_text())["0"]
+    assert found["stats"]["total_time"] == best.stats["total_time"]
+    assert "whatever its risk" not in said

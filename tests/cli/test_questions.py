@@ -65,6 +65,7 @@ def test_a_search_says_what_was_asked(best):
             "max_batch_size": 8,
             "datatype": "bfloat16",
             "top": 3,
+            "risk": 0.1,
             "fix": {"tensor_par": [1, 2], "weight_offload": [False]},
         }
         whole = calculon.estimate(MODEL, entry["execution"], SYSTEM)
@@ -155,7 +156,9 @@ def test_what_was_set_is_set_again(run):
 
 
 def test_a_spec_that_changed_is_told(run, own):
-    _write("node.json", {"base": SYSTEM, "mem1": {"GiB": 89}})  # without effect
+    _write(
+        "node.json", {"base": SYSTEM, "mem1": {"GiB": 90}, "mem2": {"GiB": 89}}
+    )  # without effect
     with pytest.warns(SpecWarning, match="the system node is another"):
         (one,) = read_results([own])
     assert one.inputs is not None

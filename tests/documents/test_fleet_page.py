@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 import calculon
+from calculon.advise.in_words import plan_in_words
+from calculon.base.units import chance
 from calculon.campaign.assumed import told_defaults
 from calculon.campaign.prices import carbon_of, price_range
 from calculon.campaign.read import read_campaign
@@ -77,6 +79,27 @@ def test_a_plan_that_memory_may_not_suffice_for_says_so():
     assert "Memory may not suffice" not in text_of(
         replace(answer, points=(replace(found, memory=""),))
     )
+
+
+def test_the_fastest_of_all_is_named_and_what_is_above_the_risk_is_marked():
+    asked = {"campaign": {"tokens": "1T"}, "objective": "usd", "batch": 512}
+    answer = calculon.plan("llama3-8B", "64", "h100_80g_sxm", **asked)
+    best = answer.best.plan
+    anyway = calculon.search(
+        "llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected", preset="megatron-lm"
+    ).best
+    assert answer.fastest.stats["fits"] == anyway.stats["fits"] < 0.9 <= best.stats["fits"]
+    assert answer.fastest.time == anyway.stats["total_time"]
+    words = f"Fastest, whatever its risk: {plan_in_words(anyway.execution)}"
+    assert words in flat(text_of(answer))
+    every = calculon.plan("llama3-8B", "64", "h100_80g_sxm", risk="100%", **asked)
+    assert every.best.plan.execution == answer.fastest.execution
+    assert every.fastest is None
+    marked = f"(risk of running out {chance(1 - anyway.stats['fits'])})"
+    assert marked not in flat(text_of(every))
+    question = replace(every.questions[0], risk=0.1)
+    points = (replace(every.points[0], question=question),)
+    assert marked in flat(text_of(replace(every, points=points, questions=(question,))))
 
 
 def test_carbon_has_its_grams_and_its_source():

@@ -28,7 +28,7 @@ def drawn(monkeypatch):
 
 @pytest.fixture(scope="module")
 def swept():
-    values = {"microbatch_size": [1, 2, 4, 64], "system.mem1.GBps": [2000.0, 4000.0]}
+    values = {"microbatch_size": [1, 2, 8, 64], "system.mem1.GBps": [2000.0, 4000.0]}
     return calculon.sweep(LLAMA[0], LLAMA[2], LLAMA[1], set=values)
 
 
@@ -154,7 +154,7 @@ def test_a_sweep_has_a_curve_for_each_value(swept):
         assert curve.x == [1, 2]
         assert curve.y == swept["total_time"][mine].tolist()
     crosses = marks(panel, Line, "cannot run")
-    assert [cross.x for cross in crosses] == [[4, 64], [4, 64]]  # microbatches that do not fit
+    assert [cross.x for cross in crosses] == [[8, 64], [8, 64]]  # microbatches that do not fit
 
 
 def test_rows_at_one_place_are_drawn_by_the_best(swept):

@@ -8,7 +8,9 @@ import pytest
 import calculon
 from calculon.advise.replanned import CapacitySweep, Replanned, Step
 from calculon.base.units import GIB
+from calculon.documents.how_sure import risk_words
 from calculon.documents.sensitivity_page import SHOWN, sensitivity_page
+from calculon.inputs import Changed
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.fitted_grid import folded
@@ -196,3 +198,12 @@ def test_a_goodput_near_1_has_rows_of_what_it_lacks():
             assert path in text.partition("Assumed")[0]
     drawn = [row["path"] for one in kinds_shown(goodput.to_dict()) for row in one.rows]
     assert "reliability.mtbf_processor" in drawn
+
+
+def test_a_plan_that_may_not_fit_has_its_risk():
+    for size, said in ((68, True), (94, False)):
+        machine = Changed(TODAY[-1], {"mem1.GiB": size})
+        one = calculon.sensitivity(*TODAY[:2], machine)
+        known = calculon.estimate(*TODAY[:2], machine).stats["fits"]
+        assert one.fits == one.to_dict()["fits"] == known
+        assert (risk_words(known) in " ".join(page(120, one).split())) == said

@@ -119,10 +119,10 @@ def test_an_execution_that_may_not_fit_is_remarked(usable):
     assert found.error == pytest.approx(ERRORS.room(LEVEL) - 1)
     assert (found.remark == "") == (found.fits >= LEVEL) == (usable / 10 >= ERRORS.room(LEVEL))
     if found.remark:
-        missing = usable < 10
-        assert found.remark.startswith(
-            f"{abs(usable - 10):.1f} GiB are {'missing' if missing else 'left'}; "
-        )
+        more = usable < 10
+        words = f"it needs {10 - usable:.1f} GiB ({100 * (10 / usable - 1):.1f} %) more than the"
+        left = f"{usable - 10:.1f} GiB of {usable:.1f} GiB are left"
+        assert found.remark.startswith(words if more else left)
 
 
 def test_without_measured_memory_there_is_nothing():

@@ -1,35 +1,271 @@
-"""Errors of published rows of served models: as the file has them, and none without it."""
+"""Ranges of figures of served models: laws on tables of random rows, and the formula where it is a known one."""
 
-from calculon.declarations.serving_figures import ALL_ENGINES, SERVING_FIGURES
+import math
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from calculon import inputs
+from calculon.declarations.serving_classes import (
+    ANY_ENGINE,
+    ENGINES,
+    FULL,
+    FULL_SHARE,
+    KINDS,
+    LATENCY,
+    LOADS,
+    SINGLE,
+    ServedClass,
+)
 from calculon.estimate import served_errors as module
-from calculon.estimate.served_errors import FIGURES, FILE, published_errors, served_errors
+from calculon.estimate.served_errors import (
+    FIGURES,
+    FILE,
+    Evidence,
+    PublishedRow,
+    basis,
+    evidence,
+    published_rows,
+    served_ranges,
+)
+from tests.cases import for_each
 from tests.helpers import ROOT
 
+GENERATIONS = ("NVIDIA Hopper", "NVIDIA Blackwell", "AMD CDNA 3")
 
-def test_every_line_of_the_file_is_an_error():
+
+def any_class(random: Random) -> ServedClass:
+    """Draw a class."""
+    return ServedClass(
+        kind=random.choice(list(KINDS)),
+        engine=random.choice(list(ENGINES)),
+        generation=random.choice(GENERATIONS),
+        load=random.choice(list(LOADS)),
+    )
+
+
+def any_rows(random: Random, sources: int = 5) -> tuple[PublishedRow, ...]:
+    """Draw rows of some sources, each with its own error and a few classes."""
+    found = []
+    for source in range(sources):
+        shift = random.gauss(0, 0.3)
+        classes = [any_class(random) for _ in range(3)]
+        for _ in range(random.randint(3, 12)):
+            row = PublishedRow(
+                figure="tpot",
+                of_class=random.choice(classes),
+                source=f"source {source}",
+                study=f"study {source} {random.randint(0, 1)}",
+                ratio=math.exp(shift + random.gauss(0, 0.1)),
+            )
+            found.append(row)
+    return tuple(found)
+
+
+SEEDS = range(20)
+
+
+@for_each("seed", SEEDS)
+def test_a_class_without_rows_has_a_wider_range_than_every_class_with_rows(seed):
+    rows = any_rows(Random(seed))
+    known = {row.of_class for row in rows}
+    found, random = Evidence(rows), Random(seed)
+    outside = next(one for one in iter(lambda: any_class(random), None) if one not in known)
+    low, high = found.ends(outside)
+    for one in (*known, *(replace(one, engine=ANY_ENGINE) for one in known)):
+        ends = found.ends(one)
+        assert low <= ends.low < ends.high <= high
+        assert high - low > ends.high - ends.low
+
+
+@for_each("seed", SEEDS)
+def test_sources_count_alike_whatever_rows_they_have(seed):
+    """Rows of a source that are there several times change no range."""
+    rows = any_rows(Random(seed))
+    again = (*rows, *(row for row in rows if row.source == "source 0" for _ in range(9)))
+    for one in {row.of_class for row in rows}:
+        assert Evidence(again).ends(one) == pytest.approx(Evidence(rows).ends(one))
+
+
+@for_each("seed", SEEDS)
+def test_ranges_follow_a_bias_of_all_rows(seed):
+    rows = any_rows(Random(seed))
+    one = rows[0].of_class
+    shifted = tuple(replace(row, ratio=row.ratio * 1.5) for row in rows)
+    ends, others = (Evidence(some).ends(one) for some in (rows, shifted))
+    assert np.subtract(others, ends) == pytest.approx(math.log(1.5))
+
+
+@for_each("seed", SEEDS)
+def test_more_sources_that_differ_as_much_make_a_range_narrower(seed):
+    rows = any_rows(Random(seed))
+    several = (*rows, *(replace(row, source=f"{row.source} again") for row in rows))
+    one = rows[0].of_class
+    (low, high), (lower, higher) = (Evidence(some).ends(one) for some in (rows, several))
+    assert higher - lower < high - low
+
+
+@for_each("name", module.FACTORS)
+def test_rows_of_the_same_class_count_more(name):
+    near = ServedClass(kind="MoE", engine="vllm", generation="NVIDIA Hopper", load=FULL)
+    far = {"kind": "dense", "engine": "sglang", "generation": "AMD CDNA 3", "load": LATENCY}
+    other = replace(near, **{name: far[name]})
+    rows = tuple(
+        PublishedRow(figure="tpot", of_class=one, source=source, study=source, ratio=ratio)
+        for one, ratio, sources in ((near, 1.0, "ab"), (other, 2.0, "cd"))
+        for source in sources
+    )
+    middles = [sum(Evidence(rows).ends(one)) / 2 for one in (near, other)]
+    assert np.exp(middles) == pytest.approx([1.0, 2.0])
+
+
+@for_each("seed", SEEDS)
+def test_a_class_of_one_source_has_a_wider_range_than_if_two_sources_had_it(seed):
+    rows = any_rows(Random(seed))
+    one = replace(rows[0].of_class, generation="TPU")
+    several = [row for row in rows if row.source != rows[0].source]
+    ranges = []
+    for sources in (1, 2):
+        own = [replace(rows[0], of_class=one)]
+        own += [replace(several[0], of_class=one, source=several[0].source)] * (sources - 1)
+        ends = Evidence((*own, *rows)).ends(one)
+        ranges.append(ends.high - ends.low)
+    assert ranges[0] > ranges[1]
+
+
+def test_one_source_says_nothing_about_others():
+    rows = any_rows(Random(2), sources=1)
+    assert Evidence(rows).ends(rows[0].of_class) is None
+
+
+def test_an_unknown_engine_makes_rows_of_all_engines_alike():
+    """Of a class that several sources have; one of a single source has the error of classes, too."""
+    rows = any_rows(Random(3))
+    engines = zip(("source 0", "source 1"), ("vllm", "sglang"), strict=True)
+    own = [
+        replace(rows[0], source=source, of_class=replace(rows[0].of_class, engine=engine))
+        for source, engine in engines
+    ]
+    rows = (*own, *rows)
+    one = replace(rows[0].of_class, engine=ANY_ENGINE)
+    found = Evidence(rows)
+    others = [replace(row, of_class=replace(row.of_class, engine="nim")) for row in rows]
+    assert found.ends(one) == pytest.approx(Evidence(tuple(others)).ends(one))
+    assert found.has(one).sum() == sum(
+        replace(row.of_class, engine=ANY_ENGINE) == one for row in rows
+    )
+
+
+def test_single_streams_and_loaded_replicas_have_first_tokens_of_their_own():
+    rows = [replace(row, figure="ttft") for row in any_rows(Random(4))]
+    found = evidence([*rows, *any_rows(Random(4))])
+    assert set(found) == {("ttft", True), ("ttft", False), ("tpot", False)}
+    assert {row.of_class.load for row in found["ttft", False].rows} == {SINGLE}
+    assert SINGLE not in {row.of_class.load for row in found["ttft", True].rows}
+    assert SINGLE in {row.of_class.load for row in found["tpot", False].rows}
+
+
+@for_each(
+    ("concurrency", "most", "load"),
+    [
+        (0.2, 100, SINGLE),
+        (1, 1, SINGLE),
+        (1 + 1e-12, 100, SINGLE),
+        (2, 100, LATENCY),
+        (100 * FULL_SHARE - 0.1, 100, LATENCY),
+        (100 * FULL_SHARE, 100, FULL),
+        (2, 2, FULL),
+    ],
+)
+def test_loads_are_sequences_against_what_the_batch_allows(concurrency, most, load):
+    found = ServedClass.of(inputs.model("llama3-8B"), "vllm", "", concurrency, most)
+    assert found == ServedClass(kind="dense", engine="vllm", generation="", load=load)
+
+
+def test_no_row_has_processors_that_only_prefill():
+    one = published_rows()[0].of_class
+    apart = replace(one, apart=True)
+    other = replace(one, generation="none")
+    figures = {"tpot": 1.0, "output_rate": 1.0}
+    found, outside = (served_ranges(each, figures) for each in (apart, other))
+    for name, each in found.items():
+        assert (each.class_rows, each.low, each.high) == (0, outside[name].low, outside[name].high)
+    assert apart.in_words == f"{one.in_words}, prefill on other processors"
+
+
+@for_each(
+    ("model", "kind"),
+    [
+        ("qwen3-30B-a3B", "MoE"),
+        ("deepseek-v3", "latent attention"),
+        ("minicpm3-4B", "latent attention"),
+    ],
+)
+def test_kinds_of_models(model, kind):
+    assert ServedClass.of(inputs.model(model), "vllm", "", 1, 1).kind == kind
+
+
+def test_every_line_of_the_file_is_a_row():
     lines = (ROOT / FILE).read_text().splitlines()
-    assert len(served_errors()) == len(lines) - 1
-    for one in served_errors():
-        assert 0 < one.low <= one.median <= one.high
-        assert one.rows >= one.studies >= 1
-        assert one.figure in SERVING_FIGURES
+    rows = published_rows()
+    assert [",".join(map(str, row.to_dict().values())) for row in rows] == lines[1:]
+    for row in rows:
+        assert row.figure in FIGURES
+        assert row.of_class.kind in KINDS
+        assert row.of_class.engine in ENGINES
+        assert row.of_class.load in LOADS
+        assert row.ratio > 0
+    assert {row.of_class.kind for row in rows} == set(KINDS)
 
 
-def test_figures_have_the_errors_of_all_engines_and_of_each():
-    found = published_errors()
-    assert tuple(found) == FIGURES
-    for engines in found.values():
-        batching = {
-            name: one for name, one in engines.items() if name not in (ALL_ENGINES, "llama.cpp")
-        }
-        assert engines[ALL_ENGINES]["rows"] == sum(one["rows"] for one in batching.values())
+def test_ranges_are_ratios_times_predicted_values():
+    one = published_rows()[0].of_class
+    figures = {"ttft": math.inf, "tpot": 0.02, "output_rate": 1000.0}
+    found = served_ranges(one, figures)
+    assert set(found) == {"tpot", "output_rate"}
+    for name, each in found.items():
+        assert (each.low, each.high) == pytest.approx(
+            (each.ratio_low * figures[name], each.ratio_high * figures[name])
+        )
+        assert each.value == pytest.approx(figures[name])
+        rows = [row for row in published_rows() if row.figure == name]
+        own = [row for row in rows if row.of_class == one]
+        assert (each.rows, each.class_rows) == (len(rows), len(own))
+        assert each.class_sources == len({row.source for row in own})
+        assert f"{len(own):,} of {len(rows):,}" in basis(one, found)
+
+
+def test_of_a_class_without_rows_the_basis_names_rows_of_its_engine_else_of_its_kind():
+    rows = published_rows()
+    one = replace(rows[0].of_class, generation="none", engine="vllm")
+    for name, words in (("vllm", "run vLLM"), (ANY_ENGINE, f"are of {one.kind} models")):
+        own = replace(one, engine=name)
+        (found,) = served_ranges(own, {"tpot": 1.0}).values()
+        shared = [
+            row
+            for row in rows
+            if row.figure == "tpot"
+            and (
+                row.of_class.engine == name
+                or (name == ANY_ENGINE and row.of_class.kind == one.kind)
+            )
+        ]
+        assert found.class_rows == 0
+        assert found.sharing_rows == len(shared)
+        assert f"{len(shared):,} rows of" in basis(own, {"tpot": found})
+        assert words in basis(own, {"tpot": found})
 
 
 def test_without_a_file_there_are_none(monkeypatch, tmp_path):
+    one = published_rows()[0].of_class
     monkeypatch.setattr(module.catalog, "root", lambda: tmp_path)
-    served_errors.cache_clear()
+    for cached in (published_rows, module._published):
+        cached.cache_clear()
     try:
-        assert served_errors() == ()
-        assert published_errors() == {}
+        assert published_rows() == ()
+        assert served_ranges(one, {"tpot": 1.0}) == {}
     finally:
-        served_errors.cache_clear()
+        for cached in (published_rows, module._published):
+            cached.cache_clear()

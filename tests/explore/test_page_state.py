@@ -26,6 +26,13 @@ def test_values_have_limits():
         assert refused is None or [*read_good([(name, refused)], OFFER, FIRST)[1]] == [name]
 
 
+def test_the_condition_alone_may_be_emptied():
+    state, _ = read_good([("where", ""), ("objective", ""), ("counts", "")], OFFER, FIRST)
+    assert state.options == {"where": ""}
+    assert ("where", "") in state.pairs()
+    assert read_good((), OFFER, FIRST)[0].option("where") == "fits >= 0.9"
+
+
 def test_values_are_read_as_files_have_them():
     exact = str(EXACT - 1)
     said = {"system.a": "80", "system.b": "1.50", "system.c": exact, "system.d.us": "3"}

@@ -7,8 +7,10 @@ import pytest
 
 import calculon
 from calculon.base.errors import Infeasible
+from calculon.declarations.statistics import FITS, RISK
 from calculon.explore.controls import controls, settled
 from calculon.explore.page_state import State
+from calculon.explore.plan.plan_changes import _best_of
 from calculon.explore.plan_choices import CHUNKS, MICROBATCH, SIZES
 from calculon.plan.mesh import DEGREES
 from tests.draws import some
@@ -181,3 +183,16 @@ def test_other_processors_keep_a_plan_of_ones_own():
     then = settled(replace(DENSE, procs=128, plan=PLAIN), answers(), "procs")
     assert then.plan == PLAIN
     assert answers().plan(then).fields["data_par"] == 16
+
+
+def test_the_best_single_change_is_no_riskier_than_recommended_plans_or_now(state):
+    shown, found = answers().plan(state), answers().single_changes(state)
+    now = shown.estimate.stats[FITS] if shown.estimate else 1 - RISK
+    best = _best_of(found, shown)
+    accepted = [one for one in found if not one.reason and one.fits >= min(1 - RISK, now)]
+    assert (best is None) == (not accepted)
+    assert best is None or best.time == min(one.time for one in accepted)
+    for one in some([one for one in found if not one.reason], 3):
+        question = answers().question(state)
+        whole = calculon.estimate(question.model, dict(one.fields), question.system)
+        assert one.fits == whole.stats[FITS]

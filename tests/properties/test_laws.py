@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import calculon
+from calculon import inputs
 from calculon.base.records import columns
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
@@ -36,6 +37,7 @@ from tests.properties.table import (
 from tests.properties.test_monotone import BETTER, better_by, figures, lowered, raised
 from tests.store import cache
 from tests.strategies import CORRECTED, SWITCHES, measured_collectives, models, systems
+from tests.twin.memory_error import allowed
 
 STATS = tuple(column.name for column in columns(CorrectedStats))
 NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
@@ -233,12 +235,19 @@ def _exact(row):
 
 @pytest.mark.parametrize("tier", [1, 2])
 def test_more_memory_is_never_infeasible_and_changes_no_time(tier):
+    """Up to the memory error of tier 1 an execution that needs more is evaluated as well."""
+
     def other(table):
         whole = table.found
         needs = whole[f"proc_mem_tier{tier}_cap_req"]
         capacity = float(np.nanmedian(needs)) / 2**30
         found = table.on(lambda system: system[f"mem{tier}"].update(GiB=capacity)).found
-        fits = whole.feasible & (needs <= capacity * 2**30)
+        more = np.ones(len(whole))
+        if tier == 1:
+            kinds = zip(*(whole.column(name) for name in ("preset", "zero_stage")), strict=True)
+            experts = inputs.model(table.model).has_experts
+            more = np.array([allowed(preset, zero, experts) for preset, zero in kinds])
+        fits = whole.feasible & (needs <= capacity * 2**30 * more)
         same = found["total_time"] == np.where(fits, whole["total_time"], np.nan)
         wrong = (found.feasible != fits) | (fits & ~same)
         return np.where(whole.feasible, wrong, np.nan)

@@ -7,6 +7,7 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.declarations.statistics import FITS
 from tests import twin
 from tests.helpers import LLAMA_X64
 
@@ -65,4 +66,5 @@ def test_lists_equal_the_twin(changes):
     found = calculon.estimate(MODEL, execution, SYSTEM).stats
     for name, value in expected.items():
         if isinstance(value, float) and name in found:
-            assert found[name] == pytest.approx(value, rel=1e-9), name
+            rounding = {"abs": 1e-4} if name == FITS else {"rel": 1e-9}  # ours is read from a table
+            assert found[name] == pytest.approx(value, **rounding), name

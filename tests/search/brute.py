@@ -19,11 +19,12 @@ import numpy as np
 
 import calculon
 from calculon.base.frozen import dataclass
+from calculon.declarations.statistics import TIER1
 from calculon.editions import EDITIONS
-from calculon.estimate.evaluate import evaluate_rows
+from calculon.estimate.evaluate import Evaluation, evaluate_rows
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES
-from calculon.plan.rules.all_rules import RULES, check
+from calculon.plan.rules.all_rules import REASONS, RULES, check
 from calculon.plan.rules.rule import Requests
 from calculon.search.best_first import count_space
 from calculon.search.candidates import EXTENSIONS, LOOPS
@@ -33,6 +34,8 @@ from calculon.search.space import Space
 from calculon.search.where import Condition
 from tests.declared import ADDED, FIXED, REPLICATING, missing, others
 from tests.strategies import divisors
+
+MEMORY = REASONS.index("mem1_capacity")
 
 LIMIT = 250
 """Executions of a random space."""
@@ -126,8 +129,12 @@ class Case:
 
     @cached_property
     def table(self) -> calculon.Evaluation:
-        """All statistics of all executions."""
-        return calculon.evaluate(self.model, self.system, self.plan)
+        """All statistics of all executions, without those that are only uncertain: a search looks for none of these."""
+        found = calculon.evaluate(self.model, self.system, self.plan)
+        usable = EDITIONS[self.edition].machine(self.system).usable[0]
+        over = found.feasible & (found[TIER1] > usable)
+        values = {name: np.where(over, np.nan, found[name]) for name in found.names}
+        return Evaluation(found.plan, np.where(over, MEMORY, found.codes), values)
 
     @cached_property
     def needs(self) -> np.ndarray:

@@ -62,9 +62,8 @@ def test_a_command_gives_the_figures_of_its_deployment(engine, tmp_path):
     file.write_text(text)
     of_command = calculon.serve(MODEL, str(file), SYSTEM, **LOAD)
     admission = "reserve" if engine == "tensorrt-llm" else "mean"
-    of_record = calculon.serve(
-        MODEL, one, SYSTEM, changes={"admission": admission, "prefill_graphs": False}, **LOAD
-    )
+    changes = {"admission": admission, "prefill_graphs": False, "engine": engine}
+    of_record = calculon.serve(MODEL, one, SYSTEM, changes=changes, **LOAD)
     assert of_command.deployment == of_record.deployment
     assert of_command.stats == of_record.stats
 

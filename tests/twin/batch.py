@@ -9,6 +9,7 @@ from .data_parallel import DataParallel, per, synced_block, synced_embedding_hea
 from .errors import require_fit
 from .expert_overlap import pairs
 from .memory import fullest_stage
+from .memory_error import allowed
 from .model_embedding_head import EmbeddingHead
 from .pipelines import SIMULATED
 from .replicas import Replicas, Windows
@@ -505,7 +506,12 @@ class Batch:
         self.memory, self.tier1 = memory, memory.tier1
         system = self.run.system
         tier1, tier2 = self.tier1, self.tier2
-        require_fit(21, tier1 <= system.usable1, f"tier 1 would hold {tier1} bytes")
+        limit = system.usable1
+        if self.run.rules.memory_error:
+            execution = self.run.execution
+            experts = self.run.model.mixes
+            limit *= allowed(execution.preset, execution.zero_stage, experts)
+        require_fit(21, tier1 <= limit, f"tier 1 would hold {tier1} bytes")
         require_fit(22, tier2 <= system.usable2, f"tier 2 would hold {tier2} bytes")
 
     def _offload_requirements(self) -> None:

@@ -6,6 +6,7 @@ from .batch import Batch
 from .copies_of_tokens import NAMES
 from .counted_states import counted_flops, linear_parameters
 from .fields import Execution, Model
+from .memory_error import fits
 from .multiplied import latent_matrices, products
 from .run import Run
 
@@ -157,4 +158,5 @@ def figures(batch: Batch) -> dict[str, float]:
         "ep_scale_up_bytes": batch.ep_bytes[0],
         "ep_nic_bytes": batch.ep_bytes[1],
         **_of_experts(run),
+        "fits": fits(ex.preset, ex.zero_stage, run.model.mixes, run.system.usable1 / batch.tier1),
     }

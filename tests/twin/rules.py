@@ -112,6 +112,9 @@ class Rules:
     one_key_value_head: bool = False
     """The products of multiquery attention read one key and value head [O22, A45]."""
 
+    memory_error: bool = False
+    """An execution may exceed tier 1 by the error of predicted memory."""
+
 
 PUBLISHED = Rules()
 CORRECTED = Rules(**{f.name: f.name != "repeated_reduction" for f in fields(Rules)})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.advise.answer import Answer, answer
+from calculon.advise.answer import Answer, answer, fastest_plan, space_of
 from calculon.advise.ask import Question
 from calculon.advise.candidate import Candidate, told_price
 from calculon.advise.runs.run_details import carbon_details
@@ -27,7 +27,7 @@ from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
 from calculon.declarations.run_figures import CampaignFigures
-from calculon.declarations.statistics import BOUNDS
+from calculon.declarations.statistics import BOUNDS, FITS
 from calculon.declarations.usual_batch import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, odd_part
 from calculon.estimate.question import question
 from calculon.hardware.system import System
@@ -165,6 +165,7 @@ class Point:
             | {
                 "days_low": low,
                 "days_high": high,
+                FITS: self.plan.stats[FITS],
                 "memory_remark": self.memory,
                 "meets": self.meets,
                 "limits": [one.to_dict() for one in self.limits],
@@ -232,6 +233,14 @@ class FleetAnswer(Displayed):
     def nearest(self) -> Point | None:
         """The best point, or where none meets the limits the one that misses them by least; None where nothing fits."""
         return self.ranked[0] if self.ranked else None
+
+    @cached_property
+    def fastest(self) -> Candidate | None:
+        """The fastest plan of the nearest point whatever its risk; None if it is the plan of the point."""
+        one = self.nearest
+        if one is None or one.plan is None:
+            return None
+        return fastest_plan(one.question, space_of(one.question, one.num_procs), one.plan)
 
     @property
     def preset(self) -> Preset:
@@ -383,6 +392,7 @@ class FleetAnswer(Displayed):
                 "small": list(self.small),
                 "seq_size": first.model.seq_size,
                 "objective": self.objective,
+                "risk": first.risk,
                 "campaign": dict(self.campaign.document),
                 "assumed": self.assumed,
             },
@@ -393,6 +403,7 @@ class FleetAnswer(Displayed):
             "money": self.money,
             "best": None if self.best is None else places[id(self.best)],
             "nearest": None if self.nearest is None else places[id(self.nearest)],
+            "fastest": None if self.fastest is None else self.fastest.to_dict(),
             "limits": self._limits,
             "misses": self.misses,
             "ways": list(self.ways),

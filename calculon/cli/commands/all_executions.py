@@ -126,14 +126,14 @@ def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "C
 def _columns(text: str | None, space: "Space") -> tuple[str, ...]:
     """Read the names of columns to write, of which none is all; SpecError for an unknown field or statistic."""
     from calculon.declarations.run_figures import RUN_FIGURES
-    from calculon.declarations.statistics import EVIDENCE
+    from calculon.declarations.statistics import BOUNDS
     from calculon.editions import find_edition
     from calculon.inputs import NAMED
     from calculon.plan.plan import names_of
     from calculon.search.objective import of_a_run
 
     edition, runs = space.edition, () if space.campaign is None else tuple(RUN_FIGURES)
-    own = () if edition == PUBLISHED else (*EVIDENCE, *NAMED, *runs)
+    own = () if edition == PUBLISHED else (*BOUNDS, *NAMED, *runs)
     known = (*names_of(edition), *(column.name for column in find_edition(edition).columns), *own)
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     for name in names:

@@ -98,7 +98,7 @@ def _named(name: str) -> Table:
 def _results(subject: str) -> Table:
     """List statistics, the figures of a run, or the members of a layer."""
     if subject == "stats":
-        from calculon.declarations.statistics import EVIDENCE, FITS, CorrectedStats, Stats
+        from calculon.declarations.statistics import BOUNDS, CorrectedStats, Stats
 
         published = {column.name for column in columns(Stats)}
         rows = [
@@ -107,8 +107,8 @@ def _results(subject: str) -> Table:
         ]
         beside = {"source": "", "edition": CORRECTED}
         rows += [
-            {"name": name, "description": text, "unit": "" if name == FITS else "s", **beside}
-            for name, text in EVIDENCE.items()
+            {"name": name, "description": text, "unit": "s", **beside}
+            for name, text in BOUNDS.items()
         ]
     elif subject in _FIGURES:
         rows = _columns(_FIGURES[subject])

@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             hint = "write .json or .csv, or leave out -l"
             problem = Problem("", "a file that holds layers", "-l with Parquet", hint)
             raise SpecError(arguments.output, problem)
-    asked = searches(arguments)
+    asked = searches(arguments, recommends=True)
     if arguments.debug:
         return _count(asked, log)
     begin = time.perf_counter()
@@ -344,13 +344,13 @@ def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
     """Say of the winners what makes them less sure than their intervals, and how many others are as fast."""
     from calculon.documents.how_sure import remarks
     from calculon.documents.page_title import machine_sentences
-    from calculon.documents.winners import ties
+    from calculon.documents.winners import risks, ties
 
     said: dict[str, list[int]] = {}
     for result in best:
         if (belief := result[0].belief) is None:
             continue
-        texts = [f"{label}: {text}" for label, text in remarks(belief.to_dict())]
+        texts = [*risks(result), *(f"{label}: {text}" for label, text in remarks(belief.to_dict()))]
         if len(result) > 1:
             texts.append(ties(result))
         for text in texts:

@@ -107,7 +107,7 @@ def sequence_length(text: str, name: str = "seq") -> int:
 
 
 def probability(text: str, name: str) -> float:
-    """Return a probability: ``10%``, ``0.1``.
+    """Return a probability: ``10%``, ``0.1``. A ``1`` may mean 1 % or 100 %, and is refused.
 
     Raises:
         SpecError: For anything else.
@@ -116,6 +116,7 @@ def probability(text: str, name: str) -> float:
         >>> probability("10%", "risk"), probability("0.5", "risk")
         (0.1, 0.5)
     """
+    wanted = "a probability such as 10% or 0.1"
     number, percent = text.strip().removesuffix("%").rstrip(), "%" in text
     try:
         value = float(number) / (100 if percent else 1)
@@ -123,7 +124,9 @@ def probability(text: str, name: str) -> float:
         value = math.nan
     if not 0 <= value <= 1:
         hint = f"write {number}%" if not percent and 1 < value <= 100 else ""
-        raise _refused(text, name, "a probability such as 10% or 0.1", hint)
+        raise _refused(text, name, wanted, hint)
+    if value == 1 and not percent:
+        raise _refused(text, name, wanted, "write 1% or 100%")
     return value
 
 

@@ -25,6 +25,9 @@ const painted = () => frame().then(() => new Promise((done) => setTimeout(done))
 
 // Requests
 
+/** Options that may be empty although their default is not. */
+const EMPTIED = ["where"];
+
 /** Return the address that the controls say, after one of them was changed. */
 function asked(changed) {
   const pairs = new URLSearchParams();
@@ -32,7 +35,8 @@ function asked(changed) {
   for (const field of form.elements) {
     const switched = field.type === "checkbox" || field.type === "radio";
     if (field.type === "hidden" && shown.has(field.name)) continue; // the control says it
-    if (field.disabled || !field.name || (switched && !field.checked) || field.value === "") continue;
+    if (field.disabled || !field.name || (switched && !field.checked)) continue;
+    if (field.value === "" && !EMPTIED.includes(field.name)) continue;
     if (field.dataset.follows !== undefined && !touched.has(field.name)) continue;
     if (changed && field.name === changed.name && field !== changed && !switched) continue; // said at two places
     pairs.append(field.name, field.value);
@@ -221,7 +225,7 @@ function changed(event) {
   target.asked = seen ? undefined : target.value;
   if (known && seen) {
     const idle = !document.documentElement.hasAttribute("data-busy");
-    if (target.value === "" && idle) target.value = target.defaultValue; // emptied: what counts without it
+    if (target.value === "" && idle && !EMPTIED.includes(target.name)) target.value = target.defaultValue; // emptied: what counts without it
     return; // as it was typed
   }
   touched.add(target.name);

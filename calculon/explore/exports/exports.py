@@ -39,6 +39,7 @@ from calculon.launch.dialects import DIALECTS
 from calculon.render.text_tables import Column, Table
 from calculon.search.request import one_stretch
 from calculon.search.task import Search, run_search
+from calculon.search.within_risk import states_risk
 
 _TYPES = {
     ".csv": "text/csv; charset=utf-8",
@@ -180,7 +181,8 @@ def searched(state: State, answers: Answers) -> dict[str, Any]:
         max_batch_size=question.batch_size,
         datatype=question.datatype,
         objective=state.option("objective"),
-        where=state.option("where") or None,
+        where=(where := state.option("where")) or None,
+        risk=None if states_risk(where) else 1.0,
         fix=fixed_values(state, answers),
         add=more_values(state, answers),
         edition=CORRECTED,

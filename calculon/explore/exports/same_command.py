@@ -20,6 +20,7 @@ from calculon.explore.search.searches import asked, counts_of, offered, on_count
 from calculon.plan.plan import NAMES
 from calculon.search.restrict import parse
 from calculon.search.space import Values
+from calculon.search.within_risk import states_risk
 
 PROGRAM = "calculon"
 
@@ -221,6 +222,8 @@ def _searched(state: State, answers: Answers, counts: Sequence[int], file: str) 
     yield from ("--preset", question.framework)
     for name, value in _ranked(state).items():
         yield from (f"--{name}", value)
+    if not states_risk(state.option("where")):
+        yield from ("--risk", "100%")
     for text in state.option("fix").split():
         yield from ("--fix", text)
     for text in map(_listed, _more_on(state, answers, counts).items()):

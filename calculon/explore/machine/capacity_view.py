@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from calculon.advise.replanned import Step
 from calculon.base.units import GIB
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.charts.capacity_chart import capacity_chart
+from calculon.documents.how_sure import risk_words
 from calculon.documents.sensitivity_page import memory_section
 from calculon.explore.answers import Answers
 from calculon.explore.machine.both_machines import digits_of
@@ -43,7 +45,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
     said = (
         f"Nothing fits in {size}: the first plan needs {capacity_text(first.capacity)} ({plan})."
         if here is None
-        else f"With {size} the fastest plan predicted to fit, whatever its risk, is {plan}."
+        else f"With {size} the fastest plan predicted to fit is {plan}{_risk(state, answers, first)}."
     )
     return Part(
         title="What more memory buys",
@@ -55,6 +57,13 @@ def capacity(state: State, answers: Answers) -> Part | None:
         chart=capacity_chart(state.title, found, in_file, digits, link),
         summary="Time of a step of the fastest plan predicted to fit over the capacity of memory",
     )
+
+
+def _risk(state: State, answers: Answers, step: Step) -> str:
+    """Return the risk of a plan on the machine of a page, in words; empty if it is not known."""
+    own = answers.own(state, step.best.execution)
+    result = answers.plan(replace(state, plan=own)).brief
+    return "" if result is None or result.fits is None else f", with a {risk_words(result.fits)}"
 
 
 def enough(capacity: float) -> float:

@@ -182,7 +182,7 @@ def _misfit(state: State, answers: Answers, both: Both) -> str:
     return (
         f"{whose} does not fit: it needs {digits.gib(need)}, {digits.gib(need - usable)} more than the "
         f"{digits.gib(usable)} that are usable of {there / GIB:,.5g} GiB. "
-        f"It fits from a capacity of {capacity_text(need + withheld)} on."
+        f"It is predicted to fit from a capacity of {capacity_text(need + withheld)} on."
     )
 
 

@@ -1,7 +1,7 @@
 """What changes of a plan would do: those that make it run, those that lead to the best, and every single one."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, isnan
 from typing import Any
 
 from calculon.advise.fixes import Fix
@@ -9,9 +9,10 @@ from calculon.advise.in_words import figures, plan_in_words
 from calculon.advise.infeasibility import fix_in_words
 from calculon.advise.space_fixes import SpaceFix
 from calculon.base.errors import Infeasible, SpecError
-from calculon.base.units import GIB
+from calculon.base.units import GIB, chance
+from calculon.declarations.statistics import FITS, RISK
 from calculon.documents.charts.waterfall_chart import WaterfallData, change_waterfall
-from calculon.documents.how_sure import WHY_TIED, order_in_words
+from calculon.documents.how_sure import WHY_TIED, order_in_words, risk_words
 from calculon.documents.plan_page import against_words
 from calculon.documents.waterfall_section import (
     digits_of_differences,
@@ -252,7 +253,7 @@ def single_changes(state: State, answers: Answers) -> Part | None:
     outcomes = answers.single_changes(state)
     if not outcomes:
         return None
-    usable, best = answers.usable(state), _best_of(outcomes)
+    usable, best = answers.usable(state), _best_of(outcomes, shown)
     untried = _untried(state, answers, best) if _gains(best, shown) else {}
     rows, notes = [], {}
     for choice in (*found.sizes, *found.switches):
@@ -277,9 +278,12 @@ def single_changes(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _best_of(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """Return the fastest of changes that run."""
-    return min((one for one in outcomes if not one.reason), key=lambda one: one.time, default=None)
+def _best_of(outcomes: Sequence[Outcome], shown: Shown) -> Outcome | None:
+    """Return the fastest of changes that run, with at most the risk of recommended plans, or of the plan of now."""
+    now = shown.estimate.stats.get(FITS) if shown.estimate is not None else None
+    least = 1 - RISK if now is None else min(1 - RISK, now)
+    good = (one for one in outcomes if not one.reason and not one.fits < least)
+    return min(good, key=lambda one: one.time, default=None)
 
 
 def _gains(one: Outcome | None, shown: Shown) -> bool:
@@ -325,6 +329,8 @@ def _chip(
     """Return a change as a link."""
     digits, value = _digits(shown), one.changes[name]
     needs = f"{digits.gib(one.memory[0])} needed"
+    if not isnan(one.fits):
+        needs += f", {risk_words(one.fits)}"
     title = needs if one.reason else f"{digits.duration(one.time)} a step, {needs}"
     follows = [change_words(field, *ends) for field, ends in one.follows.items()]
     return {
@@ -369,13 +375,14 @@ def _effect(one: Outcome, shown: Shown, usable: tuple[float, float]) -> str:
         tier = MEMORY_REASONS.index(one.reason)
         return f"{digits.gib(one.memory[tier] - usable[tier])} too much"
     longer = _longer(one, shown)
-    return f"runs: {digits.duration(one.time)}" if longer is None else percent_more(longer)
+    text = f"runs: {digits.duration(one.time)}" if longer is None else percent_more(longer)
+    return f"{text}, fits with {chance(one.fits)}" if one.fits < 1 - RISK else text
 
 
 def _said_single(shown: Shown, outcomes: tuple[Outcome, ...], found: Choices) -> str:
     """Name the best of all single changes."""
     running = sum(not one.reason for one in outcomes)
-    best = _best_of(outcomes)
+    best = _best_of(outcomes, shown)
     if best is None:
         return f"None of {counted(len(outcomes), 'change')} alone makes it run."
     words = ", ".join(

@@ -193,7 +193,7 @@ def each_split(state: State, answers: Answers) -> SearchResult:
 
 def within(found: SearchResult) -> bool:
     """Return whether the best plan that every view has meets the usual condition: a search for it may accept more."""
-    return bool(len(found)) and found.bounds[FITS][0] >= 1 - RISK
+    return bool(len(found)) and found.evaluation[FITS][0] >= 1 - RISK
 
 
 def front(state: State, answers: Answers) -> SearchResult:

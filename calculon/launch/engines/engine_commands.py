@@ -13,6 +13,9 @@ from calculon.launch.server import Server
 OF_ESTIMATE = ("price", "reserve_gib", "routing")
 """Fields that no engine has: they are of the estimate, the text or the market, and kept in a comment."""
 
+THE_ENGINE = "engine"
+"""The field that says which engine runs a deployment: a command is of one, whatever the field says."""
+
 _SHARE = "memory_fraction"
 
 
@@ -111,7 +114,7 @@ def _unknown_fields(
     dialect: Dialect, deployment: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[Problem]:
     """Return the fields that an engine has no option for, and that are not at their default."""
-    known = (*dialect.fields, *OF_ESTIMATE)
+    known = (*dialect.fields, *OF_ESTIMATE, THE_ENGINE)
     return [
         Problem(
             name,

@@ -5,14 +5,14 @@ The first rule that fails gives a row its reason. A rule is either about the req
 """
 
 from functools import reduce
-from math import prod
+from math import isnan, nan, prod
 from typing import Any
 
 import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
 from calculon.base.errors import Infeasible, Problem, SpecError
-from calculon.base.units import Array, Bytes, scaled
+from calculon.base.units import Array, Bytes, chance, scaled
 from calculon.declarations.axes import MESH_AXES, PUBLISHED_AXES
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
@@ -360,15 +360,34 @@ def check(model: Model, system: System, plan: Plan) -> Array:
     return reason
 
 
-def check_memory(reason: Array, tier1: Bytes, tier2: Bytes, system: System) -> Array:
-    """Mark rows whose memory does not fit a system, as their edition knows it; equality fits."""
-    for name, needed, usable in zip(MEMORY_REASONS, (tier1, tier2), system.usable, strict=True):
-        reason[(reason == 0) & (needed > usable)] = REASONS.index(name)
+def check_memory(
+    reason: Array, tier1: Bytes, tier2: Bytes, system: System, tolerance: Array
+) -> Array:
+    """Mark rows whose memory does not fit a system, as their edition knows it; equality fits.
+
+    Args:
+        reason: Codes of :data:`REASONS`; rows with 0 are marked.
+        tier1, tier2: Bytes that rows need.
+        system: The system.
+        tolerance: Predicted over usable memory of tier 1 up to which rows may run. Tier 2 has none.
+    """
+    usable1, usable2 = system.usable
+    limits = (usable1 * tolerance, usable2)
+    for name, needed, limit in zip(MEMORY_REASONS, (tier1, tier2), limits, strict=True):
+        reason[(reason == 0) & (needed > limit)] = REASONS.index(name)
     return reason
 
 
-def raise_for(one: Request, code: int, tier1: float = 0.0, tier2: float = 0.0) -> None:
+def raise_for(
+    one: Request, code: int, tier1: float = 0.0, tier2: float = 0.0, fits: float = nan
+) -> None:
     """Raise the error that a reason code stands for; nothing for code 0.
+
+    Args:
+        one: The request.
+        code: The code of :data:`REASONS`.
+        tier1, tier2: Bytes that it needs.
+        fits: Probability that it fits in tier 1; not-a-number if unknown.
 
     Raises:
         SpecError: For a malformed request.
@@ -381,9 +400,10 @@ def raise_for(one: Request, code: int, tier1: float = 0.0, tier2: float = 0.0) -
         tier = 1 + MEMORY_REASONS.index(reason)
         needed = (tier1, tier2)[tier - 1]
         system = EDITIONS[one.execution.edition].machine(one.system)
-        raise Infeasible(
-            reason, _memory_message(system, tier, needed), needed, system.usable[tier - 1], tier
-        )
+        message = _memory_message(system, tier, needed)
+        if tier == 1 and not isnan(fits):
+            message += f"; it fits with a probability of {chance(fits)}"
+        raise Infeasible(reason, message, needed, system.usable[tier - 1], tier)
     explanation = RULES[code - _FIRST_RULE].explain(one)
     if isinstance(explanation, Problem):
         raise SpecError("execution", explanation)

@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
@@ -14,13 +15,15 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.result_records import DEPLOYMENT
 from calculon.declarations.result_selection import WINNERS
+from calculon.declarations.serving_classes import ServedClass
 from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.estimate.served_errors import FIGURES, FigureRange, served_ranges
 from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_words import TYPES
 from calculon.search.objective import Objective
 from calculon.serving.records.deployment import Deployment
-from calculon.serving.serve import Served, flat, serve
+from calculon.serving.serve import Served, class_of, flat, serve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,6 +169,8 @@ class DeploymentSearch(Displayed):
                     "replicas": deployment.replicas,
                     "batch": batch,
                     "figures": values,
+                    "served_class": asdict(self.class_of(rank)),
+                    "ranges": {name: asdict(one) for name, one in self.ranges(rank).items()},
                 }
             )
         return {
@@ -182,6 +187,19 @@ class DeploymentSearch(Displayed):
             "counts": self.counts.to_dict(),
             WINNERS: winners,
         }
+
+    def class_of(self, rank: int) -> ServedClass:
+        """Return the class of a deployment, by which published rows are compared with it."""
+        at_once, most = (
+            float(self.columns[name][rank]) for name in ("concurrency", "max_concurrency")
+        )
+        space = self.space
+        return class_of(space.model, self.deployments[rank], space.system, at_once, most)
+
+    def ranges(self, rank: int) -> dict[str, FigureRange]:
+        """Return the ranges of the figures of a deployment, as :attr:`calculon.serving.serve.Served.ranges`."""
+        figures = {name: float(self.columns[name][rank]) for name in FIGURES}
+        return served_ranges(self.class_of(rank), figures)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return fields, batch and figures of the deployments as a DataFrame, best first."""

@@ -9,6 +9,7 @@ from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, Array, Count
 from calculon.declarations.fields import declare, spec_fields
+from calculon.declarations.serving_classes import ANY_ENGINE, ENGINES
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.passes.exchange import ROUTINGS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
@@ -45,6 +46,11 @@ class Deployment(Pool):
         "them, too. If absent, replicas prefill and decode",
         default=None,
         source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
+    )
+    engine: str = declare(
+        "engine that runs it, whose published rows count more for the ranges of figures; no figure depends on it",
+        choices=(ANY_ENGINE, *ENGINES),
+        default=ANY_ENGINE,
     )
     routing: str = declare(
         "how evenly tokens choose experts: all alike, or by a power law, where all ranks wait for the fullest",

@@ -7,7 +7,7 @@ import pytest
 
 import calculon
 from calculon.advise.answer import best_on
-from calculon.advise.ask import TOKENS_PER_PROCESSOR, ask, most_processors, usual_batch
+from calculon.advise.ask import ask, most_processors
 from calculon.advise.planning import plan
 from calculon.advise.runs import fleet_search
 from calculon.advise.runs.fleet import FleetAnswer
@@ -20,6 +20,7 @@ from calculon.advise.runs.fleet_search import (
 from calculon.base.errors import SpecError
 from calculon.campaign.read import read_campaign
 from calculon.campaign.run_columns import whole_runs
+from calculon.declarations.usual_batch import TOKENS_PER_PROCESSOR, usual_batch
 from calculon.inputs import Changed
 from tests.cases import for_each
 from tests.helpers import refusal

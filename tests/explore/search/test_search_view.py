@@ -28,6 +28,7 @@ BEST = State(model="gpt3-13B", system="a100_80g_sxm", procs=16, batch="64", view
 ASKED = {
     "nothing": {},
     "a condition": {"where": "proc_mem_tier1_cap_req < 60 * GiB and pipeline_par > 1"},
+    "any risk": {"where": ""},
     "all": {
         "objective": "proc_mem_tier1_cap_req",
         "fix": "tensor_par=2,4 zero_stage=1",

@@ -1,0 +1,98 @@
+"""Classes of served models, by which published rows are compared with a deployment: model, engine, hardware, load."""
+
+from typing import ClassVar
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import declare
+from calculon.declarations.model import Model
+
+DENSE, MOE, LATENT = "dense", "MoE", "latent attention"
+"""Kinds of models."""
+
+KINDS = {
+    DENSE: "all other models",
+    MOE: "models with several experts",
+    LATENT: "models with multi-head latent attention, with or without experts",
+}
+"""Kinds of models, each with its rule."""
+
+ANY_ENGINE = "any"
+"""Engine of a deployment that does not state one."""
+
+ENGINES = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "tensorrt-llm": "TensorRT-LLM",
+    "nim": "NIM",
+    "llama.cpp": "llama.cpp",
+}
+"""Names of engines with published rows; launch scripts name their engine by the same keys."""
+
+SINGLE, LATENCY, FULL = "single stream", "latency-bound", "saturated"
+"""Loads by sequences that a replica generates at a time."""
+
+FULL_SHARE = 0.5
+"""Share of the batch limit from which a replica is saturated."""
+
+LOADS = {
+    SINGLE: "at most one sequence at a time in a replica",
+    LATENCY: f"more, and less than {FULL_SHARE:g} of what memory and max_batch allow",
+    FULL: f"at least {FULL_SHARE:g} of what memory and max_batch allow",
+}
+"""Loads, each with its rule: ``concurrency`` against ``max_concurrency``."""
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedClass:
+    """Class of a published row, or of a deployment."""
+
+    unknown_keys: ClassVar[str] = "ignored"
+
+    kind: str = declare("kind of model", choices=tuple(KINDS))
+    engine: str = declare("engine", choices=(ANY_ENGINE, *ENGINES))
+    generation: str = declare("generation of processors, as system files name it; empty: unknown")
+    load: str = declare("load of a replica", choices=tuple(LOADS))
+    apart: bool = declare(
+        "whether some processors only prefill, which no published row has", default=False
+    )
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        engine: str,
+        generation: str,
+        concurrency: float,
+        most: float,
+        *,
+        apart: bool = False,
+    ) -> "ServedClass":
+        """Return the class of a model that is served.
+
+        Args:
+            model: The model.
+            engine: One of :data:`ENGINES`, or :data:`ANY_ENGINE`.
+            generation: ``about.family`` of the system.
+            concurrency: Sequences that a replica generates at a time, on average.
+            most: The most that memory and ``max_batch`` allow.
+            apart: Whether some processors only prefill.
+        """
+        kind = LATENT if model.latent else MOE if model.mixes else DENSE
+        load = FULL if concurrency >= FULL_SHARE * most else LATENCY
+        if concurrency <= 1 + _ROUNDING:
+            load = SINGLE
+        return cls(kind=kind, engine=engine, generation=generation, load=load, apart=apart)
+
+    @property
+    def in_words(self) -> str:
+        """The class in words: ``MoE models under vLLM on NVIDIA Hopper, saturated``."""
+        engine = ENGINES.get(self.engine, "any engine")
+        machine = self.generation or "processors of an unknown generation"
+        apart = ", prefill on other processors" if self.apart else ""
+        return f"{self.kind} models under {engine} on {machine}, {self.load}{apart}"
+
+
+CLASS_FIELDS = ("kind", "engine", "generation", "load")
+"""Fields of a class that published rows differ in, in this order in files."""
