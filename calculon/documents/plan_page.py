@@ -57,9 +57,21 @@ _ITEM = "  - "
 _SHOWN = 6
 
 
-def plan_page(answer: Answer) -> Document:
-    """Return the page of an answer."""
-    return _PlanPage(answer).document()
+_OTHERS = 2
+"""Plans of other splits on a short page."""
+
+_IN_SHORT = ("time per iteration", "MFU")
+"""Figures of the best plan on a short page, by the beginning of their names, beside days and dollars."""
+
+
+def plan_page(answer: Answer, *, short: bool = False) -> Document:
+    """Return the page of an answer; a `short` one has the plan, its figures, others, and what is assumed."""
+    page = _PlanPage(answer)
+    return page.short() if short else page.document()
+
+
+_FIGURES = {"time": "time", "mfu": "MFU", "days": "days"}
+"""Columns of other plans on a short page."""
 
 
 class _PlanPage:
@@ -81,6 +93,80 @@ class _PlanPage:
             lead=(labelled(self._question()),),
             parts=filter(None, self._parts()),
         )
+
+    def short(self) -> Document:
+        """Return the page in about 20 lines."""
+        procs = f"{self.asked['num_procs'][0]:,} x {stated_name(self.asked['system'])}"
+        best = self._best_in_short(self.best) if self.best is not None else self._nothing()
+        others = None if self.best is None else self._others()
+        parts = (best, others, self._mine(), self._waterfall(), self._settings())
+        return titled(
+            f"Plan for {stated_name(self.asked['model'])} on {procs}",
+            f"edition {self.asked['edition']}, {self.preset.name}",
+            self.asked["system"],
+            parts=filter(None, (*parts, dim(self._assumed()))),
+        )
+
+    def _best_in_short(self, best: Result) -> Section:
+        """Return the best plan with its time, utilization, days, dollars, and memory."""
+        whole = self._best(best)
+        (grid,) = (block for block in whole.blocks if isinstance(block, Grid))
+        kept = (*_IN_SHORT, "days for", "USD")
+        rows = [row for row in grid.rows[1:] if str(row[0]).startswith(kept)]
+        used, there = best.value("proc_mem_tier1_cap_req"), (best.capacities or (0.0, 0.0))[0]
+        usable = f"of {best.digits.gib(there)} usable; {risk_words(best.fits)}"
+        memory = ("memory of a processor", best.digits.gib(used), usable)
+        short = replace(grid, rows=(grid.rows[0], *rows, memory))
+        blocks = tuple(short if block is grid else block for block in whole.blocks)
+        fits, risk = self.plans["0"]["stats"][FITS], self.asked["risk"]
+        if fits is not None and 1 - fits > risk:
+            blocks += (none_within(risk),)
+        return replace(whole, blocks=blocks)
+
+    def _others(self) -> Section:
+        """Return the fastest plan of all, the next best splits, and the best plans on other numbers of processors."""
+        here = self.asked["num_procs"][0]
+        named = [("", one) for one in list(self.plans.values())[1 : 1 + _OTHERS]]
+        if (fastest := self.answer["fastest"]) is not None:
+            named.insert(0, ("fastest of all: ", fastest))
+        others = [row for row in self.answer["counts"] if row["num_procs"] != here]
+        rows = [self._other(name, one) for name, one in named]
+        rows += [self._other(f"on {row['num_procs']:,}: ", row) for row in others]
+        columns = (
+            Column("plan", "plan", fold=True),
+            Column("memory", "GiB", right=True),
+            Column("fits", "fits", right=True, drop=1),
+            *(Column(name, title, right=True) for name, title in _FIGURES.items()),
+        )
+        remark = f"days for {token_count(self.asked['tokens_told'])} tokens"
+        return Section("Other plans", (Table(columns, rows),), remark, opened=True)
+
+    def _other(self, name: str, plan: Plain) -> dict[str, str]:
+        """Return the row of a plan that is not the best."""
+        if "execution" not in plan:
+            empty = dict.fromkeys(("memory", "fits", *_FIGURES), "-")
+            return {"plan": f"{name}none fits: {plan['reason']}", **empty}
+        fits = plan["stats"][FITS]
+        return {
+            "plan": name + degrees_words(plan["execution"]),
+            "memory": _gib(plan),
+            "fits": "-" if fits is None else chance(fits),
+            **{one: self._figures(plan)[one] for one in _FIGURES},
+        }
+
+    def _assumed(self) -> str:
+        """Return what is assumed, with the options that change it, and how to see everything."""
+        words = [
+            f"{value.partition(', of ')[0]} ({option})"
+            for option, value in self.asked["assumed"].items()
+        ]
+        assumed = f"Assumed: {', '.join(words)}. " if words else ""
+        return printable(f"{assumed}{self._rests()}-v: everything.")
+
+    def _rests(self) -> str:
+        """Return what the interval rests on, in short."""
+        basis = self.answer.get("belief", {}).get("basis", "")
+        return f"90 % interval: {basis.partition(' (')[0]}. " if basis else ""
 
     def _parts(self) -> Iterator[Block | None]:
         if self.best is None:

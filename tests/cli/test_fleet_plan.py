@@ -50,7 +50,7 @@ def test_what_cannot_be_asked_is_one_message(refuses):
 
 def test_days_of_a_plan_are_those_of_the_run_with_failures(output_of):
     asked = ("plan", "gpt2-124M", "4", "h100", *ASKED[4:], "--mtbf", "1000h")
-    out = output_of(*asked)
+    out = output_of(*asked, "-v")
     (line,) = (line for line in out.splitlines() if line.strip().startswith("goodput"))
     assert "d of steps" in line
     assert "with failures" in line

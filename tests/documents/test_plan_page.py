@@ -12,6 +12,7 @@ from calculon.documents.how_sure import chance, order_in_words
 from calculon.documents.plan_page import _percent, changed_words, plan_page
 from calculon.estimate.told_apart import MOST_TIED
 from tests.documents.drawing import drawn, flat
+from tests.draws import some
 from tests.helpers import document
 from tests.store import cache
 
@@ -51,6 +52,32 @@ def test_the_way_from_ones_own_plan_to_the_best_has_a_line_for_each_change(width
     assert "\n  mine " in section
     assert "\n  best " in section
     assert order_in_words(told()["mine"]["order"]) in flat(text)
+
+
+SHORT = (
+    ("llama3-8B", 16, "h100_80g_sxm", {}),
+    ("llama3-8B", 64, "a100_80g_sxm", {"tokens": "15T"}),
+    ("qwen3-30B-A3B", 16, "b200_sxm", {"tokens": "1T"}),
+    ("llama3-8B", 64, "tpu_v6e", {}),
+)
+
+
+@pytest.mark.parametrize("case", some(SHORT, 2), ids=lambda case: f"{case[0]} on {case[2]}")
+def test_a_short_page_answers_in_22_lines(case):
+    model, procs, system, options = case
+    found = plan(model, procs, system, **options)
+    told, text = found.to_dict(), drawn(plan_page(found, short=True), width=80)
+    assert len(text.splitlines()) <= 22 + 2 * ("Above every" in text)
+    best = told["plans"]["0"]["stats"]
+    for one in (
+        result_of(found.best).digits.duration(best["total_time"]),
+        f"risk of running out {chance(1 - best['fits'])}",
+        *(f"on {row['num_procs']:,}: " for row in told["counts"] if row["num_procs"] != procs),
+        *(f"({option})" for option in told["question"]["assumed"]),
+    ):
+        assert one in flat(text), one
+    assert ("USD" in text) == bool(options)
+    assert ("fastest of all: " in text) == (told["fastest"] is not None)
 
 
 def test_plans_beside_the_best_say_how_sure_that_is():

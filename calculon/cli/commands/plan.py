@@ -56,6 +56,10 @@ def configure(parser: Parser) -> None:
         "calculon plan llama-3-8b 256-2048 h100,h200 --tokens 15T --deadline 30d --budget-usd 5M",
     )
     _add_question(parser)
+    parser.switch(
+        "-v, --verbose",
+        "print everything: stages, experts, ties, what the interval rests on, nearest runs",
+    )
     add_emission(parser)
     add_values(parser)
     add_changes(parser, "model", "system", "campaign")
@@ -110,12 +114,14 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         words["preset"] = emitted.preset
     objective = _objective(arguments, words["campaign"], len(machines))
 
+    whole = arguments.verbose or arguments.file is not None or printed
+
     def show(page: "Callable[[], Document]", data: Callable[[], Any]) -> None:
         if not alone or arguments.file is not None:  # else the launch file is printed in its place
             log.answer(arguments, page, data)
 
     if objective is None:
-        best = _best_plan(show, model, arguments.num_procs, machines[0], words)
+        best = _best_plan(show, model, arguments.num_procs, machines[0], words, not whole)
     else:
         words["objective"] = objective
         best = _best_fleet(show, model, arguments.num_procs, machines, words)
@@ -135,7 +141,9 @@ def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int
     return OBJECTIVE if limited or systems > 1 or arguments.num_procs == ANY else None
 
 
-def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any) -> "Answer":
+def _best_plan(
+    show: "Show", model: Any, num_procs: str, system: Any, words: Any, short: bool
+) -> "Answer":
     """Plan one count of one machine in detail, and show the plans; Infeasible when none fits."""
     from calculon.advise.infeasibility import why_none
     from calculon.advise.planning import plan
@@ -147,7 +155,7 @@ def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any
 
         tell_lost(own.file, own.launch)
         tell_other_model(own.file, own.launch, answer.question.model)
-    show(lambda: plan_page(answer), answer.to_dict)
+    show(lambda: plan_page(answer, short=short), answer.to_dict)
     if answer.best is None:
         raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
     return answer
