@@ -4,7 +4,7 @@ Results are those of some studies under one edition, or study by study those of 
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from calculon.base.units import GIB
@@ -12,9 +12,10 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.validate.measured_and_predicted import Comparison, Reading, Result, pooled
 from calculon.validate.published_runs import checks, failures, trainings
 from calculon.validate.published_study import Layout
+from calculon.validate.run_classes import CLASSES, class_of
+from calculon.validate.run_rows import run_rows
 from calculon.validate.score import Score
-from calculon.validate.source_scores import SourceScore, inside, source_scores
-from calculon.validate.source_scores import together as together_scores
+from calculon.validate.source_scores import Step, StepScore, class_scores, scored_steps
 
 Record = dict[str, Any]
 FIGURES = ("mean", "median", "p90", "largest", "bias")
@@ -97,47 +98,24 @@ def totals(results: Sequence[Result]) -> list[Record]:
     ]
 
 
-SOURCE_FIGURES = (
-    *(
-        "name",
-        "fitted",
-        "sources",
-        "rows",
-        "mean",
-        "median",
-        "bias",
-        "worst",
-        "largest",
-        "coverage",
-    ),
-    *("sweeps", "tau", "regret"),
-)
-
-
-def sources(results: Sequence[Result], *, fitted: bool) -> list[Record]:
-    """Return one row per source of whole steps: of those that a fit saw, or of those that were only judged."""
+def classes(results: Sequence[Result]) -> list[Record]:
+    """Return one row per class of whole steps, each followed by one row for each of its sources."""
     return [
-        _source_record(score, edition)
+        {"edition": edition, "class": score.run_class.name, **_figures_of(score)}
         for edition in editions(results)
-        for score in source_scores(of_edition(results, edition))
-        if bool(score.fitted) is fitted
+        for score in class_scores(of_edition(results, edition))
     ]
 
 
-def all_sources(results: Sequence[Result]) -> list[Record]:
-    """Return one row for all sources of whole steps together, and one for those only judged, where a fit saw some."""
-    rows = []
-    for edition in editions(results):
-        every = source_scores(of_edition(results, edition))
-        judged = [score for score in every if not score.fitted]
-        for name, scores in (("all", every), ("only judged", judged)):
-            if scores and (name == "all" or len(scores) < len(every)):
-                rows.append(_source_record(together_scores(name, scores), edition))
-    return rows
+def _figures_of(score: StepScore) -> Record:
+    names = (one.name for one in fields(score) if one.name != "run_class")
+    return {name: getattr(score, name) for name in names}
 
 
-def _source_record(score: SourceScore, edition: str) -> Record:
-    return {"edition": edition, **{name: getattr(score, name) for name in SOURCE_FIGURES}}
+def class_sentences(results: Sequence[Result]) -> list[Record]:
+    """Return one row per class that has a step, with the sentence that says which steps it has."""
+    known = {class_of(run) for run in run_rows(results)}
+    return [{"class": one.name, "about": one.about} for one in CLASSES if one in known]
 
 
 def order(results: Sequence[Result]) -> list[Record]:
@@ -208,19 +186,25 @@ def choices(results: Sequence[Result]) -> list[Record]:
 
 
 def values(results: Sequence[Result]) -> list[Record]:
-    """Return one row per compared value; of whole steps with their source, and whether they are in its interval."""
-    held = {one: inside(of_edition(results, one)) for one in editions(results)}
+    """Return one row per compared value; of whole steps with class and source, and whether the interval holds them."""
+    steps = {one: iter(scored_steps(of_edition(results, one))) for one in editions(results)}
     rows = []
     for result in results:
         for one in result.own.comparisons:
-            step = one is result.steps and result.edition != PUBLISHED
-            source = result.study.origin if step else ""
-            about = {**_names(result, one), "unit": one.quantity.unit, "source": source}
+            scored = one is result.steps and result.edition != PUBLISHED
+            about = {**_names(result, one), "unit": one.quantity.unit}
             rows += [
-                {**about, **row, "inside": next(held[result.edition]) if step else None}
+                {**about, **row, **_step_record(next(steps[result.edition]) if scored else None)}
                 for row in _values(one)
             ]
     return rows
+
+
+def _step_record(step: Step | None) -> Record:
+    if step is None:
+        return {"source": "", "class": "", "inside": None}
+    inside = None if step.side is None else step.side == 0
+    return {"source": step.run.source, "class": step.run_class.name, "inside": inside}
 
 
 def together(rows: Sequence[Record], names: Sequence[str]) -> list[Record]:
@@ -266,8 +250,7 @@ def document(results: Sequence[Result]) -> Record:
         "editions": editions(results),
         "studies": [_study(result) for result in results],
         "totals": totals(results),
-        "sources": [*sources(results, fitted=True), *sources(results, fitted=False)],
-        "all_sources": all_sources(results),
+        "classes": classes(results),
         "trainings": trainings(results),
         "failures": failures(results),
         "checks": checks(results),

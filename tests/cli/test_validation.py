@@ -12,7 +12,7 @@ from calculon.declarations.named_values import EDITION_NAMES
 from calculon.documents.validation_tables import sections
 from calculon.validate import error_summary
 from calculon.validate.published_study import Library
-from calculon.validate.source_scores import source_scores
+from calculon.validate.source_scores import class_scores
 from tests.documents.drawing import drawn_lines
 from tests.helpers import ROOT, csv_rows
 from tests.shipped_studies import compare_once, compared, shipped
@@ -28,13 +28,13 @@ FEW = (
 
 
 SCORES = {}
-"""Results, and the scores of their sources, by the identities of the results."""
+"""Results, and the scores of their classes, by the identities of the results."""
 
 
 def scores_once(results):
-    """Score the sources of the same results once: each table in each format asks for them again."""
+    """Score the same results once: each table in each format asks for them again."""
     same = tuple(map(id, results))
-    SCORES[same] = SCORES.get(same) or (results, source_scores(results))
+    SCORES[same] = SCORES.get(same) or (results, class_scores(results))
     return SCORES[same][1]
 
 
@@ -48,7 +48,7 @@ def _few(monkeypatch, request):
             return studies(library, name)
         return [shipped()[one] for one in FEW]
 
-    monkeypatch.setattr(error_summary, "source_scores", scores_once)
+    monkeypatch.setattr(error_summary, "class_scores", scores_once)
     monkeypatch.setattr(validation, "compare", compare_once)
     if request.node.get_closest_marker("large") is None:
         monkeypatch.setattr(Library, "studies", some)
@@ -189,9 +189,9 @@ def test_every_format_says_the_editions_and_the_sources_of_whole_steps(run):
     assert found["editions"] == ["sc23", "corrected"]
     for part in ("studies", "totals"):
         assert [one["edition"] for one in found[part]] == ["sc23", "corrected"]
-    assert [(one["name"], one["rows"]) for one in found["sources"]] == [("mt_nlg", 3)]
+    assert [(one["name"], one["rows"]) for one in found["classes"]] == [("", 3), ("mt_nlg", 3)]
     for form in ("text", "markdown", "html"):
-        assert "Whole steps: each source alike" in printed(form)
+        assert "Whole steps by class and source" in printed(form)
     assert printed("markdown").startswith("Editions of the cost model: sc23, corrected\n")
     assert "<p>Editions of the cost model: sc23, corrected</p>" in printed("html")
     assert ">edition</th>" in printed("html")
