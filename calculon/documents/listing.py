@@ -55,8 +55,10 @@ def validate(study: str = "", *, edition: str = CORRECTED) -> "pd.DataFrame":
         edition: Edition of the cost model.
 
     Returns:
-        A row for each measured value: what was measured and estimated in its unit, the error in percent; of a whole
-        step its source and class, and whether the time is ``inside`` of the interval that all other sources give.
+        A row for each measured value: what was measured and estimated in its unit, the error in percent; of a step
+        time ``low`` and ``high`` of the 90 % interval of the prediction; the probability that the plan ``fits``; of a
+        whole step its source and class, and whether the measured time is ``inside`` of the interval that all other
+        sources give.
 
     Raises:
         SpecError: For a study or an edition that there is not.

@@ -63,10 +63,10 @@ ORDER = (
 VALUES = (
     *WHICH,
     *(Column(key) for key in ("unit", "row", "measured", "estimated", "error", "edition")),
-    *(Column(key) for key in ("source", "class", "inside")),
+    *(Column(key) for key in ("low", "high", "fits", "source", "class", "inside")),
 )
-"""Columns of the CSV format; errors in percent, of whole steps with class and source, and whether inside of the
-interval that all other sources give."""
+"""Columns of the CSV format: errors in percent; of step times the ends of the interval of the prediction; of whole
+steps class, source, and whether the measured time is inside of the interval that all other sources give."""
 
 RUNS = tuple(Column(field.name) for field in fields(Run))
 """Columns of the file of runs that intervals rest on; times in seconds, memory in bytes, rates in units of one."""

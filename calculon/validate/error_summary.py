@@ -3,7 +3,7 @@
 Results are those of some studies under one edition, or study by study those of several.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -12,6 +12,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.validate.measured_and_predicted import Comparison, Reading, Result, pooled
 from calculon.validate.published_runs import checks, failures, trainings
 from calculon.validate.published_study import Layout
+from calculon.validate.row_bounds import bound_records
 from calculon.validate.run_classes import CLASSES, class_of
 from calculon.validate.run_rows import run_rows
 from calculon.validate.score import Score
@@ -195,7 +196,7 @@ def values(results: Sequence[Result]) -> list[Record]:
             about = {**_names(result, one), "unit": one.quantity.unit}
             rows += [
                 {**about, **row, **_step_record(next(steps[result.edition]) if scored else None)}
-                for row in _values(one)
+                for row in _bounded_values(result, one)
             ]
     return rows
 
@@ -244,6 +245,12 @@ def _values(one: Comparison) -> list[Record]:
     ]
 
 
+def _bounded_values(result: Result, one: Comparison) -> list[Record]:
+    """Return compared values with the interval of each prediction and the probability that the plan fits."""
+    pairs = zip(_values(one), bound_records(result, one), strict=True)
+    return [{**value, **bounds} for value, bounds in pairs]
+
+
 def document(results: Sequence[Result]) -> Record:
     """Return everything, for JSON."""
     return {
@@ -270,33 +277,35 @@ def _study(result: Result) -> Record:
         "rows": result.total,
         "excluded": result.excluded,
         "choices": dict(study.choices),
-        **_reading(result.own),
+        "skipped": [{"row": row.label, "reason": reason} for row, reason in result.skipped],
+        **_reading(result.own, [_compared(result, one) for one in result.own.comparisons]),
         "alternatives": [
-            {"name": one.name, "why": one.why, **_reading(one, brief=True)}
+            {"name": one.name, "why": one.why, **_reading(one, map(_quantity, one.comparisons))}
             for one in result.alternatives
         ],
     }
 
 
-def _reading(reading: Reading, *, brief: bool = False) -> Record:
+def _reading(reading: Reading, quantities: Iterable[Record]) -> Record:
     return {
         "unrepresented": reading.unrepresented,
         "too_large": reading.too_large,
-        "quantities": [_quantity(one, brief=brief) for one in reading.comparisons],
+        "quantities": [*quantities],
     }
 
 
-def _quantity(one: Comparison, *, brief: bool) -> Record:
-    found: Record = {
+def _quantity(one: Comparison) -> Record:
+    return {
         "name": one.quantity.name,
         "unit": one.quantity.unit,
         **score_record(one.score),
+        "rank": asdict(one.rank) if one.rank else None,
     }
-    found["rank"] = asdict(one.rank) if one.rank else None
-    if brief:
-        return found
+
+
+def _compared(result: Result, one: Comparison) -> Record:
     about = {"bound": one.bound, "passes": one.passes, "cause": one.quantity.cause}
-    return {**found, **about, "values": _values(one)}
+    return {**_quantity(one), **about, "values": _bounded_values(result, one)}
 
 
 # The tables of the published tool: a row per model, a column per mode, comma-separated.

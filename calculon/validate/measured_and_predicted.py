@@ -30,11 +30,8 @@ UTILISATION = ("mfu", "mfu_causal")
 """Statistics of every row in editions that have them."""
 
 
-OF_RUNS = (
-    *Sides.statistics,
-    *("fw_time", "bw_time", "recompute_time", "model_flops_per_second_per_proc", "hfu"),
-)
-"""Statistics of rows that are whole runs, in editions that have them: what their intervals and laws need."""
+OF_RUNS = ("fw_time", "bw_time", "recompute_time", "model_flops_per_second_per_proc", "hfu")
+"""Statistics of rows that are whole runs, in editions that have them: what their laws need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class Result:
         edition: The edition of the cost model.
         rows: All rows that are to be compared.
         total: Rows in the file of measured values.
-        excluded: Rows that the study leaves out, counted by reason.
+        left_out: Rows that the study leaves out, each with the reason.
         own: Under the choices of the study.
         others: Reads the study under its other choices.
     """
@@ -109,7 +106,7 @@ class Result:
     edition: str
     rows: tuple[Row, ...]
     total: int
-    excluded: dict[str, int]
+    left_out: tuple[tuple[Row, str], ...]
     own: Reading
     others: Callable[[], tuple[Reading, ...]]
 
@@ -117,6 +114,26 @@ class Result:
     def alternatives(self) -> tuple[Reading, ...]:
         """The study under other choices, as far as they differ in this edition; evaluated on first use."""
         return self.others()
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Rows that the study leaves out, counted by reason."""
+        return dict(Counter(reason for _, reason in self.left_out))
+
+    @property
+    def skipped(self) -> list[tuple[Row, str]]:
+        """Rows of which no value is compared, each with the reason, in the order of the file."""
+        compared = {row.number for one in self.own.comparisons for row in one.rows}
+        reasons = dict(
+            zip((row.number for row in self.rows), self.own.prediction.reasons, strict=True)
+        )
+        rest = [
+            (row, f"the model cannot represent it ({why})" if why else "no measured value")
+            for row in self.rows
+            if row.number not in compared
+            for why in (reasons[row.number],)
+        ]
+        return sorted((*self.left_out, *rest), key=lambda one: one[0].number)
 
     @property
     def steps(self) -> Comparison | None:
@@ -147,7 +164,7 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
         known = study.published()
         others = [(one, other) for one, other in others if other.published() != known]
     everything = read_rows(study)
-    rows, excluded = _chosen(study, everything, edition)
+    rows, left_out = _chosen(study, everything, edition)
     own = _read(library, study, edition, rows)
 
     def readings() -> tuple[Reading, ...]:
@@ -165,7 +182,7 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
         edition=edition,
         rows=tuple(rows),
         total=len(everything),
-        excluded=excluded,
+        left_out=tuple(left_out),
         own=own,
         others=readings,
     )
@@ -197,18 +214,18 @@ def _alike(own: Comparison, other: Comparison) -> bool:
     return bool(np.allclose(other.estimated, expected, rtol=1e-9, atol=0))
 
 
-def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], dict[str, int]]:
-    """Return the rows to compare under an edition, and how many are left out for which reason."""
-    counts: Counter[str] = Counter()
+def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], list[tuple[Row, str]]]:
+    """Return the rows to compare under an edition, and the rows that are left out, each with the reason."""
     if study.serves and edition == PUBLISHED:
-        return [], {f"edition {PUBLISHED} knows no deployments": len(rows)}
+        return [], [(row, f"edition {PUBLISHED} knows no deployments") for row in rows]
+    left_out: list[tuple[Row, str]] = []
     for one in study.exclude:
         if not one.concerns(edition):
             continue
-        hit = values(study, one.when, rows, "exclude.when")
-        counts[one.reason] += sum(map(bool, hit))
-        rows = [row for row, out in zip(rows, hit, strict=True) if not out]
-    return rows, dict(counts)
+        hits = values(study, one.when, rows, "exclude.when")
+        left_out += [(row, one.reason) for row, hit in zip(rows, hits, strict=True) if hit]
+        rows = [row for row, hit in zip(rows, hits, strict=True) if not hit]
+    return rows, left_out
 
 
 def _read(
@@ -223,7 +240,7 @@ def _read(
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
     if edition != PUBLISHED and not study.serves:
         statistics += OF_RUNS if any(q.is_run for q in study.quantities) else ()
-        statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, "total_time")
+        statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, *Sides.statistics)
     predicted = predict_served if study.serves else predict
     found = predicted(library, study, rows, statistics, edition)
     rows = with_derived(study, rows)
