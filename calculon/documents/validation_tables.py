@@ -1,6 +1,6 @@
 """Errors of studies as titled tables: of one edition of the cost model, or of several side by side."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
@@ -21,6 +21,9 @@ from calculon.validate.served_rows import class_scores, served_rows
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
 """Title, columns and rows of a table."""
+
+Part = tuple[str, Table, str]
+"""Title, table and note."""
 
 
 def _written(form: str, value: float | None, large: str = "", limit: float = float("inf")) -> str:
@@ -443,7 +446,32 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
     )
 
 
-def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[tuple[str, Table, str]]:
+OWN_ROWS: tuple[Form, ...] = (
+    (
+        "Rows: 90 % interval of each prediction, and probability that the plan fits",
+        (
+            Column("row", "row", fold=True),
+            Column("quantity", "quantity"),
+            _number("measured", text=_four),
+            _number("estimated", text=_four),
+            Column("unit", "unit"),
+            _number("error", "error %", _one),
+            _number("low", "from", _four, drop=1),
+            _number("high", "to", _four, drop=1),
+            _number("fits", text=_two, drop=2),
+        ),
+        summary.values,
+    ),
+    (
+        "Rows not compared",
+        (Column("row", "row", fold=True), Column("reason", "reason", fold=True)),
+        lambda results: [row for one in results for row in summary.skipped(one)],
+    ),
+)
+"""Every row of a file of measurements."""
+
+
+def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Part]:
     """Yield the titles, tables and notes of some studies that have rows; each table is made when it is asked for.
 
     A short list has errors by study, all together, and by source. Studies of other editions have tables of their own.
@@ -469,6 +497,13 @@ def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result
     for own in of_study.values():
         found.setdefault(summary.editions(own), []).extend(own)
     return found
+
+
+def own_rows(results: Sequence[Result]) -> Iterator[Part]:
+    """Yield the tables of every row of a file of measurements."""
+    for title, columns, rows in OWN_ROWS:
+        if found := rows(results):
+            yield title, Table(columns, found, "--format markdown"), ""
 
 
 def not_compared(results: Sequence[Result]) -> str:
@@ -503,19 +538,19 @@ def heading(results: Sequence[Result]) -> str:
     return f"{said}; {beside} of studies that exist there alone" if beside else said
 
 
-def markdown(results: Sequence[Result]) -> str:
-    """Return the tables of some studies as Markdown."""
+def markdown(results: Sequence[Result], first: Iterable[Part] = ()) -> str:
+    """Return the tables of some studies as Markdown, after tables that go first."""
     parts = (
         f"**{title}**\n\n{table.markdown()}" + (f"\n\n{note}" if note else "")
-        for title, table, note in sections(results)
+        for title, table, note in (*first, *sections(results))
     )
     return "\n\n".join((heading(results), *parts))
 
 
-def page(results: Sequence[Result]) -> str:
-    """Return the tables of some studies as a file of HTML."""
+def page(results: Sequence[Result], first: Iterable[Part] = ()) -> str:
+    """Return the tables of some studies as a file of HTML, after tables that go first."""
     parts = [
         (f"table-{number}", title, (table, note) if note else (table,))
-        for number, (title, table, note) in enumerate(sections(results))
+        for number, (title, table, note) in enumerate((*first, *sections(results)))
     ]
     return html_file("Validation", parts, [heading(results)])

@@ -157,6 +157,11 @@ def left_out(results: Sequence[Result]) -> list[Record]:
     return rows
 
 
+def skipped(result: Result) -> list[Record]:
+    """Return one row per row of a study that is not compared, with the reason."""
+    return [{"row": row.label, "reason": reason} for row, reason in result.skipped]
+
+
 def causes(results: Sequence[Result]) -> list[Record]:
     """Return one row per quantity for whose largest errors the study names a cause."""
     return [
@@ -173,7 +178,7 @@ def largest(results: Sequence[Result], count: int = 3) -> list[Record]:
         {**_names(result, one), "unit": one.quantity.unit, **row}
         for result in results
         for one in result.own.comparisons
-        for row in (_values(one)[i] for i in one.worst(count))
+        for row in (row_values(one)[i] for i in one.worst(count))
     ]
 
 
@@ -237,7 +242,8 @@ def side_by_side(
     return list(found.values())
 
 
-def _values(one: Comparison) -> list[Record]:
+def row_values(one: Comparison) -> list[Record]:
+    """Return one row per compared value of a quantity."""
     columns = (one.measured.tolist(), one.estimated.tolist(), one.errors.tolist())
     return [
         {"row": row.label, "measured": measured, "estimated": estimated, "error": error}
@@ -247,12 +253,12 @@ def _values(one: Comparison) -> list[Record]:
 
 def _bounded_values(result: Result, one: Comparison) -> list[Record]:
     """Return compared values with the interval of each prediction and the probability that the plan fits."""
-    pairs = zip(_values(one), bound_records(result, one), strict=True)
+    pairs = zip(row_values(one), bound_records(result, one), strict=True)
     return [{**value, **bounds} for value, bounds in pairs]
 
 
-def document(results: Sequence[Result]) -> Record:
-    """Return everything, for JSON."""
+def document(results: Sequence[Result], **more: Record) -> Record:
+    """Return everything, and more parts, for JSON."""
     return {
         "editions": editions(results),
         "studies": [_study(result) for result in results],
@@ -261,6 +267,7 @@ def document(results: Sequence[Result]) -> Record:
         "trainings": trainings(results),
         "failures": failures(results),
         "checks": checks(results),
+        **more,
     }
 
 
@@ -277,7 +284,7 @@ def _study(result: Result) -> Record:
         "rows": result.total,
         "excluded": result.excluded,
         "choices": dict(study.choices),
-        "skipped": [{"row": row.label, "reason": reason} for row, reason in result.skipped],
+        "skipped": skipped(result),
         **_reading(result.own, [_compared(result, one) for one in result.own.comparisons]),
         "alternatives": [
             {"name": one.name, "why": one.why, **_reading(one, map(_quantity, one.comparisons))}

@@ -40,7 +40,7 @@ class Comparison:
 
     Attributes:
         quantity: The quantity, with its unit.
-        bound: The largest mean absolute error that passes under this edition, in percent.
+        bound: The largest mean absolute error that passes under this edition, in percent; None for any.
         rows: The rows that have a measured value and that the model can represent.
         measured, estimated (shape (rows,)): In the quantity's unit.
         errors (shape (rows,)): In percent of the measured value; negative is an estimate that is too small.
@@ -49,7 +49,7 @@ class Comparison:
     """
 
     quantity: Quantity
-    bound: float
+    bound: float | None
     rows: tuple[Row, ...]
     measured: Array
     estimated: Array
@@ -60,7 +60,8 @@ class Comparison:
     @property
     def passes(self) -> bool:
         """Whether rows were compared, and the mean absolute error is within the bound of the study."""
-        return self.score is not None and self.score.mean <= self.bound
+        within = self.bound is None or (self.score is not None and self.score.mean <= self.bound)
+        return self.score is not None and within
 
     def worst(self, count: int = 1) -> list[int]:
         """Return the positions of the rows with the largest absolute errors, largest first."""
@@ -124,16 +125,21 @@ class Result:
     def skipped(self) -> list[tuple[Row, str]]:
         """Rows of which no value is compared, each with the reason, in the order of the file."""
         compared = {row.number for one in self.own.comparisons for row in one.rows}
-        reasons = dict(
-            zip((row.number for row in self.rows), self.own.prediction.reasons, strict=True)
-        )
         rest = [
-            (row, f"the model cannot represent it ({why})" if why else "no measured value")
-            for row in self.rows
+            (row, self._why_not(number))
+            for number, row in enumerate(self.rows)
             if row.number not in compared
-            for why in (reasons[row.number],)
         ]
         return sorted((*self.left_out, *rest), key=lambda one: one[0].number)
+
+    def _why_not(self, number: int) -> str:
+        """Return why no value of a row is compared, which is not left out by the study."""
+        why = self.own.prediction.reasons[number]
+        if not why:
+            return "no measured value"
+        if not self.study.serves:
+            why = self.own.prediction.cases[number].broken_rule() or why
+        return f"the model cannot represent it: {why}"
 
     @property
     def steps(self) -> Comparison | None:
@@ -149,8 +155,19 @@ class Result:
         return not self.rows or all(one.passes for one in self.own.comparisons)
 
 
-def compare(study: Study, library: Library | None = None, edition: str = PUBLISHED) -> Result:
+def compare(
+    study: Study,
+    library: Library | None = None,
+    edition: str = PUBLISHED,
+    rows: Sequence[Row] | None = None,
+) -> Result:
     """Run a study and its alternatives under an edition of the cost model.
+
+    Args:
+        study: The study.
+        library: Where named models, systems and executions are found; by default in the catalog.
+        edition: The edition.
+        rows: Its measured rows; by default those of its file.
 
     Raises:
         SpecError: For anything wrong with the study, its measured values, or a spec it names, for an unknown edition,
@@ -163,7 +180,7 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
     if edition == PUBLISHED:
         known = study.published()
         others = [(one, other) for one, other in others if other.published() != known]
-    everything = read_rows(study)
+    everything = read_rows(study) if rows is None else list(rows)
     rows, left_out = _chosen(study, everything, edition)
     own = _read(library, study, edition, rows)
 
@@ -277,7 +294,7 @@ def _compared(
     ranked = bool(study.sweep) and bool(len(here))
     return Comparison(
         quantity=quantity,
-        bound=quantity.bound[edition],
+        bound=quantity.bound.get(edition),
         rows=chosen,
         measured=measured,
         estimated=estimated,

@@ -246,3 +246,60 @@ def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
     assert told not in compared
     assert "ok: hours of a whole run" in compared
     assert told not in run("lv", "--study", "tab5", *published).out
+
+
+OWN = "id,model,system,num_gpus,tp,pp,gbs,mbs,iter_time_s\na,llama-3.1-8b,h100,64,2,1,128,1,{}\n"
+
+
+@pytest.fixture
+def own_rows(tmp_path):
+    """Write a file of one own row with a measured time; return its path."""
+
+    def write(seconds):
+        file = tmp_path / "mine.csv"
+        file.write_text(OWN.format(seconds))
+        return str(file)
+
+    return write
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "csv"])
+def test_own_rows_are_shown_in_every_format(run, own_rows, form):
+    found = run("lv", "--rows", own_rows(4.0), "--format", form)
+    assert found.code == 0
+    assert "mine.csv" in found.out
+    assert "Hopper" in found.out
+
+
+def test_a_limit_is_exit_code_1_and_names_the_class(run, own_rows, tmp_path):
+    before = tmp_path / "before.json"
+    before.write_text(run("lv", "--rows", own_rows(2.0), "--format", "json").out)
+    found = run("lv", "--rows", own_rows(40.0), "--baseline", before, "--fail-above", "5%")
+    assert found.code == 1
+    assert found.err.startswith("calculon: validation: Dense, Hopper, Ampere: the median absolute")
+    assert "Since the baseline: the 10 errors of rows that moved most" in found.out
+    assert run("lv", "--rows", own_rows(40.0), "--baseline", before).code == 0
+    assert run("lv", "--rows", own_rows(40.0), "--fail-above", "20").code == 1
+    assert run("lv", "--rows", own_rows(40.0), "--fail-above", "99").code == 0
+
+
+def test_studies_are_compared_with_a_baseline(run, tmp_path):
+    asked = ("lv", "--study", "mt_nlg", *CORRECTED_ALONE, "--format", "json")
+    before = tmp_path / "before.json"
+    before.write_text(run(*asked).out)
+    found = run(*asked, "--baseline", before, "--fail-above", "0")
+    assert found.code == 0
+    moves = json.loads(found.out)["moves"]
+    assert moves["rows"] == []
+    assert {one["change"] for one in (*moves["studies"], *moves["classes"])} == {0}
+
+
+def test_options_of_own_rows_are_checked(refuses, own_rows):
+    rows = [
+        (("--rows", own_rows(4.0), "--study", "tab5"), "--rows: expected no --study"),
+        (("--rows", own_rows(4.0), "--edition", "sc23"), "--rows: expected edition corrected"),
+        ("--fail-above 5%", "expected --baseline or --rows"),
+        ("--fail-above much", "a number of percent, such as 5%"),
+        ("--fail-above nan", "a number of percent, such as 5%"),
+    ]
+    refuses(("lv",), rows)
