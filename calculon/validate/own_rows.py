@@ -53,10 +53,11 @@ NAMES = ("id", "name")
 REMARKS = ("source", "note")
 PRECISION = "precision"
 
-TEMPLATE = (
-    f"id,model,system,preset,num_gpus,tp,pp,vp,gbs,mbs,{PRECISION},zero,recompute,{TIME},{MEMORY}"
-)
-"""Header of a file with the columns that most runs need."""
+TEMPLATE = f"id,model,system,num_gpus,tp,pp,gbs,mbs,{TIME}"
+"""Header of a file with the columns that every row needs."""
+
+FURTHER = ("preset", "dp", "vp", "seq", PRECISION, "zero", "recompute", MEMORY)
+"""Columns of what many runs also state."""
 
 _GIBIBYTES = "memory in GiB"
 """Column of rows, not of files: in this unit pages show memory."""
@@ -235,13 +236,12 @@ def _time(
 
 
 def rows_help() -> Sequence[str]:
-    """Return the lines of a help text about the columns of a file."""
+    """Return the paragraphs of a help text about the columns of a file."""
+    measured = "; ".join(f"{name}: {about}" for name, about in MEASURED.items())
     return [
-        f"A file of your own measurements has a header such as {TEMPLATE}. Required are model, system, num_gpus, gbs "
-        "and the degrees tp and pp; any other execution field may be a column by its name or short name (calculon "
-        "describe execution), and the preset fills in blank cells. Names of models and systems are those of the "
-        "catalog, or files next to the table.",
-        "Measured values: "
-        + "; ".join(f"{name}, {about}" for name, about in MEASURED.items())
-        + ".",
+        f"A file of your own measurements has this header: {TEMPLATE}. Further columns, as far as they apply: "
+        f"{', '.join(FURTHER)}, and any other execution field by its name or short name (calculon describe "
+        "execution). The preset fills in blank cells. Models and systems are names of the catalog, or files next to "
+        "the table.",
+        f"Measured values, at least one in each row: {measured}.",
     ]
