@@ -24,9 +24,11 @@ from calculon.declarations.presets import find_preset
 from calculon.declarations.short_names import FIELDS, field_name, field_value
 from calculon.declarations.spellings.precisions import precision
 from calculon.declarations.statistics import TIER1
+from calculon.estimate.own_evidence import OwnEvidence
 from calculon.validate.measured_and_predicted import Result, compare
 from calculon.validate.published_fields import ExecutionFields, Limits, ModelFields
 from calculon.validate.published_study import Library, Quantity, Study
+from calculon.validate.run_rows import run_rows
 from calculon.validate.study_rows import Row
 
 TIME, MEMORY = "iter_time_s", "mem_bytes"
@@ -109,6 +111,21 @@ def compare_rows(file: str) -> Result:
         folder=Path(file).parent,
     )
     return compare(study, library, CORRECTED, rows=rows)
+
+
+def evidence_of(file: str) -> OwnEvidence:
+    """Return the measured steps of a file as evidence for intervals; errors as in :func:`compare_rows`.
+
+    Raises:
+        SpecError: Also for a file without a step time of an execution that the model can represent.
+    """
+    result = compare_rows(file)
+    steps = tuple(run_rows([result]))
+    if not steps:
+        reasons = [reason for _, reason in result.skipped] or ["no step time"]
+        wanted = f"a row with {TIME} whose execution can run"
+        raise SpecError(file, Problem("", wanted, "; ".join(dict.fromkeys(reasons))))
+    return OwnEvidence(Path(file).name, steps)
 
 
 _QUANTITIES = {

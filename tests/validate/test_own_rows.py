@@ -9,7 +9,7 @@ import pytest
 import calculon
 from calculon import SpecError
 from calculon.base.units import GIB
-from calculon.validate.own_rows import FURTHER, TEMPLATE, compare_rows
+from calculon.validate.own_rows import FURTHER, TEMPLATE, compare_rows, evidence_of
 
 ROW = {
     "id": "a", "model": "llama-3.1-8b", "system": "h100", "preset": "megatron-lm", "num_gpus": 64, "tp": 2, "pp": 1,
@@ -150,3 +150,20 @@ def test_a_bad_cell_is_named(compare, change, field, words):
     assert caught.value.file.endswith("mine.csv")
     assert caught.value.field == field
     assert words in str(caught.value)
+
+
+def test_steps_of_a_file_are_evidence_of_intervals(compare, tmp_path):
+    compare(ROW, ROW | {"id": "b", "iter_time_s": 4.4})
+    one = evidence_of(str(tmp_path / "mine.csv"))
+    assert one.name == "mine.csv"
+    assert [(step.label, step.measured) for step in one.steps] == [("a", 4.0), ("b", 4.4)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"iter_time_s": ""}, "no step time"), ({"tp": 3, "num_gpus": 60, "gbs": 120}, "a divisor")],
+)
+def test_a_file_without_a_step_is_no_evidence(compare, tmp_path, change, words):
+    compare(ROW | change)
+    with pytest.raises(SpecError, match=words):
+        evidence_of(str(tmp_path / "mine.csv"))
