@@ -59,9 +59,10 @@ class Comparison:
 
     @property
     def passes(self) -> bool:
-        """Whether rows were compared, and the mean absolute error is within the bound of the study."""
-        within = self.bound is None or (self.score is not None and self.score.mean <= self.bound)
-        return self.score is not None and within
+        """Whether rows were compared and the mean absolute error is within the bound, if the study has one."""
+        if self.bound is None:
+            return True
+        return self.score is not None and self.score.mean <= self.bound
 
     def worst(self, count: int = 1) -> list[int]:
         """Return the positions of the rows with the largest absolute errors, largest first."""

@@ -122,6 +122,12 @@ def test_a_row_that_cannot_run_is_skipped_with_the_rule(compare):
     assert "tensor_par: expected a divisor" in reason
 
 
+def test_a_file_of_which_no_row_can_run_has_no_bound_to_exceed(compare):
+    result = compare(ROW | {"num_gpus": 60, "tp": 3, "gbs": 120})
+    assert result.steps is None
+    assert result.passes
+
+
 def test_columns_of_the_help_are_known_and_suffice(compare):
     header = [*TEMPLATE.split(","), *FURTHER]
     stated = {name: ROW.get(name, "") for name in header}
