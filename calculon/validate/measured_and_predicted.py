@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def passes(self) -> bool:
-        """Whether rows were compared and the mean absolute error is within the bound, if the study has one."""
+        """True if the mean absolute error of compared rows is within the bound, or if there is no bound."""
         if self.bound is None:
             return True
         return self.score is not None and self.score.mean <= self.bound
@@ -168,7 +168,7 @@ def compare(
         study: The study.
         library: Where named models, systems and executions are found; by default in the catalog.
         edition: The edition.
-        rows: Its measured rows; by default those of its file.
+        rows: Its measured rows; by default the rows of its file.
 
     Raises:
         SpecError: For anything wrong with the study, its measured values, or a spec it names, for an unknown edition,

@@ -232,7 +232,7 @@ def _execution(line: Line, fields: Mapping[str, str], system: str) -> Execution:
 
 
 def _placed(line: Line, error: SpecError, fields: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield the problems of an execution as those of the cells of a row."""
+    """Yield the problems of an execution with the line and the column of each."""
     column_of = {field: column for column, field in fields.items()}
     for one in error.problems:
         field = one.field or "preset"
