@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from calculon.base.frozen import dataclass
+from calculon.base.units import GIGA
 from calculon.declarations.named_values import SPLIT_WEIGHTS
 from calculon.declarations.presets import COMMON, PUBLISHED_FORMS
 from calculon.estimate.run_table import SMALL_MODEL, Run
@@ -10,8 +11,8 @@ from calculon.estimate.run_table import SMALL_MODEL, Run
 NO_FRAMEWORK = (PUBLISHED_FORMS, COMMON)
 """Presets that are not the preset of a framework."""
 
-MODELLED_FAMILIES = ("NVIDIA Hopper", "NVIDIA Ampere")
-"""Generations of processors whose kernels and collectives are measured best."""
+HOPPER_AND_AMPERE = ("NVIDIA Hopper", "NVIDIA Ampere")
+"""Generations of processors of most published steps of frameworks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ CLASSES = (
     RunClass("MoE", "Models with experts.", lambda run: run.experts > 0),
     RunClass(
         "Dense, below 1 B",
-        f"Dense models with fewer than {SMALL_MODEL:.0e} parameters, whose kernels wait for the host.",
+        f"Dense models with fewer than {SMALL_MODEL / GIGA:g} billion parameters, whose kernels wait for the host.",
         lambda run: run.parameters < SMALL_MODEL,
     ),
     RunClass(
@@ -49,7 +50,7 @@ CLASSES = (
     RunClass(
         "Dense, Hopper, Ampere",
         "Other dense models on NVIDIA Hopper and Ampere under the preset of a framework.",
-        lambda run: run.family in MODELLED_FAMILIES and run.preset not in NO_FRAMEWORK,
+        lambda run: run.family in HOPPER_AND_AMPERE and run.preset not in NO_FRAMEWORK,
     ),
     RunClass(
         "Dense, other",

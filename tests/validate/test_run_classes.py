@@ -8,7 +8,7 @@ import pytest
 from calculon.declarations.named_values import SPLIT_WEIGHTS
 from calculon.declarations.presets import COMMON, PUBLISHED_FORMS
 from calculon.estimate.run_table import SMALL_MODEL, runs
-from calculon.validate.run_classes import CLASSES, MODELLED_FAMILIES, class_of
+from calculon.validate.run_classes import CLASSES, HOPPER_AND_AMPERE, class_of
 
 TESTS, EXPERTS, SMALL, SHARDED, FRAMEWORK, OTHER = CLASSES
 
@@ -17,7 +17,7 @@ STATES = {
     "experts": (0, 8),
     "parameters": (int(SMALL_MODEL) - 1, int(SMALL_MODEL)),
     "zero_stage": ("0", "1", *SPLIT_WEIGHTS),
-    "family": (*MODELLED_FAMILIES, "NVIDIA Blackwell", ""),
+    "family": (*HOPPER_AND_AMPERE, "NVIDIA Blackwell", ""),
     "preset": ("megatron-lm", COMMON, PUBLISHED_FORMS),
 }
 """Values of everything that decides a class, on both sides of each condition."""
@@ -56,6 +56,6 @@ def test_dense_models_are_divided_by_size_then_sharding_then_framework(steps):
         if one.functional or one.experts:
             continue
         small, sharded = one.parameters < SMALL_MODEL, one.zero_stage in SPLIT_WEIGHTS
-        known = one.family in MODELLED_FAMILIES and one.preset == "megatron-lm"
+        known = one.family in HOPPER_AND_AMPERE and one.preset == "megatron-lm"
         wanted = SMALL if small else SHARDED if sharded else FRAMEWORK if known else OTHER
         assert class_of(one) is wanted
