@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from calculon.declarations.packing import Packing, packing
     from calculon.documents.compare_and_report import compare, report
     from calculon.documents.comparison import Comparison
-    from calculon.documents.listing import catalog, validate
+    from calculon.documents.listing import catalog, evidence, validate
     from calculon.documents.served_comparison import ServedComparison
     from calculon.estimate.bounds import bounds
     from calculon.estimate.estimate import Estimate, estimate
@@ -84,6 +84,7 @@ __all__ = [
     "compare",
     "estimate",
     "evaluate",
+    "evidence",
     "executions",
     "explore",
     "export_flags",
@@ -107,7 +108,7 @@ __all__ = [
 _MODULES = {
     "explore.web.own_page": ("ExplorePage", "explore"),
     "documents.compare_and_report": ("compare", "report"),
-    "documents.listing": ("catalog", "validate"),
+    "documents.listing": ("catalog", "evidence", "validate"),
     "documents.comparison": ("Comparison",),
     "documents.served_comparison": ("ServedComparison",),
     "base.errors": ("CalculonError", "Infeasible", "SpecError"),

@@ -22,7 +22,13 @@ from calculon import inputs
 from calculon.base.units import Array
 from calculon.cli.main import main
 from calculon.declarations.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
-from calculon.documents.validation_tables import markdown, runs_file, served_file
+from calculon.documents.validation_tables import (
+    CLASS_ERRORS,
+    class_rows,
+    markdown,
+    runs_file,
+    served_file,
+)
 from calculon.estimate.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
@@ -68,38 +74,10 @@ def served() -> str:
     return served_file([one for (_, edition), one in results().items() if edition == CORRECTED])
 
 
-def _percent(value: float | None) -> str:
-    """Return a mean error; a dash where an edition cannot express the rows."""
-    return "–" if value is None else f"{value + 0.0:.1f} %"
-
-
 def accuracy() -> str:
-    """Return the error of predicted step times, one line for each source, in both editions."""
-    rows: dict[str, dict[str, Any]] = {}
-    for (name, edition), result in results().items():
-        scores = [one.score for one in result.own.comparisons if one.quantity.name == "time"]
-        score = scores[0] if scores else None
-        if score is None:
-            continue
-        row = rows.setdefault(name, {"measured": result.study.title, PUBLISHED: None})
-        row |= {"steps": score.n, edition: score.mean, f"bias {edition}": score.bias}
-        none = result.study.calibration.strip().startswith("none") and not result.study.fitted
-        row["seen"] = "" if none else "some"
-    percent = (
-        Column(name, title, right=True, text=_percent)
-        for name, title in (
-            (PUBLISHED, PUBLISHED),
-            (CORRECTED, CORRECTED),
-            (f"bias {CORRECTED}", "its bias"),
-        )
-    )
-    columns = (
-        Column("measured", "published measurements"),
-        Column("steps", "steps", right=True),
-        *percent,
-        Column("seen", "seen by a fit"),
-    )
-    return Table(columns, list(rows.values())).markdown()
+    """Return the errors of predicted step times of edition corrected, by class and source."""
+    own = [one for (_, edition), one in results().items() if edition == CORRECTED]
+    return Table(CLASS_ERRORS, class_rows(own)).markdown()
 
 
 def reference(subject: str) -> Callable[[], str]:

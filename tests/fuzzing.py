@@ -26,6 +26,9 @@ import yaml
 
 from calculon.base.frozen import dataclass
 from calculon.cli.main import main
+from calculon.declarations.files import json_text
+from calculon.validate import error_summary as summary
+from calculon.validate.own_rows import compare_rows
 from tests.declarations.configurations import DEEPSEEK_V3, QWEN3_30B, llama
 from tests.helpers import LLAMA_X64_P4, ROOT, document
 from tests.hostile import FILES
@@ -113,6 +116,9 @@ def targets(folder: Path) -> tuple[Target, ...]:
     quietly(["llm", "megatron-126M", str(plan), "a100_80e", str(stats)])
     found, alone, of_today = (json.loads(path.read_text()) for path in (results, stats, today))
     tables = (table.read_bytes(),)
+    steps = folder / "steps.csv"
+    steps.write_bytes(MEASUREMENTS)
+    baseline = json.loads(json_text(summary.document([compare_rows(str(steps))])))
     models = (document("models", "megatron-126M"), document("models", "llama3-8B"))
     systems = (
         *(document("systems", name) for name in ("a100_80e", "h100_80g_sxm")),
@@ -157,6 +163,8 @@ def targets(folder: Path) -> tuple[Target, ...]:
             (TRAINING,),
             table_text,
         ),
+        ("measurements", "lv --rows {}", (MEASUREMENTS,), table_text),
+        ("baseline", f"lv --rows {steps} --baseline {{}}", (baseline,), (".json",)),
         ("configuration", "import-model {} -o -", CONFIGURATIONS, (".json",)),
     )
     served = "serve llama3-8B {} h100_80g_sxm --prompt 2k --output 100"
@@ -284,6 +292,13 @@ m,n,k,datatype,seconds
 8192,2,4096,bfloat16,1e-4
 512,4096,4096,bfloat16,4e-5
 """
+MEASUREMENTS = (
+    b"id,model,system,preset,num_gpus,tp,pp,gbs,mbs,zero,precision,iter_time_s,mem_bytes\n"
+    b"a,llama-3.1-8b,h100,megatron-lm,64,2,1,128,1,1,bf16,2.0,6e10\n"
+    b"b,llama-3.1-8b,a100,,8,2,2,64,1,,,9.5,\n"
+)
+"""Measured steps as ``lv --rows`` reads them."""
+
 TRAINING = b"""\
 model,execution,seconds,memory_bytes
 llama3-8B,llama3-8B_h100x64,5.5,61e9

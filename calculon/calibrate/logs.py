@@ -14,7 +14,7 @@ from calculon.base.frozen import dataclass
 from calculon.calibrate.fit_result import Measurements
 from calculon.calibrate.readers import ABOUT, Row, about, merged
 from calculon.declarations import catalog
-from calculon.declarations.csv_rows import Line, read_csv
+from calculon.declarations.csv_rows import Line, read_csv, typed
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
@@ -141,23 +141,13 @@ def _spec(line: Line, kind: str, read: Callable[[str], Any]) -> tuple[Any, dict[
         whole: Any = read(source)
         cls: type = type(whole)
         changes = {
-            field.name: _typed(field.annotation, line.cells[field.name])
+            field.name: typed(field.annotation, line.cells[field.name])
             for field in spec_fields(cls)
             if line.cells.get(field.name)
         }
         return replace(whole, **changes), changes
     except SpecError as error:
         raise _placed(line, kind, error) from None
-
-
-def _typed(kind: Any, text: str) -> Any:
-    """Return a cell as the type of its field reads it; text where it cannot."""
-    if kind is bool and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        return kind(text) if kind in (int, float) else text
-    except ValueError:
-        return text
 
 
 def _placed(line: Line, kind: str, error: SpecError) -> SpecError:

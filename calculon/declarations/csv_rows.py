@@ -56,6 +56,20 @@ class Line:
         return int(value)
 
 
+def typed(kind: Any, text: str) -> Any:
+    """Return a cell as the type of its field reads it; the text if it cannot be read so.
+
+    >>> typed(int, "8"), typed(bool, "True"), typed(int, "eight")
+    (8, True, 'eight')
+    """
+    if kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text
+
+
 def read_text(file: str) -> str:
     """Return a text file in UTF-8 of at most :data:`MOST_BYTES`.
 

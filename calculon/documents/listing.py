@@ -1,5 +1,6 @@
 """What is shipped, and how far the model is from measurements, as data frames."""
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from calculon.base.errors import Problem, SpecError, nearest
@@ -8,9 +9,11 @@ from calculon.documents.catalog_rows import chosen, filtered
 from calculon.documents.catalog_tables import TABLES
 from calculon.documents.validation_tables import VALUES
 from calculon.editions import find_edition
+from calculon.estimate.own_evidence import holding
 from calculon.render.text_tables import Table
 from calculon.validate import error_summary
 from calculon.validate.measured_and_predicted import compare
+from calculon.validate.own_rows import evidence_of
 from calculon.validate.published_study import Library
 
 if TYPE_CHECKING:
@@ -55,8 +58,10 @@ def validate(study: str = "", *, edition: str = CORRECTED) -> "pd.DataFrame":
         edition: Edition of the cost model.
 
     Returns:
-        A row for each measured value: what was measured and estimated in its unit, the error in percent, the source,
-        and whether a whole step is ``inside`` of its interval.
+        A row for each measured value: what was measured and estimated in its unit, the error in percent; of a step
+        time ``low`` and ``high`` of the 90 % interval of the prediction; the probability that the plan ``fits``; of a
+        whole step its source and class, and whether the measured time is ``inside`` of the interval that all other
+        sources give.
 
     Raises:
         SpecError: For a study or an edition that there is not.
@@ -70,6 +75,25 @@ def validate(study: str = "", *, edition: str = CORRECTED) -> "pd.DataFrame":
     library, known = Library.at(), find_edition(edition).name
     results = [compare(one, library, known) for one in library.studies(study)]
     return _frame(Table(VALUES, error_summary.values(results)))
+
+
+def evidence(file: str) -> AbstractContextManager[None]:
+    """Let intervals rest on measured steps of your own, too, until the block ends: in all that is computed and shown.
+
+    Predicted values do not change. Steps that have much in common with an execution move and narrow its interval most.
+
+    Args:
+        file: A CSV with one training step a row, as ``calculon lv --rows`` takes it.
+
+    Raises:
+        SpecError: For a file that cannot be read, or a cell that means nothing; names file, line and column.
+
+    Examples:
+        >>> import calculon
+        >>> with calculon.evidence("mine.csv"):  # doctest: +SKIP
+        ...     print(calculon.plan("llama-3.1-8b", 64, "h100").best.belief.basis)
+    """
+    return holding(evidence_of(file))
 
 
 def _frame(table: Table) -> "pd.DataFrame":

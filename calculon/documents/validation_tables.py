@@ -1,17 +1,17 @@
 """Errors of studies as titled tables: of one edition of the cost model, or of several side by side."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-from calculon.base.units import KILO, MEGA
+from calculon.base.units import GIGA, KILO, MEGA, between
 from calculon.declarations.named_values import CORRECTED
 from calculon.estimate.run_table import Run
 from calculon.estimate.served_errors import COLUMNS as PUBLISHED_ROW
 from calculon.estimate.served_errors import FIGURES
 from calculon.render.html_file import html_file
-from calculon.render.text_tables import Column, Table
+from calculon.render.text_tables import Column, Table, plain
 from calculon.validate import error_summary as summary
 from calculon.validate import published_runs
 from calculon.validate.measured_and_predicted import Result
@@ -21,6 +21,9 @@ from calculon.validate.served_rows import class_scores, served_rows
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
 """Title, columns and rows of a table."""
+
+Part = tuple[str, Table, str]
+"""Title, table and note."""
 
 
 def _written(form: str, value: float | None, large: str = "", limit: float = float("inf")) -> str:
@@ -63,9 +66,10 @@ ORDER = (
 VALUES = (
     *WHICH,
     *(Column(key) for key in ("unit", "row", "measured", "estimated", "error", "edition")),
-    *(Column(key) for key in ("source", "inside")),
+    *(Column(key) for key in ("low", "high", "fits", "source", "class", "inside")),
 )
-"""Columns of the CSV format; errors in percent, of whole steps with the source, and whether in its interval."""
+"""Columns of the CSV format: errors in percent; of step times the ends of the interval of the prediction; of whole
+steps class, source, and whether the measured time is inside of the interval that all other sources give."""
 
 RUNS = tuple(Column(field.name) for field in fields(Run))
 """Columns of the file of runs that intervals rest on; times in seconds, memory in bytes, rates in units of one."""
@@ -86,42 +90,72 @@ STUDIES: Form = (
 """The errors of studies under one edition."""
 
 
-SOURCE_ERRORS = (
-    Column("rows", "rows", right=True),
-    _number("mean", "mean %"),
-    _number("median", "median %", drop=2),
-    _number("bias", "bias %"),
-    _number("coverage", "coverage %", _one),
-    Column("sweeps", "sweeps", right=True, drop=4),
-    _number("tau", drop=1),
-    _number("regret", "regret %", drop=3),
-)
-"""Errors of whole steps by source; coverage is that of the 90 % interval of all other sources."""
+def _class_or_source(row: dict[str, Any]) -> str:
+    """Write the name of a class, or the indented name of a source in it."""
+    return f"  {row['name']}" if row["name"] else row["class"]
 
-SOURCES: tuple[Form, ...] = (
-    (
-        "Whole steps, by source: sources that a fit of a preset saw",
-        (Column("name", "source"), *SOURCE_ERRORS, Column("fitted", "fitted", fold=True)),
-        partial(summary.sources, fitted=True),
-    ),
-    (
-        "Whole steps, by source: sources that were only judged",
-        (Column("name", "source"), *SOURCE_ERRORS),
-        partial(summary.sources, fitted=False),
-    ),
-    (
-        "Whole steps: each source alike",
-        (
-            Column("name", "sources"),
-            Column("sources", "n", right=True),
-            *SOURCE_ERRORS,
-            Column("worst", "worst source"),
-            _number("largest", "its mean %"),
-        ),
-        summary.all_sources,
-    ),
+
+def class_rows(results: Sequence[Result]) -> Rows:
+    """Return the rows of classes and sources with texts for people."""
+    return [
+        {
+            **row,
+            "heading": _class_or_source(row),
+            "of_class": None if row["name"] else row["sources"],
+            "seen": "yes" if row["fitted"] else "",
+            "models": _models(*row["parameters"]),
+            "on": ", ".join(row["processors"]),
+        }
+        for row in summary.classes(results)
+    ]
+
+
+def _models(smallest: int, largest: int) -> str:
+    """Write the sizes of the smallest and the largest model in billion parameters."""
+    low, high = (_three(size / GIGA) for size in (smallest, largest))
+    return low if low == high else between(low, high)
+
+
+CLASS_ERRORS = (
+    Column("heading", "class, source", fold=True),
+    _number("rows", text=plain),
+    _number("of_class", "sources", text=plain),
+    _number("median", "median\nerror", _one),
+    _number("absolute", "abs.\nerror", _one),
+    _number("coverage", "inside", _one),
+    _number("below", text=_one),
+    _number("above", text=_one),
+    Column("seen", "fit", drop=1),
+    Column("models", "billion\nparameters", drop=2),
+    Column("on", "processors", fold=True, drop=3),
 )
-"""Errors of whole steps by source, of editions that have them."""
+"""Errors of whole steps by class and source in percent; `fit` marks rows that a fit of a preset saw."""
+
+OF_PLANS = (
+    Column("sweeps", "sweeps", right=True, drop=6),
+    _number("tau", drop=4),
+    _number("regret", "regret %", drop=5),
+)
+"""Quality of the predicted order of plans."""
+
+CLASSES: Form = (
+    "Whole steps by class and source, in percent",
+    (*CLASS_ERRORS, *OF_PLANS),
+    class_rows,
+)
+"""Errors of whole steps by class and source, of editions that have intervals."""
+
+CLASS_SENTENCES: Form = (
+    "Classes of whole steps",
+    (Column("class", "class"), Column("about", "steps", fold=True)),
+    summary.class_sentences,
+)
+
+CLASS_NOTE = (
+    "Errors are predicted over measured - 1: negative is too fast. Inside: the 90 %\n"
+    "interval that all other sources give holds the measured time; below: measured\n"
+    "faster than that. In a class each source has the same weight."
+)
 
 
 def _kinds(results: Sequence[Result]) -> Rows:
@@ -351,7 +385,7 @@ def main_forms(editions: Sequence[str]) -> tuple[Form, ...]:
         summary.totals,
     )
     studies = _studies_of_editions(editions) if several else (STUDIES,)
-    return (*studies, totals, *SOURCES, SERVED, *RUNS_BESIDE)
+    return (*studies, totals, CLASSES, SERVED, *RUNS_BESIDE)
 
 
 def forms(editions: Sequence[str]) -> tuple[Form, ...]:
@@ -359,6 +393,7 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
     edition = () if len(editions) == 1 else (EDITION,)
     return (
         *main_forms(editions),
+        CLASS_SENTENCES,
         SERVED_PARTS,
         *((ABOUT,) if edition else ()),
         (
@@ -411,7 +446,32 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
     )
 
 
-def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[tuple[str, Table, str]]:
+OWN_ROWS: tuple[Form, ...] = (
+    (
+        "Rows: 90 % interval of each prediction, and probability that the plan fits",
+        (
+            Column("row", "row", fold=True),
+            Column("quantity", "quantity"),
+            _number("measured", text=_four),
+            _number("estimated", text=_four),
+            Column("unit", "unit"),
+            _number("error", "error %", _one),
+            _number("low", "from", _four, drop=1),
+            _number("high", "to", _four, drop=1),
+            _number("fits", text=_two, drop=2),
+        ),
+        summary.values,
+    ),
+    (
+        "Rows not compared",
+        (Column("row", "row", fold=True), Column("reason", "reason", fold=True)),
+        lambda results: [row for one in results for row in summary.skipped(one)],
+    ),
+)
+"""Every row of a file of measurements."""
+
+
+def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Part]:
     """Yield the titles, tables and notes of some studies that have rows; each table is made when it is asked for.
 
     A short list has errors by study, all together, and by source. Studies of other editions have tables of their own.
@@ -421,8 +481,11 @@ def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[tupl
         own = f" (edition {', '.join(editions)})" if len(alike) > 1 else ""
         for title, columns, rows in main_forms(editions) if brief else forms(editions):
             if found := rows(shown):
-                note = JUDGED if title == RUNS_BESIDE[0][0] else ""
+                note = _NOTES.get(title, "")
                 yield title + own, Table(columns, found, "--format markdown"), note
+
+
+_NOTES = {RUNS_BESIDE[0][0]: JUDGED, CLASSES[0]: CLASS_NOTE}
 
 
 def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result]]:
@@ -434,6 +497,13 @@ def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result
     for own in of_study.values():
         found.setdefault(summary.editions(own), []).extend(own)
     return found
+
+
+def own_rows(results: Sequence[Result]) -> Iterator[Part]:
+    """Yield the tables of every row of a file of measurements."""
+    for title, columns, rows in OWN_ROWS:
+        if found := rows(results):
+            yield title, Table(columns, found, "--format markdown"), ""
 
 
 def not_compared(results: Sequence[Result]) -> str:
@@ -468,16 +538,19 @@ def heading(results: Sequence[Result]) -> str:
     return f"{said}; {beside} of studies that exist there alone" if beside else said
 
 
-def markdown(results: Sequence[Result]) -> str:
-    """Return the tables of some studies as Markdown."""
-    parts = (f"**{title}**\n\n{table.markdown()}" for title, table, _ in sections(results))
+def markdown(results: Sequence[Result], first: Iterable[Part] = ()) -> str:
+    """Return the tables of some studies as Markdown, after tables that go first."""
+    parts = (
+        f"**{title}**\n\n{table.markdown()}" + (f"\n\n{note}" if note else "")
+        for title, table, note in (*first, *sections(results))
+    )
     return "\n\n".join((heading(results), *parts))
 
 
-def page(results: Sequence[Result]) -> str:
-    """Return the tables of some studies as a file of HTML."""
+def page(results: Sequence[Result], first: Iterable[Part] = ()) -> str:
+    """Return the tables of some studies as a file of HTML, after tables that go first."""
     parts = [
-        (f"table-{number}", title, (table,))
-        for number, (title, table, _) in enumerate(sections(results))
+        (f"table-{number}", title, (table, note) if note else (table,))
+        for number, (title, table, note) in enumerate((*first, *sections(results)))
     ]
     return html_file("Validation", parts, [heading(results)])

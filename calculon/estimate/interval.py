@@ -19,7 +19,7 @@ from calculon.declarations import catalog
 from calculon.declarations.execution import Execution
 from calculon.declarations.files import read_document
 from calculon.declarations.model import Model
-from calculon.declarations.named_values import MATMUL_BYTES
+from calculon.declarations.named_values import ENGINE_BYTES
 from calculon.declarations.origin import plain_name
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
@@ -97,7 +97,9 @@ def kernel_sides(system: System, datatype: str) -> Sides | None:
             },
         )
     stated = _stated(plain_name(system.name))
-    names = _NAMES | {PRODUCTS: _NAMES[PRODUCTS].replace("16", str(8 * MATMUL_BYTES[datatype]))}
+    names = _NAMES | {
+        PRODUCTS: _NAMES[PRODUCTS].replace("16", str(int(8 * ENGINE_BYTES[datatype])))
+    }
     sides = {
         kind: math.log1p(stated[name]["p90"] / 100)
         for kind, name in names.items()

@@ -213,7 +213,7 @@ class Runs:
             ratios=np.log(self.numbers("measured") / self.numbers("predicted")),
             source=np.unique(groups, return_inverse=True)[1],
             weight=equal_weights(groups, parts),
-            context=self._contexts,
+            context=self.contexts,
             factors=tuple(FACTORS.values()),
             evidence=self.evidence,
         )
@@ -224,7 +224,7 @@ class Runs:
         return self.where("fitted", "") & self.where("functional", "0")
 
     @cached_property
-    def _contexts(self) -> Array:
+    def contexts(self) -> Array:
         """What runs may have in common with an execution, in the order of :data:`FACTORS`, as codes."""
         codes, generations = self._software, self._generations
         context = (

@@ -37,6 +37,7 @@ from calculon.estimate.nearest_runs import (
     remark,
     same_processor,
 )
+from calculon.estimate.own_evidence import OwnEvidence, held, joined, likeness, narrowed
 from calculon.estimate.run_table import (
     BITS_16,
     Run,
@@ -116,17 +117,41 @@ def factors(
     named, row_of, _ = distinct([np.broadcast_to(column, len(plan)) for column in columns])
     ends = np.array([_ends(some, model, system, codes) for codes in named.tolist()])[row_of].T
     published = field_of("edition").declaration.choices.index(PUBLISHED)
-    low, middle, high = np.where((plan.malformed < 0) & (plan.edition != published), ends, np.nan)
-    if whole_iterations(system) or _validated(some, system):
-        return np.exp(low), np.exp(high)
+    ends = np.where((plan.malformed < 0) & (plan.edition != published), ends, np.nan)
+    if whole_iterations(system):
+        return np.exp(ends[0]), np.exp(ends[2])
     for number, codes in enumerate(named.tolist()):
-        rows = np.flatnonzero((row_of == number) & np.isfinite(middle))
-        if len(rows):
+        rows = np.flatnonzero((row_of == number) & np.isfinite(ends[1]))
+        if len(rows) and not _validated(some, system):
             sides = kernel_sides(system, _datatype(codes)) or assumed_sides()
             down, up = sides.of({name: _rows(stats[name], rows) for name in Sides.statistics})
-            low[rows] = middle[rows] - np.hypot(middle[rows] - low[rows], down)
-            high[rows] = middle[rows] + np.hypot(high[rows] - middle[rows], up)
-    return np.exp(low), np.exp(high)
+            low, middle, high = ends[:, rows]
+            ends[0, rows] = middle - np.hypot(middle - low, down)
+            ends[2, rows] = middle + np.hypot(high - middle, up)
+        if len(rows) and (own := held()):
+            ends[:, rows] = _narrowed(ends[:, rows], some, own, model, system, codes)
+    return np.exp(ends[0]), np.exp(ends[2])
+
+
+def _narrowed(
+    ends: Array,
+    some: Runs,
+    own: OwnEvidence,
+    model: Model,
+    system: System,
+    codes: Sequence[int],
+) -> Array:
+    """Return lower ends, medians and upper ends of intervals that rest on measured steps of the user, too."""
+    together = joined(some, own.steps)
+    steps = together.contexts[:, len(some) :]
+    weights = likeness(steps, _context(together, model, system, codes))
+    errors = np.array([np.log(step.measured / step.predicted) for step in own.steps])
+    context = _context(some, model, system, codes)
+    low, middle, high = ends.tolist()
+    found = [
+        narrowed(one, some, context, errors, weights) for one in zip(low, middle, high, strict=True)
+    ]
+    return np.array(found).T
 
 
 def _rows(values: Any, rows: Array) -> Array:
@@ -164,15 +189,18 @@ def _ends(
     errors = some.by_source if _validated(some, system) else some.by_processor
     if errors.count < FEWEST:
         return math.nan, math.nan, math.nan
-    return errors.limits(
-        some.context(
-            _value_of("preset", codes[0]),
-            system.provenance.family,
-            _datatype(codes),
-            parameter_count(model),
-            splits_weights=_value_of("zero_stage", codes[1]) in SPLIT_WEIGHTS,
-            experts=model.has_experts,
-        )
+    return errors.limits(_context(some, model, system, codes))
+
+
+def _context(some: Runs, model: Model, system: System, codes: Sequence[int]) -> Array:
+    """Return what runs may have in common with an execution, for codes of what decides it."""
+    return some.context(
+        _value_of("preset", codes[0]),
+        system.provenance.family,
+        _datatype(codes),
+        parameter_count(model),
+        splits_weights=_value_of("zero_stage", codes[1]) in SPLIT_WEIGHTS,
+        experts=model.has_experts,
     )
 
 
@@ -223,6 +251,17 @@ def _basis(
     """Return what an interval rests on, in one line."""
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
+    text = _published_basis(some, system, facts, here, related)
+    if own := held():
+        count = len(own.steps)
+        return f"{text}; {count:,} measured step{'s' * (count > 1)} of your own ({own.name})"
+    return text
+
+
+def _published_basis(
+    some: Runs, system: System, facts: Mapping[str, Any], here: Array, related: Array
+) -> str:
+    """Return what an interval of published runs rests on, in one line."""
     dense, software = facts["experts"] == 0, f"of {framework(facts['preset'])}"
     width = "16 bits" if facts["type"] in BITS_16 else facts["type"]
     names = {

@@ -3,8 +3,8 @@
 Results are those of some studies under one edition, or study by study those of several.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 from calculon.base.units import GIB
@@ -12,9 +12,11 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.validate.measured_and_predicted import Comparison, Reading, Result, pooled
 from calculon.validate.published_runs import checks, failures, trainings
 from calculon.validate.published_study import Layout
+from calculon.validate.row_bounds import bound_records
+from calculon.validate.run_classes import CLASSES, class_of
+from calculon.validate.run_rows import run_rows
 from calculon.validate.score import Score
-from calculon.validate.source_scores import SourceScore, inside, source_scores
-from calculon.validate.source_scores import together as together_scores
+from calculon.validate.source_scores import Step, StepScore, class_scores, scored_steps
 
 Record = dict[str, Any]
 FIGURES = ("mean", "median", "p90", "largest", "bias")
@@ -97,47 +99,24 @@ def totals(results: Sequence[Result]) -> list[Record]:
     ]
 
 
-SOURCE_FIGURES = (
-    *(
-        "name",
-        "fitted",
-        "sources",
-        "rows",
-        "mean",
-        "median",
-        "bias",
-        "worst",
-        "largest",
-        "coverage",
-    ),
-    *("sweeps", "tau", "regret"),
-)
-
-
-def sources(results: Sequence[Result], *, fitted: bool) -> list[Record]:
-    """Return one row per source of whole steps: of those that a fit saw, or of those that were only judged."""
+def classes(results: Sequence[Result]) -> list[Record]:
+    """Return one row per class of whole steps, each followed by one row for each of its sources."""
     return [
-        _source_record(score, edition)
+        {"edition": edition, "class": score.run_class.name, **_figures_of(score)}
         for edition in editions(results)
-        for score in source_scores(of_edition(results, edition))
-        if bool(score.fitted) is fitted
+        for score in class_scores(of_edition(results, edition))
     ]
 
 
-def all_sources(results: Sequence[Result]) -> list[Record]:
-    """Return one row for all sources of whole steps together, and one for those only judged, where a fit saw some."""
-    rows = []
-    for edition in editions(results):
-        every = source_scores(of_edition(results, edition))
-        judged = [score for score in every if not score.fitted]
-        for name, scores in (("all", every), ("only judged", judged)):
-            if scores and (name == "all" or len(scores) < len(every)):
-                rows.append(_source_record(together_scores(name, scores), edition))
-    return rows
+def _figures_of(score: StepScore) -> Record:
+    names = (one.name for one in fields(score) if one.name != "run_class")
+    return {name: getattr(score, name) for name in names}
 
 
-def _source_record(score: SourceScore, edition: str) -> Record:
-    return {"edition": edition, **{name: getattr(score, name) for name in SOURCE_FIGURES}}
+def class_sentences(results: Sequence[Result]) -> list[Record]:
+    """Return one row per class that has a step, with the sentence that says which steps it has."""
+    known = {class_of(run) for run in run_rows(results)}
+    return [{"class": one.name, "about": one.about} for one in CLASSES if one in known]
 
 
 def order(results: Sequence[Result]) -> list[Record]:
@@ -178,6 +157,11 @@ def left_out(results: Sequence[Result]) -> list[Record]:
     return rows
 
 
+def skipped(result: Result) -> list[Record]:
+    """Return one row per row of a study that is not compared, with the reason."""
+    return [{"row": row.label, "reason": reason} for row, reason in result.skipped]
+
+
 def causes(results: Sequence[Result]) -> list[Record]:
     """Return one row per quantity for whose largest errors the study names a cause."""
     return [
@@ -194,7 +178,7 @@ def largest(results: Sequence[Result], count: int = 3) -> list[Record]:
         {**_names(result, one), "unit": one.quantity.unit, **row}
         for result in results
         for one in result.own.comparisons
-        for row in (_values(one)[i] for i in one.worst(count))
+        for row in (row_values(one)[i] for i in one.worst(count))
     ]
 
 
@@ -208,19 +192,25 @@ def choices(results: Sequence[Result]) -> list[Record]:
 
 
 def values(results: Sequence[Result]) -> list[Record]:
-    """Return one row per compared value; of whole steps with their source, and whether they are in its interval."""
-    held = {one: inside(of_edition(results, one)) for one in editions(results)}
+    """Return one row per compared value; of whole steps with class and source, and whether the interval holds them."""
+    steps = {one: iter(scored_steps(of_edition(results, one))) for one in editions(results)}
     rows = []
     for result in results:
         for one in result.own.comparisons:
-            step = one is result.steps and result.edition != PUBLISHED
-            source = result.study.origin if step else ""
-            about = {**_names(result, one), "unit": one.quantity.unit, "source": source}
+            scored = one is result.steps and result.edition != PUBLISHED
+            about = {**_names(result, one), "unit": one.quantity.unit}
             rows += [
-                {**about, **row, "inside": next(held[result.edition]) if step else None}
-                for row in _values(one)
+                {**about, **row, **_step_record(next(steps[result.edition]) if scored else None)}
+                for row in _bounded_values(result, one)
             ]
     return rows
+
+
+def _step_record(step: Step | None) -> Record:
+    if step is None:
+        return {"source": "", "class": "", "inside": None}
+    inside = None if step.side is None else step.side == 0
+    return {"source": step.run.source, "class": step.run_class.name, "inside": inside}
 
 
 def together(rows: Sequence[Record], names: Sequence[str]) -> list[Record]:
@@ -252,7 +242,8 @@ def side_by_side(
     return list(found.values())
 
 
-def _values(one: Comparison) -> list[Record]:
+def row_values(one: Comparison) -> list[Record]:
+    """Return one row per compared value of a quantity."""
     columns = (one.measured.tolist(), one.estimated.tolist(), one.errors.tolist())
     return [
         {"row": row.label, "measured": measured, "estimated": estimated, "error": error}
@@ -260,17 +251,23 @@ def _values(one: Comparison) -> list[Record]:
     ]
 
 
-def document(results: Sequence[Result]) -> Record:
-    """Return everything, for JSON."""
+def _bounded_values(result: Result, one: Comparison) -> list[Record]:
+    """Return compared values with the interval of each prediction and the probability that the plan fits."""
+    pairs = zip(row_values(one), bound_records(result, one), strict=True)
+    return [{**value, **bounds} for value, bounds in pairs]
+
+
+def document(results: Sequence[Result], **more: Record) -> Record:
+    """Return everything, and more parts, for JSON."""
     return {
         "editions": editions(results),
         "studies": [_study(result) for result in results],
         "totals": totals(results),
-        "sources": [*sources(results, fitted=True), *sources(results, fitted=False)],
-        "all_sources": all_sources(results),
+        "classes": classes(results),
         "trainings": trainings(results),
         "failures": failures(results),
         "checks": checks(results),
+        **more,
     }
 
 
@@ -287,33 +284,35 @@ def _study(result: Result) -> Record:
         "rows": result.total,
         "excluded": result.excluded,
         "choices": dict(study.choices),
-        **_reading(result.own),
+        "skipped": skipped(result),
+        **_reading(result.own, [_compared(result, one) for one in result.own.comparisons]),
         "alternatives": [
-            {"name": one.name, "why": one.why, **_reading(one, brief=True)}
+            {"name": one.name, "why": one.why, **_reading(one, map(_quantity, one.comparisons))}
             for one in result.alternatives
         ],
     }
 
 
-def _reading(reading: Reading, *, brief: bool = False) -> Record:
+def _reading(reading: Reading, quantities: Iterable[Record]) -> Record:
     return {
         "unrepresented": reading.unrepresented,
         "too_large": reading.too_large,
-        "quantities": [_quantity(one, brief=brief) for one in reading.comparisons],
+        "quantities": [*quantities],
     }
 
 
-def _quantity(one: Comparison, *, brief: bool) -> Record:
-    found: Record = {
+def _quantity(one: Comparison) -> Record:
+    return {
         "name": one.quantity.name,
         "unit": one.quantity.unit,
         **score_record(one.score),
+        "rank": asdict(one.rank) if one.rank else None,
     }
-    found["rank"] = asdict(one.rank) if one.rank else None
-    if brief:
-        return found
+
+
+def _compared(result: Result, one: Comparison) -> Record:
     about = {"bound": one.bound, "passes": one.passes, "cause": one.quantity.cause}
-    return {**found, **about, "values": _values(one)}
+    return {**_quantity(one), **about, "values": _bounded_values(result, one)}
 
 
 # The tables of the published tool: a row per model, a column per mode, comma-separated.

@@ -30,11 +30,8 @@ UTILISATION = ("mfu", "mfu_causal")
 """Statistics of every row in editions that have them."""
 
 
-OF_RUNS = (
-    *Sides.statistics,
-    *("fw_time", "bw_time", "recompute_time", "model_flops_per_second_per_proc", "hfu"),
-)
-"""Statistics of rows that are whole runs, in editions that have them: what their intervals and laws need."""
+OF_RUNS = ("fw_time", "bw_time", "recompute_time", "model_flops_per_second_per_proc", "hfu")
+"""Statistics of rows that are whole runs, in editions that have them: what their laws need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class Comparison:
 
     Attributes:
         quantity: The quantity, with its unit.
-        bound: The largest mean absolute error that passes under this edition, in percent.
+        bound: The largest mean absolute error that passes under this edition, in percent; None for any.
         rows: The rows that have a measured value and that the model can represent.
         measured, estimated (shape (rows,)): In the quantity's unit.
         errors (shape (rows,)): In percent of the measured value; negative is an estimate that is too small.
@@ -52,7 +49,7 @@ class Comparison:
     """
 
     quantity: Quantity
-    bound: float
+    bound: float | None
     rows: tuple[Row, ...]
     measured: Array
     estimated: Array
@@ -62,7 +59,9 @@ class Comparison:
 
     @property
     def passes(self) -> bool:
-        """Whether rows were compared, and the mean absolute error is within the bound of the study."""
+        """True if the mean absolute error of compared rows is within the bound, or if there is no bound."""
+        if self.bound is None:
+            return True
         return self.score is not None and self.score.mean <= self.bound
 
     def worst(self, count: int = 1) -> list[int]:
@@ -100,7 +99,7 @@ class Result:
         edition: The edition of the cost model.
         rows: All rows that are to be compared.
         total: Rows in the file of measured values.
-        excluded: Rows that the study leaves out, counted by reason.
+        left_out: Rows that the study leaves out, each with the reason.
         own: Under the choices of the study.
         others: Reads the study under its other choices.
     """
@@ -109,7 +108,7 @@ class Result:
     edition: str
     rows: tuple[Row, ...]
     total: int
-    excluded: dict[str, int]
+    left_out: tuple[tuple[Row, str], ...]
     own: Reading
     others: Callable[[], tuple[Reading, ...]]
 
@@ -117,6 +116,31 @@ class Result:
     def alternatives(self) -> tuple[Reading, ...]:
         """The study under other choices, as far as they differ in this edition; evaluated on first use."""
         return self.others()
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Rows that the study leaves out, counted by reason."""
+        return dict(Counter(reason for _, reason in self.left_out))
+
+    @property
+    def skipped(self) -> list[tuple[Row, str]]:
+        """Rows of which no value is compared, each with the reason, in the order of the file."""
+        compared = {row.number for one in self.own.comparisons for row in one.rows}
+        rest = [
+            (row, self._why_not(number))
+            for number, row in enumerate(self.rows)
+            if row.number not in compared
+        ]
+        return sorted((*self.left_out, *rest), key=lambda one: one[0].number)
+
+    def _why_not(self, number: int) -> str:
+        """Return why no value of a row is compared, which is not left out by the study."""
+        why = self.own.prediction.reasons[number]
+        if not why:
+            return "no measured value"
+        if not self.study.serves:
+            why = self.own.prediction.cases[number].broken_rule() or why
+        return f"the model cannot represent it: {why}"
 
     @property
     def steps(self) -> Comparison | None:
@@ -132,8 +156,19 @@ class Result:
         return not self.rows or all(one.passes for one in self.own.comparisons)
 
 
-def compare(study: Study, library: Library | None = None, edition: str = PUBLISHED) -> Result:
+def compare(
+    study: Study,
+    library: Library | None = None,
+    edition: str = PUBLISHED,
+    rows: Sequence[Row] | None = None,
+) -> Result:
     """Run a study and its alternatives under an edition of the cost model.
+
+    Args:
+        study: The study.
+        library: Where named models, systems and executions are found; by default in the catalog.
+        edition: The edition.
+        rows: Its measured rows; by default the rows of its file.
 
     Raises:
         SpecError: For anything wrong with the study, its measured values, or a spec it names, for an unknown edition,
@@ -146,8 +181,8 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
     if edition == PUBLISHED:
         known = study.published()
         others = [(one, other) for one, other in others if other.published() != known]
-    everything = read_rows(study)
-    rows, excluded = _chosen(study, everything, edition)
+    everything = read_rows(study) if rows is None else list(rows)
+    rows, left_out = _chosen(study, everything, edition)
     own = _read(library, study, edition, rows)
 
     def readings() -> tuple[Reading, ...]:
@@ -165,7 +200,7 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
         edition=edition,
         rows=tuple(rows),
         total=len(everything),
-        excluded=excluded,
+        left_out=tuple(left_out),
         own=own,
         others=readings,
     )
@@ -197,18 +232,18 @@ def _alike(own: Comparison, other: Comparison) -> bool:
     return bool(np.allclose(other.estimated, expected, rtol=1e-9, atol=0))
 
 
-def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], dict[str, int]]:
-    """Return the rows to compare under an edition, and how many are left out for which reason."""
-    counts: Counter[str] = Counter()
+def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], list[tuple[Row, str]]]:
+    """Return the rows to compare under an edition, and the rows that are left out, each with the reason."""
     if study.serves and edition == PUBLISHED:
-        return [], {f"edition {PUBLISHED} knows no deployments": len(rows)}
+        return [], [(row, f"edition {PUBLISHED} knows no deployments") for row in rows]
+    left_out: list[tuple[Row, str]] = []
     for one in study.exclude:
         if not one.concerns(edition):
             continue
-        hit = values(study, one.when, rows, "exclude.when")
-        counts[one.reason] += sum(map(bool, hit))
-        rows = [row for row, out in zip(rows, hit, strict=True) if not out]
-    return rows, dict(counts)
+        hits = values(study, one.when, rows, "exclude.when")
+        left_out += [(row, one.reason) for row, hit in zip(rows, hits, strict=True) if hit]
+        rows = [row for row, hit in zip(rows, hits, strict=True) if not hit]
+    return rows, left_out
 
 
 def _read(
@@ -223,7 +258,7 @@ def _read(
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
     if edition != PUBLISHED and not study.serves:
         statistics += OF_RUNS if any(q.is_run for q in study.quantities) else ()
-        statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, "total_time")
+        statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, *Sides.statistics)
     predicted = predict_served if study.serves else predict
     found = predicted(library, study, rows, statistics, edition)
     rows = with_derived(study, rows)
@@ -260,7 +295,7 @@ def _compared(
     ranked = bool(study.sweep) and bool(len(here))
     return Comparison(
         quantity=quantity,
-        bound=quantity.bound[edition],
+        bound=quantity.bound.get(edition),
         rows=chosen,
         measured=measured,
         estimated=estimated,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calculon.base.errors import Problem, SpecError
+from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.decode import decode
@@ -22,6 +22,8 @@ from calculon.estimate.evaluate import Evaluation, evaluate, evaluate_one
 from calculon.estimate.stages import stage_rows
 from calculon.hardware.system import System
 from calculon.plan.plan import PUBLISHED_NAMES, Plan
+from calculon.plan.rules.all_rules import check, raise_for
+from calculon.plan.rules.rule import Request
 from calculon.validate.published_fields import Fields
 from calculon.validate.published_study import Library, Study, fill, is_of_last, of_last
 from calculon.validate.study_rows import Row, field_values, require, with_derived
@@ -39,6 +41,19 @@ class Case:
     model: Model
     execution: dict[str, Any]
     system: System
+
+    def broken_rule(self) -> str:
+        """Return the message of the first rule that the execution breaks; empty if it breaks none."""
+        execution = Execution(**self.execution)
+        code = int(check(self.model, self.system, Plan.of(execution))[0])
+        try:
+            raise_for(Request(self.model, self.system, execution), code)
+        except Infeasible as error:
+            return str(error)
+        except SpecError as error:  # an option that the framework of the preset lacks
+            one = error.problems[0]
+            return f"{one.field}: expected {one.expected}, found {one.found}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,8 @@ from calculon.campaign.run_columns import whole_runs
 from calculon.campaign.whole_run import NODE, WholeRun
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import PUBLISHED
-from calculon.estimate.interval import Sides
-from calculon.estimate.validated_runs import factors
-from calculon.plan.plan import Plan
 from calculon.validate.measured_and_predicted import Comparison, Result
-from calculon.validate.predict import Case
+from calculon.validate.row_bounds import row_bounds
 from calculon.validate.study_rows import Row
 
 Record = dict[str, Any]
@@ -114,12 +111,13 @@ def trainings(results: Sequence[Result]) -> list[Record]:
 
 def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
     place = {row.number: i for i, row in enumerate(result.rows)}
+    bounds = row_bounds(result)
     pairs = zip(one.rows, one.measured.tolist(), one.estimated.tolist(), strict=True)
     for row, published, steps in pairs:
         here = place[row.number]
         case = result.own.prediction.cases[here]
         known, whole = row.cells["configuration"] == "known", row.cells["hours_of"] == "run"
-        low, high = (steps * end for end in _ends(result, case, here))
+        low, high = (steps * float(end[here]) for end in (bounds.low, bounds.high))
         rate = row.cells["rate_hours"] or None
         law = 1 / float(_whole_run(result, one, row, here).goodput) if whole else None
         judged = steps < published <= WIDEST * steps if whole else low <= published <= high
@@ -139,14 +137,6 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
             "rest": published / (rate or steps) / (law or 1.0),
             "passes": judged if known else None,
         }
-
-
-def _ends(result: Result, case: Case, here: int) -> tuple[float, float]:
-    """Return both ends of the interval of a row, measured over predicted time."""
-    plan = Plan.from_records([{**case.execution, "edition": result.edition}])
-    stats = {name: result.own.prediction.values[name][here] for name in Sides.statistics}
-    low, high = factors(case.model, case.system, plan, stats)
-    return float(low[0]), float(high[0])
 
 
 def _whole_run(result: Result, one: Comparison, row: Row, here: int) -> WholeRun:

@@ -258,6 +258,10 @@ class Study(Recipe):
         "whether its rows are functional tests of a framework in deterministic mode, which nobody tuned for speed",
         default=False,
     )
+    parts: Formulas = declare(
+        "parts of its rows that a known mechanism divides, by name: the condition of the rows of each",
+        default=Formulas(),
+    )
     label: str = declare(
         "name of a row, in which {column} stands for a cell; the first column if empty", default=""
     )

@@ -99,6 +99,24 @@ def values(study: Study, expression: Expression, rows: Sequence[Row], place: str
     return found
 
 
+def part_names(study: Study, rows: Sequence[Row]) -> list[str]:
+    """Return the part of the study that each row belongs to; empty texts for a study without parts.
+
+    Raises:
+        SpecError: For a row that belongs to no part, or to several.
+    """
+    if not study.parts:
+        return [""] * len(rows)
+    hits = [values(study, one, rows, f"parts.{name}") for name, one in study.parts.items()]
+    found = []
+    for row, own in zip(rows, zip(*hits, strict=True), strict=True):
+        names = [name for name, hit in zip(study.parts, own, strict=True) if hit]
+        if len(names) != 1:
+            raise row.refuse("parts", "one part that has the row", ", ".join(names) or "none")
+        found += names
+    return found
+
+
 def field_values(
     study: Study, field: SpecField, formula: object, rows: Sequence[Row], place: str
 ) -> list[Any]:

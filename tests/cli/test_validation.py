@@ -12,7 +12,7 @@ from calculon.declarations.named_values import EDITION_NAMES
 from calculon.documents.validation_tables import sections
 from calculon.validate import error_summary
 from calculon.validate.published_study import Library
-from calculon.validate.source_scores import source_scores
+from calculon.validate.source_scores import class_scores
 from tests.documents.drawing import drawn_lines
 from tests.helpers import ROOT, csv_rows
 from tests.shipped_studies import compare_once, compared, shipped
@@ -28,13 +28,13 @@ FEW = (
 
 
 SCORES = {}
-"""Results, and the scores of their sources, by the identities of the results."""
+"""Results, and the scores of their classes, by the identities of the results."""
 
 
 def scores_once(results):
-    """Score the sources of the same results once: each table in each format asks for them again."""
+    """Score the same results once: each table in each format asks for them again."""
     same = tuple(map(id, results))
-    SCORES[same] = SCORES.get(same) or (results, source_scores(results))
+    SCORES[same] = SCORES.get(same) or (results, class_scores(results))
     return SCORES[same][1]
 
 
@@ -48,7 +48,7 @@ def _few(monkeypatch, request):
             return studies(library, name)
         return [shipped()[one] for one in FEW]
 
-    monkeypatch.setattr(error_summary, "source_scores", scores_once)
+    monkeypatch.setattr(error_summary, "class_scores", scores_once)
     monkeypatch.setattr(validation, "compare", compare_once)
     if request.node.get_closest_marker("large") is None:
         monkeypatch.setattr(Library, "studies", some)
@@ -189,9 +189,9 @@ def test_every_format_says_the_editions_and_the_sources_of_whole_steps(run):
     assert found["editions"] == ["sc23", "corrected"]
     for part in ("studies", "totals"):
         assert [one["edition"] for one in found[part]] == ["sc23", "corrected"]
-    assert [(one["name"], one["rows"]) for one in found["sources"]] == [("mt_nlg", 3)]
+    assert [(one["name"], one["rows"]) for one in found["classes"]] == [("", 3), ("mt_nlg", 3)]
     for form in ("text", "markdown", "html"):
-        assert "Whole steps: each source alike" in printed(form)
+        assert "Whole steps by class and source" in printed(form)
     assert printed("markdown").startswith("Editions of the cost model: sc23, corrected\n")
     assert "<p>Editions of the cost model: sc23, corrected</p>" in printed("html")
     assert ">edition</th>" in printed("html")
@@ -246,3 +246,70 @@ def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
     assert told not in compared
     assert "ok: hours of a whole run" in compared
     assert told not in run("lv", "--study", "tab5", *published).out
+
+
+OWN = "id,model,system,num_gpus,tp,pp,gbs,mbs,iter_time_s\na,llama-3.1-8b,h100,64,2,1,128,1,{}\n"
+
+
+@pytest.fixture
+def own_rows(tmp_path):
+    """Write a file of one own row with a measured time; return its path."""
+
+    def write(seconds):
+        file = tmp_path / "mine.csv"
+        file.write_text(OWN.format(seconds))
+        return str(file)
+
+    return write
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "csv"])
+def test_own_rows_are_shown_in_every_format(run, own_rows, form):
+    found = run("lv", "--rows", own_rows(4.0), "--format", form)
+    assert found.code == 0
+    assert "mine.csv" in found.out
+    assert "Hopper" in found.out
+
+
+def test_a_limit_is_exit_code_1_and_names_the_class(run, own_rows, tmp_path):
+    before = tmp_path / "before.json"
+    before.write_text(run("lv", "--rows", own_rows(2.0), "--format", "json").out)
+    found = run("lv", "--rows", own_rows(40.0), "--baseline", before, "--fail-above", "5%")
+    assert found.code == 1
+    assert found.err.startswith("calculon: validation: Dense, Hopper, Ampere: the median absolute")
+    assert "Since the baseline: the 10 errors of rows that moved most" in found.out
+    assert run("lv", "--rows", own_rows(40.0), "--baseline", before).code == 0
+    assert run("lv", "--rows", own_rows(40.0), "--fail-above", "20").code == 1
+    assert run("lv", "--rows", own_rows(40.0), "--fail-above", "99").code == 0
+
+
+def test_studies_are_compared_with_a_baseline(run, tmp_path):
+    asked = ("lv", "--study", "mt_nlg", *CORRECTED_ALONE, "--format", "json")
+    before = tmp_path / "before.json"
+    before.write_text(run(*asked).out)
+    found = run(*asked, "--baseline", before, "--fail-above", "0")
+    assert found.code == 0
+    moves = json.loads(found.out)["moves"]
+    assert moves["rows"] == []
+    assert {one["change"] for one in (*moves["studies"], *moves["classes"])} == {0}
+
+
+def test_options_of_own_rows_are_checked(refuses, own_rows):
+    rows = [
+        (("--rows", own_rows(4.0), "--study", "tab5"), "--rows: expected no --study"),
+        (("--rows", own_rows(4.0), "--edition", "sc23"), "--rows: expected edition corrected"),
+        ("--fail-above 5%", "expected --baseline or --rows"),
+        ("--fail-above much", "a number of percent, such as 5%"),
+        ("--fail-above nan", "a number of percent, such as 5%"),
+    ]
+    refuses(("lv",), rows)
+
+
+def test_a_plan_rests_on_own_rows(run, own_rows):
+    asked = ("plan", "llama-3.1-8b", "64", "h100")
+    found = run(*asked, "--evidence", own_rows(1.9))
+    assert found.code == 0
+    assert "1 measured step of your own (mine.csv)" in " ".join(found.out.split())
+    assert "of your own" not in run(*asked).out
+    missing = run(*asked, "--evidence", "none.csv")
+    assert (missing.code, missing.err[:30]) == (2, "calculon: error: none.csv: exp")

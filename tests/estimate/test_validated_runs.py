@@ -10,6 +10,7 @@ import pytest
 import calculon
 from calculon.declarations import catalog
 from calculon.declarations.machine_provenance import Provenance
+from calculon.declarations.named_values import ENGINE_BYTES
 from calculon.declarations.presets import COMMON
 from calculon.declarations.statistics import LEVEL
 from calculon.documents.validation_tables import RUNS, runs_file
@@ -302,6 +303,14 @@ def test_residuals_of_a_calibration_go_before_those_of_the_catalog():
     assert kernel_sides(calculon.inputs.system(calibrated("mem2", **spread)), "float8") is None
     links = kernel_sides(calculon.inputs.system(calibrated("networks[1]", **spread)), "float8")
     assert set(links.up) == {COLLECTIVES}
+
+
+@pytest.mark.parametrize("name", ["h100_80g_sxm", "gb200_nvl72", "tpu_v5e"])
+def test_residuals_of_products_are_those_of_the_width_of_their_type(name):
+    stated = interval._stated(name)
+    for datatype, size in ENGINE_BYTES.items():
+        known = f"{8 * size:.0f}-bit products, m, n, k from 1,024" in stated
+        assert (kernel_sides(calculon.inputs.system(name), datatype) is not None) == known
 
 
 def test_a_part_that_is_never_wrong_on_a_side_does_not_move_it():

@@ -98,7 +98,7 @@ def test_whole_runs_are_no_steps_and_enter_no_error_of_steps(results):
     """Nothing of them is evidence of an interval, or in the errors of all rows."""
     assert run_rows(results) == []
     assert pooled(results) == {}
-    assert summary.all_sources(results) == []
+    assert summary.classes(results) == []
 
 
 def test_failures_and_checks_are_shown_with_several_studies(results):

@@ -1,24 +1,28 @@
-"""Errors by source: every source, study and row at its weight, and what a fit saw apart from what was only judged."""
+"""Errors by class and source: every source, study and row at its weight, and the side on which intervals miss."""
 
 import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from calculon import SpecError
 from calculon.estimate.run_table import Runs, runs
 from calculon.validate import error_summary as summary
 from calculon.validate import source_scores as source_scores_module
 from calculon.validate.published_fields import Names
+from calculon.validate.run_classes import CLASSES, class_of
 from calculon.validate.run_rows import run_rows
 from calculon.validate.score import Rank
-from calculon.validate.source_scores import inside, source_scores, together
+from calculon.validate.source_scores import class_scores, scored_steps, weighted_median
 from tests.shipped_studies import compared
 
 STUDIES = (
-    *("bigscience", "dgxc/float8", "dgxc/nemotron4_15b", "megatron_2020", "mt_nlg", "nemo/bridge"),
-    *("sc21/table1", "sc21/table2", "seqsel/layer", "seqsel/steps", "seqsel/tab5"),
+    *("bigscience", "dgxc/float8", "dgxc/nemotron4_15b", "megatron_2020", "megatron_tests"),
+    *("megatron_tests/experts", "mt_nlg", "nemo/bridge", "pythia", "sc21/table1", "sc21/table2"),
+    *("seqsel/layer", "seqsel/steps", "seqsel/tab5", "simumax/deepseek_v2"),
 )
-SOURCES = ("bigscience", "dgxc", "megatron_2020", "mt_nlg", "nemo", "sc21", "seqsel")
 
 
 @pytest.fixture(scope="module")
@@ -27,42 +31,74 @@ def results():
 
 
 @pytest.fixture(scope="module")
+def steps(results):
+    return scored_steps(results)
+
+
+@pytest.fixture(scope="module")
 def scores(results):
-    return {one.name: one for one in source_scores(results)}
+    """Scores by name of the class and of the source."""
+    return {(one.run_class.name, one.name): one for one in class_scores(results)}
 
 
-def errors_of(results, name):
-    (one,) = (one for one in results if one.study.name == name)
-    return one.steps.errors
+def test_each_step_counts_once_in_its_class_and_in_its_source(results, scores):
+    found = run_rows(results)  # no layers, no tuned rows
+    for one in CLASSES:
+        own = [run for run in found if class_of(run) is one]
+        total = scores[one.name, ""] if own else None
+        parts = [score for (name, source), score in scores.items() if name == one.name and source]
+        assert sum(score.rows for score in parts) == len(own)
+        if total:
+            assert (total.rows, total.sources) == (len(own), len({run.source for run in own}))
 
 
-def test_sources_have_the_steps_of_their_studies(results, scores):
-    assert tuple(scores) == SOURCES
-    assert scores["seqsel"].rows == len(
-        errors_of(results, "seqsel/steps")
-    )  # no layers, no tuned rows
-    assert scores["sc21"].rows == 22
-    assert sum(one.rows for one in scores.values()) == len(run_rows(results))
+def test_a_known_mechanism_divides_a_source(scores):
+    assert scores["Dense, FSDP and ZeRO-3", "sc21/table2: ZeRO-3 of 2021"].rows == 6
+    assert scores["Dense, other", "sc21/table2: Megatron"].rows == 6
+    small, large = scores["Dense, below 1 B", "pythia"], scores["Dense, Hopper, Ampere", "pythia"]
+    assert small.parameters[1] < 1e9 <= large.parameters[0]
+    assert small.rows + large.rows == 8
 
 
-def test_studies_of_a_source_have_the_same_weight(results, scores):
-    both = [errors_of(results, f"sc21/table{number}") for number in (1, 2)]
-    assert scores["sc21"].mean == pytest.approx(np.mean([np.abs(one).mean() for one in both]))
-    assert scores["sc21"].bias == pytest.approx(np.mean([one.mean() for one in both]))
-    assert (scores["sc21"].worst, scores["sc21"].largest) == ("sc21/table2", np.abs(both[1]).mean())
+def test_a_source_with_several_studies_in_a_class_has_its_own_name(scores):
+    names = {source for name, source in scores if name == "Functional tests"}
+    assert names == {"", "megatron_tests"}
+    assert ("MoE", "simumax/deepseek_v2") in scores
 
 
-def test_all_sources_have_the_same_weight(scores):
-    every = [*scores.values()]
-    found = together("all", every)
-    for name in ("mean", "bias", "coverage"):
-        assert getattr(found, name) == pytest.approx(np.mean([getattr(one, name) for one in every]))
-    assert (found.sources, found.rows) == (len(SOURCES), sum(one.rows for one in every))
-    assert found.worst == max(every, key=lambda one: one.mean).name
-    sizes = np.concatenate([one.errors for one in every])
-    weights = np.concatenate([one.weights for one in every]) / len(SOURCES)
-    assert weights[sizes <= found.median].sum() >= 0.5 - 1e-9
-    assert weights[sizes < found.median].sum() < 0.5
+def of_class(steps, name, source=""):
+    return [one for one in steps if one.run_class.name == name and source in ("", one.run.source)]
+
+
+def weight(steps, one):
+    """Return the weight of a step: each source alike, in it each study, in it each step."""
+    own = [step.run for step in steps if step.run.source == one.run.source]
+    alike = sum(run.study == one.run.study for run in own)
+    return 1 / (len({run.study for run in own}) * alike)
+
+
+def test_each_source_and_study_has_the_same_weight(steps, scores):
+    for (name, source), score in scores.items():
+        if source:
+            continue
+        own = of_class(steps, name)
+        weights = np.array([weight(own, one) for one in own])
+        sides = np.array([one.side for one in own])
+        for side, share in ((-1, score.below), (0, score.coverage), (1, score.above)):
+            assert share == pytest.approx(100 * weights[sides == side].sum() / weights.sum())
+        for errors, median in (
+            (np.array([one.run.error for one in own]), score.median),
+            (np.abs([one.run.error for one in own]), score.absolute),
+        ):
+            half = weights.sum() / 2 + 1e-9
+            assert weights[errors < median - 1e-9].sum() <= half
+            assert weights[errors > median + 1e-9].sum() <= half
+
+
+@given(st.lists(st.floats(-50, 50), min_size=1, max_size=9))
+def test_the_median_of_equal_weights_is_the_usual_one(values):
+    found = weighted_median(np.array(values), np.ones(len(values)))
+    assert found == pytest.approx(np.median(values), abs=1e-12)
 
 
 @pytest.fixture
@@ -72,59 +108,70 @@ def alone(monkeypatch):
 
 
 @pytest.mark.usefixtures("alone")
-def test_coverage_is_that_of_intervals_of_the_other_sources(results):
+def test_a_side_is_that_of_the_interval_of_the_other_sources(results):
     own = Runs.of(run_rows(results))
-    held = own.by_source.sides == 0
-    for one in source_scores(results):
-        rows = own.where("source", one.name)
-        share = np.average(held[rows], weights=own.by_source.weight[rows])
-        assert one.coverage == pytest.approx(100 * share)
-    assert [*inside(results)] == held.tolist()
+    assert [one.side for one in scored_steps(results)] == own.by_source.sides.tolist()
 
 
-def test_other_sources_are_those_of_the_catalog_too(results, scores):
-    (one,) = source_scores([one for one in results if one.study.origin == "mt_nlg"])
-    assert one.coverage == scores["mt_nlg"].coverage
-    rows = runs().where("source", "mt_nlg")
-    assert one.coverage == pytest.approx(100 * (runs().by_source.sides[rows] == 0).mean())
+def test_other_sources_are_those_of_the_catalog_too(results):
+    own = scored_steps([one for one in results if one.study.origin == "mt_nlg"])
+    shipped = zip(runs().columns["source"], runs().by_source.sides.tolist(), strict=True)
+    assert [one.side for one in own] == [side for source, side in shipped if source == "mt_nlg"]
 
 
 @pytest.mark.usefixtures("alone")
 def test_coverage_is_unknown_for_few_sources(results):
     few = results[:3]
-    assert [one.coverage for one in source_scores(few)] == [None, None]
-    assert set(inside(few)) == {None}
-    assert together("all", source_scores(few)).coverage is None
+    assert {one.side for one in scored_steps(few)} == {None}
+    assert {(one.below, one.coverage, one.above) for one in class_scores(few)} == {(None,) * 3}
 
 
 def test_a_sweep_may_span_the_studies_of_a_source(results, scores):
     some = [one for one in results if one.study.origin == "dgxc"]
-    rows = [row for one in some for row in one.steps.rows]
-    groups = [(row.cells["model"], row.cells["num_gpus"], row.cells["gbs"]) for row in rows]
-    measured, estimated = (
-        np.concatenate([getattr(one.steps, name) for one in some])
-        for name in ("measured", "estimated")
+    pairs = [
+        (row, run)
+        for one in some
+        for row, run in zip(one.steps.rows, run_rows([one]), strict=True)
+        if class_of(run).name == "Dense, other"
+    ]
+    groups = [(row.cells["model"], row.cells["num_gpus"], row.cells["gbs"]) for row, _ in pairs]
+    measured, predicted = (
+        np.array([getattr(run, name) for _, run in pairs]) for name in ("measured", "predicted")
     )
-    rank = Rank.of(groups, measured, estimated)
-    found = scores["dgxc"]
+    rank = Rank.of(groups, measured, predicted)
+    found = scores["Dense, other", "dgxc/float8"]
     assert (found.sweeps, found.tau, found.regret) == (rank.sweeps, rank.tau, rank.regret)
-    assert scores["mt_nlg"].tau is None
-    assert scores["mt_nlg"].sweeps == 0
+    no_sweep = scores["Dense, Hopper, Ampere", "mt_nlg"]
+    assert (no_sweep.sweeps, no_sweep.tau) == (0, None)
 
 
 def test_the_published_edition_has_none(result, content):
-    assert source_scores([result(content)]) == []
+    assert class_scores([result(content)]) == []
 
 
 def test_a_study_may_say_that_it_is_no_evidence(result, content):
-    (one,) = source_scores([result(content, edition="corrected")])
-    assert (one.name, one.rows) == ("small", 2)
-    assert source_scores([result(content | {"whole_steps": False}, edition="corrected")]) == []
+    total, one = class_scores([result(content, edition="corrected")])
+    assert (total.name, one.name, one.rows) == ("", "small", 2)
+    assert class_scores([result(content | {"whole_steps": False}, edition="corrected")]) == []
+
+
+def test_a_study_may_be_a_functional_test(result, content):
+    found = result(content | {"functional_test": True}, edition="corrected")
+    assert {one.run_class for one in class_scores([found])} == {CLASSES[0]}
 
 
 def test_a_part_of_a_step_is_no_step(result, content):
     content["quantities"][0]["estimate"] = "fw_time"
-    assert source_scores([result(content, edition="corrected")]) == []
+    assert class_scores([result(content, edition="corrected")]) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [({"all": "batch > 0", "large": "batch > 4"}, "all, large"), ({"small": "batch < 8"}, "none")],
+)
+def test_a_row_belongs_to_one_part(result, content, parts, found):
+    with pytest.raises(SpecError, match=f"line 3 .b., parts: expected one part .*{found}"):
+        scored_steps([result(content | {"parts": parts}, edition="corrected")])
 
 
 def test_a_sweep_may_be_by_a_derived_column(result, content):
@@ -156,14 +203,14 @@ def seen(results, name):
     ]
 
 
-def test_what_a_fit_saw_stands_apart(results):
-    found = seen(results, "sc21/table1")
-    fitted = {row["name"]: row["fitted"] for row in summary.sources(found, fitted=True)}
-    assert fitted["sc21"] == "launch_mode mbs"
-    judged = summary.sources(found, fitted=False)
-    assert [row["name"] for row in judged] == [name for name in SOURCES if name not in fitted]
-    every, rest = summary.all_sources(found)
-    assert (every["name"], every["sources"]) == ("all", len(SOURCES))
-    assert "sc21" in every["fitted"]
-    assert (rest["name"], rest["sources"]) == ("only judged", len(SOURCES) - len(fitted))
-    assert rest["fitted"] == ""
+def test_rows_that_a_fit_saw_are_marked(results):
+    rows = summary.classes(seen(results, "sc21/table1"))
+    marked = {(row["class"], row["name"]) for row in rows if "launch_mode" in row["fitted"]}
+    name = "Dense, Hopper, Ampere"
+    assert marked == {(name, ""), (name, "sc21/table1")}
+
+
+def test_sentences_are_those_of_the_classes_that_have_steps(results):
+    named = dict.fromkeys(row["class"] for row in summary.classes(results))
+    sentences = {row["class"]: row["about"] for row in summary.class_sentences(results)}
+    assert sentences == {one.name: one.about for one in CLASSES if one.name in named}

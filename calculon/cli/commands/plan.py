@@ -93,10 +93,23 @@ def _add_question(parser: Parser) -> None:
         "probability of running out of memory that the recommended plan may have (default: 10 %%); 100%%: all plans "
         "that are predicted to fit",
     )
+    parser.option(
+        "--evidence FILE",
+        "measured steps of your own, a CSV as of calculon lv --rows: intervals of plans like them rest on these, too",
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Answer the question, then print the page or write the file."""
+    if arguments.evidence is None:
+        return _answer(arguments, log)
+    from calculon.documents.listing import evidence
+
+    with evidence(arguments.evidence):
+        return _answer(arguments, log)
+
+
+def _answer(arguments: argparse.Namespace, log: Log) -> int:
     set_in_order(arguments)
     specs = [arguments.model, *machines_in(arguments.system)]
     given = [] if arguments.campaign is None else [arguments.campaign]

@@ -1,6 +1,7 @@
 """``calculon llm-validation``: measured next to estimated values, for every study."""
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 
@@ -8,19 +9,24 @@ from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log, Parser, add_edition
 from calculon.declarations.files import check_output, json_text, replacing
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
+from calculon.documents.validation_moves import move_tables
 from calculon.documents.validation_tables import (
     VALUES,
+    Part,
     heading,
     markdown,
     not_compared,
+    own_rows,
     page,
     runs_file,
     sections,
 )
 from calculon.render.text_tables import Table
 from calculon.validate import error_summary as summary
+from calculon.validate.baseline import Moves, classes_above, moves, read_baseline
 from calculon.validate.error_summary import published_tables
 from calculon.validate.measured_and_predicted import Result, compare
+from calculon.validate.own_rows import compare_rows, rows_help
 from calculon.validate.published_study import Library
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
@@ -35,7 +41,9 @@ def configure(parser: Parser) -> None:
         "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published "
         "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ... "
         "Served models (serving) and whole runs (campaign: processor-hours, failures, energy and cost) exist in "
-        "edition corrected alone.",
+        "edition corrected alone.\n\n"
+        "With --rows, only the rows of your file are compared, under edition corrected. "
+        + " ".join(rows_help()),
         "calculon llm-validation\n"
         "calculon lv --study tab5\n"
         "calculon lv --edition sc23,corrected\n"
@@ -43,7 +51,10 @@ def configure(parser: Parser) -> None:
         "calculon lv --study serving\n"
         "calculon lv --format markdown\n"
         "calculon lv --format csv > rows.csv\n"
-        "calculon lv --edition corrected --runs runs.csv",
+        "calculon lv --edition corrected --runs runs.csv\n"
+        "calculon lv --rows mine.csv\n"
+        "calculon lv --edition corrected --format json > before.json\n"
+        "calculon lv --edition corrected --baseline before.json --fail-above 2%",
     )
     parser.option(
         "-b, --base_dir DIR",
@@ -65,12 +76,74 @@ def configure(parser: Parser) -> None:
         "of predictions rest on validation/runs.csv",
     )
 
+    parser.option(
+        "--rows FILE",
+        "compare your own measurements, a CSV with one training step a row, in place of the studies",
+    )
+    parser.option(
+        "--baseline JSON",
+        "output of an earlier lv --format json: also say how far the median absolute error of each class and study "
+        "moved since, and which rows moved most",
+    )
+    parser.option(
+        "--fail-above P%",
+        "exit code 1 if the median absolute error of any class of whole steps rose by more than P percentage points "
+        "since the baseline; with --rows and without --baseline, if it is above P percent",
+        type=_percent,
+    )
+
+
+def _percent(text: str) -> float:
+    """Return a number of percent, with or without its sign."""
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of percent, such as 5%, found {text!r}"
+        )
+    return value
+
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Run the studies, print their errors, and return whether all are within their bounds."""
-    library = Library.at(arguments.base_dir)
+    """Compare, print the errors, and return whether all are within their bounds."""
+    _check(arguments)
+    before = read_baseline(arguments.baseline) if arguments.baseline else None
+    results = [compare_rows(arguments.rows)] if arguments.rows else _of_studies(arguments, log)
     if arguments.runs:
-        _check_runs(arguments.runs, arguments.edition or (PUBLISHED,))
+        with replacing(arguments.runs) as file:
+            file.write(runs_file(results).encode())
+    found = moves(results, before) if before else None
+    _print(results, arguments, found, log)
+    lines = _exceeded(results)
+    if arguments.fail_above is not None:
+        lines += classes_above(results, arguments.fail_above, found)
+    for line in lines:
+        print(f"calculon: validation: {line}", file=sys.stderr)
+    return EXCEEDED if lines else 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise SpecError for options that exclude each other, or that lack another one."""
+    problem = None
+    if arguments.rows and arguments.study:
+        problem = Problem("--rows", "no --study", arguments.study, "rows are no study")
+    elif arguments.rows and arguments.edition and arguments.edition != (CORRECTED,):
+        editions = ", ".join(arguments.edition)
+        problem = Problem("--rows", f"edition {CORRECTED}, the default", editions)
+    elif arguments.fail_above is not None and not (arguments.baseline or arguments.rows):
+        problem = Problem("--fail-above", "--baseline or --rows", "neither of the two")
+    if problem:
+        raise SpecError("validation", problem)
+    if arguments.runs:
+        usual = CORRECTED if arguments.rows else PUBLISHED
+        _check_runs(arguments.runs, arguments.edition or (usual,))
+
+
+def _of_studies(arguments: argparse.Namespace, log: Log) -> list[Result]:
+    """Return the results of the studies that were asked for."""
+    library = Library.at(arguments.base_dir)
     results = []
     for study in library.studies(arguments.study):
         editions = arguments.edition or (study.usual_edition,)
@@ -79,13 +152,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             log(f"Now running test: {study.name}")
             for row in results[-1].rows:
                 log(f"Analyzing {row.label}")
-    if arguments.runs:
-        with replacing(arguments.runs) as file:
-            file.write(runs_file(results).encode())
-    _print(results, arguments.format, detailed=bool(arguments.study), log=log)
-    for line in _exceeded(results):
-        print(f"calculon: validation: {line}", file=sys.stderr)
-    return 0 if all(result.passes for result in results) else EXCEEDED
+    return results
 
 
 def _check_runs(path: str, editions: Sequence[str]) -> None:
@@ -111,20 +178,27 @@ def _exceeded(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def _print(results: Sequence[Result], form: str, *, detailed: bool, log: Log) -> None:
-    if form == "json":
-        log(json_text(summary.document(results)))
-    elif form == "csv":
+def _print(
+    results: Sequence[Result], arguments: argparse.Namespace, found: Moves | None, log: Log
+) -> None:
+    first = [*move_tables(found)] if found else []
+    first += own_rows(results) if arguments.rows else ()
+    if arguments.format == "json":
+        more = {"moves": found.to_dict()} if found else {}
+        log(json_text(summary.document(results, **more)))
+    elif arguments.format == "csv":
         log(Table(VALUES, summary.values(results)).csv())
-    elif form == "markdown":
-        log(markdown(results))
-    elif form == "html":
-        log(page(results))
+    elif arguments.format == "markdown":
+        log(markdown(results, first))
+    elif arguments.format == "html":
+        log(page(results, first))
     else:
-        _print_text(results, detailed=detailed, log=log)
+        _print_text(results, first, detailed=bool(arguments.study), log=log)
 
 
-def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
+def _print_text(
+    results: Sequence[Result], first: Sequence[Part], *, detailed: bool, log: Log
+) -> None:
     """Print the published tables of each edition, and the errors of the studies: in detail, or the totals."""
     tables = [(result, published_tables(result)) for result in results]
     with_tables = [result for result, lines in tables if lines]
@@ -135,7 +209,7 @@ def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
         for result, lines in tables:
             for line in lines if result.edition == edition else ():
                 log(line)
-    for title, table, note in sections(results, brief=not detailed):
+    for title, table, note in (*first, *sections(results, brief=not detailed)):
         log(f"\n{title}")
         log.table(table, "text")
         if note:
