@@ -1,12 +1,15 @@
 """Options of commands about deployments that serve: the workload, and what is served by what."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calculon.base.errors import Infeasible
 from calculon.cli.changes import add_changes, parsed
 from calculon.cli.field_options import Option, add_tried, processors_in_place, stated_by
 from calculon.cli.options import Parser, check_inputs
+from calculon.cli.streams import tell
+from calculon.declarations.result_selection import split
 
 if TYPE_CHECKING:
     from calculon.serving.serve import Served
@@ -51,6 +54,20 @@ def add_workload(parser: argparse._ActionsContainer, output: str = "--output") -
     for one in OPTIONS:
         name = output if one.key == "output" else one.name
         parser.add_argument(name, dest=one.key, metavar=one.metavar, help=one.help)
+
+
+USUAL_WORKLOAD = "chat"
+"""The workload of a question that states none, and no lengths."""
+
+
+def assume_workload(arguments: argparse.Namespace) -> None:
+    """Take the usual workload where neither arguments nor the file of a result state one, and say so."""
+    stated = (arguments.workload, arguments.prompt, arguments.output)
+    changed = any(one.startswith("workload.") for one in arguments.changes)
+    file = split(getattr(arguments, "deployment", ""))[0]
+    if stated == (None, None, None) and not changed and not Path(file).is_file():
+        arguments.workload = USUAL_WORKLOAD
+        tell(f"assumed: --workload {USUAL_WORKLOAD}; --prompt 2k --output 500 state other lengths")
 
 
 def add_deployment(parser: Parser) -> None:

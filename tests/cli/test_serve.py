@@ -144,19 +144,16 @@ def test_changes_of_a_deployment_that_cannot_be(refuses):
     refuses(("serve", "llama3-8B", "8", "h100", *LENGTHS, "--set"), rows)
 
 
-def test_a_missing_workload_says_how_it_is_stated(run):
-    rows = [
-        *(
-            f"workload: {name}: expected a number of tokens, found none"
-            for name in ("prompt", "output")
-        ),
-        "--prompt 2k --output 500, or name a workload that has them: --workload chat",
-    ]
-    done = run("serve", *ASKED)
-    assert done.code == 2
-    assert all(message in done.err for message in rows)
+def test_without_a_workload_it_is_a_chat(run):
+    assumed, stated = run("serve", *ASKED), run("serve", *ASKED, "--workload", "chat")
+    assert (assumed.code, assumed.out) == (0, stated.out)
+    assert "assumed: --workload chat; --prompt 2k --output 500" in assumed.err
+
+
+def test_half_a_workload_says_how_the_rest_is_stated(run):
     code, _, err = run("serve", *ASKED, "--prompt", "2k")
-    assert (code, "prompt: " in err, "output: " in err) == (2, False, True)
+    assert (code, "prompt: expected" in err) == (2, False)
+    assert "workload: output: expected a number of tokens, found none. Hint: as --prompt 2k" in err
 
 
 def test_a_result_says_its_deployment_and_its_workload(output_of, made):

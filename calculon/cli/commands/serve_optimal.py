@@ -16,7 +16,7 @@ from calculon.cli.options import (
 )
 from calculon.cli.search_options import And, front_names
 from calculon.cli.serving_options import FRONTIER_KINDS as KINDS
-from calculon.cli.serving_options import OPTIONS, add_fields, add_workload
+from calculon.cli.serving_options import OPTIONS, add_fields, add_workload, assume_workload
 from calculon.declarations.files import csv_text, document_suffix
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def _add_choices(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Search, print the winners, and write them; 1 where there are none."""
+    assume_workload(arguments)
     file = _file(arguments)
     found = _search(arguments)
     if not len(found):
