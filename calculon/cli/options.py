@@ -237,6 +237,7 @@ class Log:
         page: "Callable[[], Document]",
         data: Callable[[], Any],
         table: "Callable[[], Table] | None" = None,
+        parts: int = 0,
     ) -> None:
         """Show an answer, as the options of :func:`add_answer` say: print it in a format, or write a file.
 
@@ -244,6 +245,7 @@ class Log:
             arguments: With ``format`` and ``file``.
             page, data, table: Return its document, its plain data, and what CSV has instead of the tables of the
                 document; only the one that is needed is made.
+            parts: Parts of the document that are printed unless ``verbose`` is set; 0 for all.
         """
         form = answer_format(arguments)
         file = STDOUT if arguments.file is None else arguments.file
@@ -251,7 +253,7 @@ class Log:
             self.write(data(), file)
             return
         if form == "text" and file == STDOUT:
-            self.show(page())
+            self.show(_in_short(page(), 0 if parts == 0 or arguments.verbose else parts))
             return
         text = table().csv() if table and form == "csv" else _written(page(), form)
         if file == STDOUT:
@@ -294,6 +296,13 @@ class Log:
             self.show(table)
         else:
             self(table.written(form))
+
+
+def _in_short(document: "Document", parts: int) -> "Document":
+    """Return the first parts of a document; all of them for 0."""
+    from calculon.render.document import in_short
+
+    return in_short(document, parts) if parts else document
 
 
 def _written(document: "Document", form: str) -> str:

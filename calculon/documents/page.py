@@ -18,7 +18,7 @@ from calculon.documents.layer_table import by_kind, layers_section
 from calculon.documents.page_title import titled
 from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Inputs, Result
-from calculon.documents.setup import Row, key_figures, setup_texts
+from calculon.documents.setup import Row, key_figures, setup_texts, short_figures
 from calculon.documents.stage_table import stages_section
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
@@ -101,6 +101,20 @@ def estimate_page(result: Result) -> Document:
     lead = (labelled(setup_texts(result)),)
     terms = f"edition {result.terms}"
     return titled(result.title, terms, machine, lead=lead, parts=filter(None, parts))
+
+
+def short_estimate_page(result: Result) -> Document:
+    """Return the page of a result of edition ``corrected`` in about 20 lines."""
+    texts = setup_texts(result)
+    lead = labelled({name: texts[name] for name in ("split", "batch")})
+    basis = str((result.belief or {})["basis"]).partition(" (")[0]
+    parts = (
+        Section("", (short_figures(result),)),
+        time_section(result),
+        dim(f"90 % interval: {basis}. -v: everything."),
+    )
+    machine = (result.question or {}).get("system", {})
+    return titled(result.title, f"edition {result.terms}", machine, lead=(lead,), parts=parts)
 
 
 def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:

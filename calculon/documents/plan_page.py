@@ -37,7 +37,7 @@ from calculon.documents.plans_table import digits_of, duration_between, mfu_name
 from calculon.documents.result import Result
 from calculon.documents.run_defaults import defaults_line, run_rows
 from calculon.documents.settings_section import settings_section
-from calculon.documents.setup import Row, interval_heads, speed_rows
+from calculon.documents.setup import Row, interval_heads, memory_row, speed_rows
 from calculon.documents.stage_table import stages_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
@@ -113,10 +113,7 @@ class _PlanPage:
         (grid,) = (block for block in whole.blocks if isinstance(block, Grid))
         kept = (*_IN_SHORT, "days for", "USD")
         rows = [row for row in grid.rows[1:] if str(row[0]).startswith(kept)]
-        used, there = best.value("proc_mem_tier1_cap_req"), (best.capacities or (0.0, 0.0))[0]
-        usable = f"of {best.digits.gib(there)} usable; {risk_words(best.fits)}"
-        memory = ("memory of a processor", best.digits.gib(used), usable)
-        short = replace(grid, rows=(grid.rows[0], *rows, memory))
+        short = replace(grid, rows=(grid.rows[0], *rows, memory_row(best)))
         blocks = tuple(short if block is grid else block for block in whole.blocks)
         fits, risk = self.plans["0"]["stats"][FITS], self.asked["risk"]
         if fits is not None and 1 - fits > risk:

@@ -14,6 +14,7 @@ from calculon.declarations.plan_words import (
     spreads_experts,
 )
 from calculon.declarations.recipes import NO_RECIPE, RECIPES
+from calculon.documents.how_sure import risk_words
 from calculon.documents.model_details import details
 from calculon.documents.result import Result, seq_length
 from calculon.plan.columns import FIELDS, field_of
@@ -211,6 +212,24 @@ def key_figures(result: Result) -> Section:
         right = Grid(kinds, ((), *shares))  # the speeds begin with a row of heads
     wide = Beside(((speed,), (right,)), width, equal=False)
     return Section("", (ByWidth(width, (wide,), narrow),))
+
+
+IN_SHORT = ("time per iteration", "MFU", _LONGEST)
+"""Figures of a short page, by the beginning of their names."""
+
+
+def short_figures(result: Result) -> Grid:
+    """Return the figures of a short page, with intervals: time, utilization, tokens of a processor, memory and risk."""
+    rows = [row for row in speed_rows(result) if str(row[0]).startswith(IN_SHORT)]
+    heads = interval_heads(result.interval or {})
+    return Grid(("left", "right", "text"), (heads, *rows, memory_row(result)), heads=1)
+
+
+def memory_row(result: Result) -> Row:
+    """Return the memory of a processor, with what is usable and the risk of running out of it."""
+    used, there = result.value("proc_mem_tier1_cap_req"), (result.capacities or (0.0, 0.0))[0]
+    usable = f"of {result.digits.gib(there)} usable; {risk_words(result.fits)}"
+    return "memory", bold(result.digits.gib(used)), usable
 
 
 def _speeds(result: Result) -> Iterator[Row]:

@@ -213,6 +213,14 @@ class Document:
     parts: "tuple[Block, ...]" = ()
 
 
+def in_short(document: Document, parts: int) -> Document:
+    """Return the first parts of a document, and how to see the others, if there are any."""
+    if len(document.parts) <= parts:
+        return document
+    shown = (*document.parts[:parts], dim("-v: everything."))
+    return Document(document.title, document.terms, document.lead, shown)
+
+
 Block = (
     Line
     | Swatches

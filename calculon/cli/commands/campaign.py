@@ -27,7 +27,10 @@ def configure(parser: Parser) -> None:
         "calculon campaign any 1024 h100 --deadline 60d",
     )
     add_run(parser)
-    parser.switch("-v, --verbose", "also list the defaults without effect here")
+    parser.switch(
+        "-v, --verbose",
+        "print everything: where days and money go, elasticities, all that is assumed",
+    )
     add_answer(parser)
 
 
@@ -47,6 +50,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         arguments,
         lambda: campaign_page(found, elasticities=True, every=arguments.verbose),
         lambda: found.to_dict() | {"elasticities": found.largest_elasticities},
+        parts=1,
     )
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)

@@ -36,6 +36,9 @@ def configure(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name as people write it, a file, or a config.json")
     parser.argument("PLAN", PLAN, "execution")
     parser.argument("SYSTEM", "the machine: a name (h100), or a file")
+    parser.switch(
+        "-v, --verbose", "print everything: memory, traffic, groups of ranks, nearest runs"
+    )
     parser.switch("--layers", "with every layer of a block")
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
@@ -50,9 +53,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_answer(arguments, specs)
     found = estimated(arguments, *specs)
     from calculon.documents.estimate_result import result_of
-    from calculon.documents.page import estimate_page
+    from calculon.documents.page import estimate_page, short_estimate_page
 
-    log.answer(arguments, lambda: estimate_page(result_of(found)), found.to_dict)
+    printed = arguments.file is None and arguments.format in (None, "text")
+    whole = arguments.verbose or not printed or found.belief is None
+    page = estimate_page if whole else short_estimate_page
+    log.answer(arguments, lambda: page(result_of(found)), found.to_dict)
     return 0
 
 

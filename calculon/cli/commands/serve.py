@@ -22,6 +22,7 @@ def configure(parser: Parser) -> None:
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
     )
     add_deployment(parser)
+    parser.switch("-v, --verbose", "print everything: what limits, memory, passes, what would help")
     add_answer(parser, flags=("-o",))  # --output are tokens
 
 
@@ -33,7 +34,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.documents.serving_page import serving_page
 
     note = note_on(found.system)
-    log.answer(arguments, lambda: serving_page(found.record, note), found.to_dict)
+    log.answer(arguments, lambda: serving_page(found.record, note), found.to_dict, parts=1)
     if missed := [one for one in found.limits if not one.met]:
         raise Infeasible("limits", f"it misses {' and '.join(one.in_words for one in missed)}")
     return 0

@@ -31,6 +31,7 @@ def configure(parser: Parser) -> None:
         "calculon why megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --set activation_recompute=none -o why.json",
     )
     add_specs(parser, "model", "MODEL")
+    parser.switch("-v, --verbose", "print everything: what each option saves, too")
     add_answer(parser, "write everything, with the whole execution of each proposal")
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
@@ -49,7 +50,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         found = why(**changed, edition=arguments.edition, preset=arguments.preset)
     from calculon.documents.why_page import why_page
 
-    log.answer(arguments, lambda: why_page(found), found.to_dict)
+    parts = 3 if found.runs else 0
+    log.answer(arguments, lambda: why_page(found), found.to_dict, parts=parts)
     if not found.runs:
         raise Infeasible("cannot_run", f"it cannot run: {found.problem}")
     return 0
