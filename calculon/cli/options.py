@@ -245,7 +245,7 @@ class Log:
             arguments: With ``format`` and ``file``.
             page, data, table: Return its document, its plain data, and what CSV has instead of the tables of the
                 document; only the one that is needed is made.
-            parts: Parts of the document that are printed unless ``verbose`` is set; 0 for all.
+            parts: Parts of the document that are printed unless a :func:`whole_page` is asked for; 0 for all.
         """
         form = answer_format(arguments)
         file = STDOUT if arguments.file is None else arguments.file
@@ -253,7 +253,7 @@ class Log:
             self.write(data(), file)
             return
         if form == "text" and file == STDOUT:
-            self.show(_in_short(page(), 0 if parts == 0 or arguments.verbose else parts))
+            self.show(_in_short(page(), 0 if parts == 0 or whole_page(arguments) else parts))
             return
         text = table().csv() if table and form == "csv" else _written(page(), form)
         if file == STDOUT:
@@ -296,6 +296,12 @@ class Log:
             self.show(table)
         else:
             self(table.written(form))
+
+
+def whole_page(arguments: argparse.Namespace) -> bool:
+    """Return whether everything is asked for: by ``-v``, or with a format or a file."""
+    stated = arguments.file is not None or arguments.format is not None
+    return stated or bool(arguments.verbose)
 
 
 def _in_short(document: "Document", parts: int) -> "Document":

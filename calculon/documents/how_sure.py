@@ -1,5 +1,6 @@
 """How sure a prediction is: what its interval rests on, the nearest measured runs, and what no measured run has."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,15 @@ def memory_text(memory: Mapping[str, Any]) -> str:
         f"risk of running out {chance(1 - memory['fits'])}, by {memory['runs']:,} measured runs of "
         f"{memory['sources']} sources; {error:.0f} % more than predicted is enough with {level:.0f} %"
     )
+
+
+def short_basis(basis: str) -> str:
+    """Return what an interval rests on without the counts of its classes and the sizes of its residuals.
+
+    >>> short_basis("9 measured steps of 3 sources (2 on x); residuals of kernels of y: products 9 %")
+    '9 measured steps of 3 sources; residuals of kernels of y'
+    """
+    return re.split(r": |, assumed", re.sub(r" \([^)]*\)", "", basis))[0]
 
 
 def risk_words(fits: float | None) -> str:

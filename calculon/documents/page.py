@@ -13,7 +13,7 @@ from calculon.declarations.axes import FURTHER_AXES
 from calculon.documents.context_section import context_section
 from calculon.documents.expert_section import experts_section
 from calculon.documents.figures_group import figures_section
-from calculon.documents.how_sure import how_sure_section
+from calculon.documents.how_sure import how_sure_section, short_basis
 from calculon.documents.layer_table import by_kind, layers_section
 from calculon.documents.page_title import titled
 from calculon.documents.rank_group_table import groups_section
@@ -107,7 +107,7 @@ def short_estimate_page(result: Result) -> Document:
     """Return the page of a result of edition ``corrected`` in about 20 lines."""
     texts = setup_texts(result)
     lead = labelled({name: texts[name] for name in ("split", "batch")})
-    basis = str((result.belief or {})["basis"]).partition(" (")[0]
+    basis = short_basis(str((result.belief or {})["basis"]))
     parts = (
         Section("", (short_figures(result),)),
         time_section(result),

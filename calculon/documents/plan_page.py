@@ -30,6 +30,7 @@ from calculon.documents.how_sure import (
     none_within,
     order_in_words,
     risk_words,
+    short_basis,
     with_risk,
 )
 from calculon.documents.page_title import titled
@@ -163,7 +164,7 @@ class _PlanPage:
     def _rests(self) -> str:
         """Return what the interval rests on, in short."""
         basis = self.answer.get("belief", {}).get("basis", "")
-        return f"90 % interval: {basis.partition(' (')[0]}. " if basis else ""
+        return f"90 % interval: {short_basis(basis)}. " if basis else ""
 
     def _parts(self) -> Iterator[Block | None]:
         if self.best is None:

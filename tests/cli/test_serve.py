@@ -75,7 +75,7 @@ EVEN_ONE = "1 sequence in each replica: even one misses the limit of"
     ],
 )
 def test_the_page_says_what_counts_for_its_question(run, words, said, unsaid):
-    text = flat(run("serve", *words.split()).out)
+    text = flat(run("serve", *words.split(), "-v").out)
     assert said in text
     assert not unsaid or unsaid not in text
 

@@ -307,7 +307,7 @@ def test_options_of_own_rows_are_checked(refuses, own_rows):
 
 def test_a_plan_rests_on_own_rows(run, own_rows):
     asked = ("plan", "llama-3.1-8b", "64", "h100")
-    found = run(*asked, "--evidence", own_rows(1.9))
+    found = run(*asked, "--evidence", own_rows(1.9), "-v")
     assert found.code == 0
     assert "1 measured step of your own (mine.csv)" in " ".join(found.out.split())
     assert "of your own" not in run(*asked).out

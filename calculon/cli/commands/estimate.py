@@ -14,6 +14,7 @@ from calculon.cli.options import (
     check_answer,
     check_inputs,
     naming,
+    whole_page,
 )
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.documents.estimate_result import result_of
     from calculon.documents.page import estimate_page, short_estimate_page
 
-    printed = arguments.file is None and arguments.format in (None, "text")
-    whole = arguments.verbose or not printed or found.belief is None
+    whole = whole_page(arguments) or found.belief is None
     page = estimate_page if whole else short_estimate_page
     log.answer(arguments, lambda: page(result_of(found)), found.to_dict)
     return 0

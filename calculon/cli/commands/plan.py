@@ -17,6 +17,7 @@ from calculon.cli.options import (
     add_preset,
     check_answer,
     check_inputs,
+    whole_page,
 )
 from calculon.cli.question_options import (
     add_question_options,
@@ -127,14 +128,14 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         words["preset"] = emitted.preset
     objective = _objective(arguments, words["campaign"], len(machines))
 
-    whole = arguments.verbose or arguments.file is not None or printed
-
     def show(page: "Callable[[], Document]", data: Callable[[], Any]) -> None:
         if not alone or arguments.file is not None:  # else the launch file is printed in its place
             log.answer(arguments, page, data)
 
     if objective is None:
-        best = _best_plan(show, model, arguments.num_procs, machines[0], words, not whole)
+        best = _best_plan(
+            show, model, arguments.num_procs, machines[0], words, not whole_page(arguments)
+        )
     else:
         words["objective"] = objective
         best = _best_fleet(show, model, arguments.num_procs, machines, words)
