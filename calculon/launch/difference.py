@@ -124,7 +124,8 @@ def difference(
     if stated is None:
         changes += _written_changes(before, after)
     else:
-        own, unsaid = _file_changes(dialect, (before, after), stated, counts)
+        both = (dialect.in_version_of(before, stated), dialect.in_version_of(after, stated))
+        own, unsaid = _file_changes(dialect, both, stated, counts)
         changes += own
         refused = {one.field: one for one in unsaid} | refused
     return Difference(dialect, tuple(changes), tuple(refused.values()))
@@ -257,7 +258,7 @@ def _changes(
         elif there is not None:
             found[name] = _without(there, off=name not in again)
         elif name in before:
-            others = [other for other in beside[name] if other in stated and other not in after]
+            others = [other for other in beside.get(name, ()) if other in stated and other not in after]
             found |= {other: _without(stated[other], off=True) for other in others}
     return found
 
@@ -283,6 +284,12 @@ def _read(
     except SpecError:
         return None, asked
     return reading.execution, asked
+
+
+def said_by(dialect: Dialect, settings: Mapping[str, Any], processors: int) -> Fields | None:
+    """Return the fields of an execution that settings say; None where they mean nothing together."""
+    rows = [row for row in dialect.rows if row.subject == "execution"]
+    return _read(rows, settings, processors)[0]
 
 
 def _without(stated: Setting, *, off: bool) -> Change:

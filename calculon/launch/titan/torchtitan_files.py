@@ -15,7 +15,7 @@ from calculon.declarations import catalog
 from calculon.declarations.fields import shown
 from calculon.declarations.files import read_bytes
 from calculon.declarations.model import Model
-from calculon.launch.dialect import Fields, Parsed, Reading, Setting
+from calculon.launch.dialect import Fields, Language, Parsed, Reading, Setting
 from calculon.launch.texts.python_config import Call, held, read_configuration, short_name
 from calculon.launch.texts.python_syntax import parsed
 from calculon.launch.texts.reading_budget import reading, too_large
@@ -81,7 +81,7 @@ _QUANTIZED = re.compile(r"(?:model|model_converters)\.(?:converters|quantization
 _ONLY_READ = ("llama2", "kimi_k2")
 """Names and flavors of versions before 2026, and of forks."""
 
-_OLDER = ("training", "experimental")
+OLDER_SECTIONS = ("training", "experimental")
 """Sections in which options of parallelism were until 2025."""
 
 _SHAPE = ("hidden", "num_blocks", "attn_heads", "feedforward", "vocab", "num_experts")
@@ -95,7 +95,7 @@ class Recipe(Parsed):
 
 def parallel(option: str) -> tuple[str, ...]:
     """Return the names of an option of parallelism, in all versions."""
-    return tuple(f"{section}.{option}" for section in ("parallelism", *_OLDER))
+    return tuple(f"{section}.{option}" for section in ("parallelism", *OLDER_SECTIONS))
 
 
 def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
@@ -110,11 +110,19 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
     Of a file of Python with several configurations the variable ``recipe`` names one.
     """
-    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+    kind = language(text, file)
+    if kind == "shell":
         return _of_script(text, file, variables)
+    return _of_python(text, file, variables) if kind == "python" else _of_toml(text, file)
+
+
+def language(text: str, file: str) -> Language:
+    """Return the language of a text."""
+    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+        return "shell"
     if file.endswith(".py") or (not file.endswith(".toml") and _is_python(text)):
-        return _of_python(text, file, variables)
-    return _of_toml(text, file)
+        return "python"
+    return "toml"
 
 
 def recognises(text: str, file: str) -> bool:
@@ -175,7 +183,7 @@ def _is_python(text: str) -> bool:
 def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     """Return the options of a command line, which count before those of the configuration that it names."""
     found = parse_script(
-        text, file, variables, is_flag=_is_option, name_of=_option, environment=_SAID
+        text, file, variables, is_flag=_is_option, name_of=option_name, environment=_SAID
     )
     options, notes, below = dict(found.settings), list(found.notes), {}
     said = [one for name in _SAID if (one := options.pop(name, None)) is not None]
@@ -227,7 +235,7 @@ def _is_option(name: str) -> bool:
     return "." in name or name in ("module", "config")
 
 
-def _option(word: str) -> str:
+def option_name(word: str) -> str:
     """Return the name of an option: ``--training.seq-len=4096`` is ``training.seq_len``."""
     return word.partition("=")[0].removeprefix("--").replace("-", "_")
 

@@ -1,0 +1,232 @@
+"""A user's launch file with the settings of another plan: only what differs is changed, all else stays byte for byte.
+
+Edits are proposed by the language of a file, and tried: the first counts after which the reader of the launcher finds
+the new value, and every other setting as before. At last the whole file is read back.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import shown
+from calculon.launch.dialect import Dialect, Parsed, read
+from calculon.launch.difference import PROCESSORS, Change, Difference, said_by
+from calculon.launch.patches.configurations import Json, Python, Toml, Yaml
+from calculon.launch.patches.entries import ConfigurationEdits
+from calculon.launch.patches.processor_edits import processor_edits
+from calculon.launch.patches.shell_edits import ShellEdits
+
+LANGUAGES = {"json": Json, "python": Python, "toml": Toml, "yaml": Yaml}
+
+
+class Edits(Protocol):
+    """Edits that may change a setting."""
+
+    def edits(self, text: str, change: Change, group: Sequence[str]) -> Iterator[str]:
+        """Yield a text with one change, in several ways, the most natural first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A launch file after changes.
+
+    Attributes:
+        text: Its text.
+        notes: What the user has to change, as the file does not state it.
+    """
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+def patched(
+    text: str,
+    file: str,
+    between: Difference,
+    wanted: Mapping[str, Any],
+    variables: Mapping[str, str] | None = None,
+) -> Patch:
+    """Return a launch file with the settings of another execution.
+
+    Args:
+        text, file: The file, and its name.
+        between: The changes from its execution to the other one.
+        wanted: All fields of the other execution, with the length of its sequences.
+        variables: Values of variables of the environment with which the file is read.
+
+    Raises:
+        SpecError: For a change that has no place in the file, and where the file then says something else.
+    """
+    if between.refused:
+        raise SpecError(file, between.refused)
+    if not between.changes:
+        return Patch(text)
+    patching = _Patching(between, file, int(wanted["num_procs"]), variables or {})
+    for spares in (True, False):
+        found = patching.made(text, spares=spares)
+        wrong = patching.unlike(found.text, wanted) + patching.refused(text, found.text)
+        if not wrong:
+            return found
+    raise SpecError(file, wrong)
+
+
+def edits_of(dialect: Dialect, text: str, file: str) -> Edits:
+    """Return the edits of the language in which a file is written."""
+    language = dialect.language(text, file)
+    if language == "shell":
+        return ShellEdits(dialect.named, joined=dialect.suffix != ".sh" and "--" not in text)
+    return ConfigurationEdits(LANGUAGES[language](), dialect.named, dialect.spelled)
+
+
+class _Patching:
+    """A file on its way to another execution."""
+
+    def __init__(
+        self, between: Difference, file: str, num_procs: int, variables: Mapping[str, str]
+    ) -> None:
+        self.dialect, self.file, self.variables = between.dialect, file, variables
+        self.num_procs = num_procs
+        self.changes = [one for one in between.changes if one.name != PROCESSORS]
+        self.elsewhere = len(self.changes) < len(between.changes)
+        self.goal: dict[str, Change] = {}
+
+    def parse(self, text: str) -> Parsed | None:
+        """Return what a text says; nothing of one that has no meaning."""
+        try:
+            return self.dialect.parse(text, self.file, self.variables)
+        except SpecError:
+            return None
+
+    def made(self, text: str, *, spares: bool) -> Patch:
+        """Return a text with all changes; SpecError for one that has no place in it.
+
+        Args:
+            spares: Whether settings stay that say what is so without them, such as a degree of 1.
+        """
+        edits = edits_of(self.dialect, text, self.file)
+        parsed = self.parse(text)
+        assert parsed is not None
+        keys = {one.name: key for key, one in parsed.settings.items()}
+        self.goal = {keys.get(one.name, one.name): one for one in self.changes}
+        group = self._group(parsed)
+        text, notes = self._with_processors(text, parsed)
+        for key, change in self.goal.items():
+            before = self.parse(text)
+            assert before is not None
+            if _is_made(change, key, before):
+                continue
+            if spares and change.kind == "drop" and self._is_idle(key, parsed):
+                continue
+            tried = edits.edits(text, change, group)
+            found = self._first(tried, before, lambda new, c=change, k=key: _is_made(c, k, new))
+            if found is None:
+                raise SpecError(self.file, Problem(change.name, "a place for it", "none"))
+            text = found
+        return Patch(self._with_variables(text, edits), notes)
+
+    def _with_variables(self, text: str, edits: Edits) -> str:
+        """Return a text with the variables of the environment that its settings need, where it would be refused."""
+        parsed = self.parse(text)
+        assert parsed is not None
+        needed = self.dialect.variables({n: one.value for n, one in parsed.settings.items()})
+        for name, value in needed.items():
+            wrong = len(self.dialect.refused(text, self.num_procs))
+            change = Change("drop" if value is None else "change", name, None, value)
+            texts = (text, *edits.edits(text, change, ())) if wrong else (text,)
+            text = min(texts, key=lambda one: len(self.dialect.refused(one, self.num_procs)))
+        return text
+
+    def _group(self, parsed: Parsed) -> list[str]:
+        """Return the settings of a file that say its execution, its degrees first."""
+        rows = (row for row in self.dialect.rows if row.subject == "execution")
+        return [name for row in rows for name in row.settings if name in parsed.settings]
+
+    def _is_idle(self, key: str, parsed: Parsed) -> bool:
+        """Return whether a file says the same execution without a setting."""
+        values = {name: one.value for name, one in parsed.settings.items()}
+        less = {name: value for name, value in values.items() if name != key}
+        return said_by(self.dialect, values, self.num_procs) == said_by(
+            self.dialect, less, self.num_procs
+        )
+
+    def _with_processors(self, text: str, parsed: Parsed) -> tuple[str, tuple[str, ...]]:
+        """Return a text for other processors, as far as it states them, else what to tell."""
+        stated = parsed.num_procs
+        if stated == self.num_procs or not self.elsewhere:
+            return text, ()
+        if isinstance(stated, int):
+            tried = processor_edits(text, stated, self.num_procs)
+            found = self._first(tried, parsed, lambda new: new.num_procs == self.num_procs)
+            if found is not None:
+                return found, ()
+        where = "does not state its processors" if stated is None else f"runs on {stated}"
+        return text, (f"{self.file} {where}: start it on {self.num_procs:,} processors",)
+
+    def _first(
+        self, tried: Iterable[str], before: Parsed, is_made: Callable[[Parsed], bool]
+    ) -> str | None:
+        """Return the first text after a change in which no other setting changes, else the first after that change."""
+        second = None
+        for text in tried:
+            after = self.parse(text)
+            if after is None or not is_made(after):
+                continue
+            if self._leaves_the_rest(before, after):
+                return text
+            if second is None and after.num_procs in (before.num_procs, self.num_procs):
+                second = text
+        return second
+
+    def _leaves_the_rest(self, before: Parsed, after: Parsed) -> bool:
+        """Return whether every setting is as before, or as it is to be."""
+        if after.num_procs not in (before.num_procs, self.num_procs):
+            return False
+        for key in {*before.settings, *after.settings}:
+            old, new = before.settings.get(key), after.settings.get(key)
+            same = old is not None and new is not None and old.value == new.value
+            if not same and not (key in self.goal and _is_made(self.goal[key], key, after)):
+                return False
+        return True
+
+    def unlike(self, text: str, wanted: Mapping[str, Any]) -> list[Problem]:
+        """Return the fields that a text says otherwise than the other execution has them."""
+        stated = self.parse(text)
+        silent = stated is None or stated.num_procs != self.num_procs
+        asked = self.num_procs if silent else None
+        try:
+            launch = read(
+                self.dialect, text, self.file, num_procs=asked, variables=self.variables
+            )
+        except SpecError as error:
+            return list(error.problems)
+        said = launch.execution
+        return [
+            Problem(name, shown(wanted[name]), shown(said[name]))
+            for name in self.dialect.fields
+            if said[name] != wanted[name]
+        ]
+
+    def refused(self, before: str, after: str) -> list[Problem]:
+        """Return what the launcher refuses of a text, and did not refuse before the changes."""
+        parsed = self.parse(before)
+        stated = parsed.num_procs if parsed is not None else None
+        own = stated if isinstance(stated, int) else self.num_procs
+        known = {one.expected for one in self.dialect.refused(before, own)}
+        found = self.dialect.refused(after, self.num_procs)
+        return [one for one in found if one.expected not in known]
+
+
+def _is_made(change: Change, key: str, parsed: Parsed) -> bool:
+    """Return whether settings have the value of a change."""
+    found = parsed.settings.get(key)
+    if found is None or change.kind == "drop":
+        return found is None and change.kind == "drop"
+    return _plain(found.value) == _plain(change.after)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as two writings of it have it alike."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value] if len(value) != 1 else _plain(value[0])
+    return value
