@@ -338,7 +338,9 @@ class Dialect:
     spelled: Callable[[str], str] = str
     refused: Callable[[str, int], Sequence[Problem]] = lambda text, num_procs: ()
     variables: Callable[[Fields], Mapping[str, Any]] = lambda settings: {}
-    in_version_of: Callable[[Fields, Mapping[str, Setting]], Fields] = lambda settings, stated: settings
+    in_version_of: Callable[[Fields, Mapping[str, Setting]], Fields] = lambda settings, stated: (
+        settings
+    )
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -258,7 +258,9 @@ def _changes(
         elif there is not None:
             found[name] = _without(there, off=name not in again)
         elif name in before:
-            others = [other for other in beside.get(name, ()) if other in stated and other not in after]
+            others = [
+                other for other in beside.get(name, ()) if other in stated and other not in after
+            ]
             found |= {other: _without(stated[other], off=True) for other in others}
     return found
 

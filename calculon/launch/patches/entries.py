@@ -1,7 +1,7 @@
 """Edits of a configuration that may change one of its settings, by where settings stand in its text."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -72,13 +72,13 @@ class ConfigurationEdits:
     ) -> None:
         self.language, self.named, self.spelled = language, named, spelled
 
-    def edits(self, text: str, change: Change, group: Sequence[str]) -> Iterator[str]:
+    def edits(self, text: str, change: Change, group: Mapping[str, int]) -> Iterator[str]:
         """Yield the text of a configuration with one change, in several ways, the most natural first.
 
         Args:
             text: The configuration.
             change: What to change.
-            group: Settings next to which a new one belongs, those that it should be nearest to first.
+            group: Settings next to which a new one belongs, with their distance from it.
         """
         entries = self.language.entries(text)
         found = self._of_name(entries, text, change)
@@ -119,7 +119,7 @@ class ConfigurationEdits:
         return replaced(text, start, end, f"{gap}{new}")
 
     def _added(
-        self, text: str, entries: Sequence[Entry], change: Change, group: Sequence[str]
+        self, text: str, entries: Sequence[Entry], change: Change, group: Mapping[str, int]
     ) -> Iterator[str]:
         """Yield a text with a new entry, near to its group where its section is stated."""
         for path in self._paths(entries, change.name):
@@ -128,7 +128,9 @@ class ConfigurationEdits:
                 continue
             for depth in range(len(path) - 1, -1, -1):
                 siblings = [
-                    one for one in entries if one.path[:-1] == path[:depth] and one.before != ARGUMENT
+                    one
+                    for one in entries
+                    if one.path[:-1] == path[:depth] and one.before != ARGUMENT
                 ]
                 value = _nested(path[depth + 1 :], change.after)
                 for one in self._near(siblings, path[depth], group):
@@ -138,7 +140,7 @@ class ConfigurationEdits:
             yield from self.language.section(path, change.after, text)
 
     def _paths(self, entries: Sequence[Entry], name: str) -> Iterator[Path]:
-        """Yield the paths that a new setting may have: below the sections of settings of this file, or its usual one."""
+        """Yield the paths that a new setting may have: in the sections of a file, or in its usual one."""
         *above, last = self.spelled(name).split(".")
         section = self.named(name).rpartition(".")[0]
         found: dict[Path, None] = {}
@@ -148,15 +150,14 @@ class ConfigurationEdits:
         found[tuple(above)] = None
         yield from ((*each, last) for each in found)
 
-    def _near(self, siblings: Sequence[Entry], name: str, group: Sequence[str]) -> list[Entry]:
+    def _near(self, siblings: Sequence[Entry], name: str, group: Mapping[str, int]) -> list[Entry]:
         """Return the entries after which a new one may be, the best first."""
-        order = {one: place for place, one in enumerate(group)}
 
-        def rank(one: Entry) -> tuple[bool, int]:
+        def rank(one: Entry) -> tuple[bool, int, int]:
             unlike = one.path[-1].partition("_")[0] != name.partition("_")[0]
-            return unlike, order.get(self.named(".".join(one.path)), len(order))
+            return unlike, group.get(self.named(".".join(one.path)), len(group)), -one.start
 
-        return sorted(reversed(siblings), key=rank)
+        return sorted(siblings, key=rank)
 
     def _beside(self, text: str, one: Entry, name: str, value: Any) -> str:
         """Return a text with a new entry after another one, or before it where that is the last between commas."""
@@ -196,6 +197,5 @@ def _removed(text: str, one: Entry) -> str:
     before = text[:start].rstrip()
     if before.endswith(","):  # the last of several
         gap = text[len(before) : start]
-        cut = without(before[:-1] + gap + text[start:], start - 1, end - 1)
-        return cut
+        return without(before[:-1] + gap + text[start:], start - 1, end - 1)
     return without(text, start, end)

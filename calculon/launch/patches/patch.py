@@ -4,7 +4,8 @@ Edits are proposed by the language of a file, and tried: the first counts after 
 the new value, and every other setting as before. At last the whole file is read back.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from calculon.base.errors import Problem, SpecError
@@ -13,17 +14,22 @@ from calculon.declarations.fields import shown
 from calculon.launch.dialect import Dialect, Parsed, read
 from calculon.launch.difference import PROCESSORS, Change, Difference, said_by
 from calculon.launch.patches.configurations import Json, Python, Toml, Yaml
-from calculon.launch.patches.entries import ConfigurationEdits
+from calculon.launch.patches.entries import ConfigurationEdits, Language
 from calculon.launch.patches.processor_edits import processor_edits
 from calculon.launch.patches.shell_edits import ShellEdits
 
-LANGUAGES = {"json": Json, "python": Python, "toml": Toml, "yaml": Yaml}
+LANGUAGES: Mapping[str, Callable[[], Language]] = {
+    "json": Json,
+    "python": Python,
+    "toml": Toml,
+    "yaml": Yaml,
+}
 
 
 class Edits(Protocol):
     """Edits that may change a setting."""
 
-    def edits(self, text: str, change: Change, group: Sequence[str]) -> Iterator[str]:
+    def edits(self, text: str, change: Change, group: Mapping[str, int]) -> Iterator[str]:
         """Yield a text with one change, in several ways, the most natural first."""
 
 
@@ -62,6 +68,9 @@ def patched(
         raise SpecError(file, between.refused)
     if not between.changes:
         return Patch(text)
+    if "\r\n" in text:
+        found = patched(text.replace("\r\n", "\n"), file, between, wanted, variables)
+        return Patch(found.text.replace("\n", "\r\n"), found.notes)
     patching = _Patching(between, file, int(wanted["num_procs"]), variables or {})
     for spares in (True, False):
         found = patching.made(text, spares=spares)
@@ -119,7 +128,7 @@ class _Patching:
             if spares and change.kind == "drop" and self._is_idle(key, parsed):
                 continue
             tried = edits.edits(text, change, group)
-            found = self._first(tried, before, lambda new, c=change, k=key: _is_made(c, k, new))
+            found = self._first(tried, before, partial(_is_made, change, key))
             if found is None:
                 raise SpecError(self.file, Problem(change.name, "a place for it", "none"))
             text = found
@@ -133,14 +142,15 @@ class _Patching:
         for name, value in needed.items():
             wrong = len(self.dialect.refused(text, self.num_procs))
             change = Change("drop" if value is None else "change", name, None, value)
-            texts = (text, *edits.edits(text, change, ())) if wrong else (text,)
+            texts = (text, *edits.edits(text, change, {})) if wrong else (text,)
             text = min(texts, key=lambda one: len(self.dialect.refused(one, self.num_procs)))
         return text
 
-    def _group(self, parsed: Parsed) -> list[str]:
-        """Return the settings of a file that say its execution, its degrees first."""
-        rows = (row for row in self.dialect.rows if row.subject == "execution")
-        return [name for row in rows for name in row.settings if name in parsed.settings]
+    def _group(self, parsed: Parsed) -> dict[str, int]:
+        """Return the settings of a file that say its execution: 0 for its degrees, which come first, 1 for others."""
+        rows = [row for row in self.dialect.rows if row.subject == "execution"]
+        stated = [name for row in rows for name in row.settings if name in parsed.settings]
+        return {name: int(name not in rows[0].settings) for name in stated}
 
     def _is_idle(self, key: str, parsed: Parsed) -> bool:
         """Return whether a file says the same execution without a setting."""
@@ -195,9 +205,7 @@ class _Patching:
         silent = stated is None or stated.num_procs != self.num_procs
         asked = self.num_procs if silent else None
         try:
-            launch = read(
-                self.dialect, text, self.file, num_procs=asked, variables=self.variables
-            )
+            launch = read(self.dialect, text, self.file, num_procs=asked, variables=self.variables)
         except SpecError as error:
             return list(error.problems)
         said = launch.execution
@@ -222,7 +230,7 @@ def _is_made(change: Change, key: str, parsed: Parsed) -> bool:
     found = parsed.settings.get(key)
     if found is None or change.kind == "drop":
         return found is None and change.kind == "drop"
-    return _plain(found.value) == _plain(change.after)
+    return bool(_plain(found.value) == _plain(change.after))
 
 
 def _plain(value: Any) -> Any:

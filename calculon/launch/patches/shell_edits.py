@@ -5,7 +5,7 @@ should is for the reader of the script to say (:mod:`calculon.launch.patches.pat
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from calculon.base.frozen import dataclass
@@ -54,13 +54,13 @@ class ShellEdits:
     def __init__(self, named: Named, *, joined: bool) -> None:
         self.named, self.joined = named, joined
 
-    def edits(self, text: str, change: Change, group: Sequence[str]) -> Iterator[str]:
+    def edits(self, text: str, change: Change, group: Iterable[str]) -> Iterator[str]:
         """Yield the text of a script with one change, in several ways.
 
         Args:
             text: The script.
             change: What to change.
-            group: Settings next to which a new one belongs, those that it should be nearest to first.
+            group: Settings next to which a new one belongs, the nearest first.
         """
         if change.name.isupper():
             yield from _variable_edits(text, change)
@@ -108,7 +108,7 @@ class ShellEdits:
             name = text[flag.start : flag.name_end]
             yield replaced(text, flag.start, flag.end, _said(name, after, joined=flag.joined))
 
-    def _added(self, text: str, change: Change, group: Sequence[str]) -> Iterator[str]:
+    def _added(self, text: str, change: Change, group: Iterable[str]) -> Iterator[str]:
         """Yield a text with a new flag: at the end of the lines with a flag of its group, or after that flag."""
         for name in group:
             for anchor in self._flags(text, name, None):

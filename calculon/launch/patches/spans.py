@@ -40,7 +40,7 @@ def without(text: str, start: int, end: int) -> str:
     if not fills_lines(text, start, end):
         return _without_words(text, start, end)
     begin, stop = line_start(text, start), line_end(text, end)
-    ends_command = text[:begin].endswith("\\\n") and not text[end:stop].strip() == "\\"
+    ends_command = text[:begin].endswith("\\\n") and text[end:stop].strip() != "\\"
     return text[:begin] + text[stop if ends_command else stop + 1 :]
 
 

@@ -121,9 +121,7 @@ def _write_experts(one: Writing) -> Fields:
 
 def _read_batch(one: Reading) -> Fields:
     """Read length, microbatch and batch: of August 2026 in tokens, before in sequences."""
-    tokens = any(
-        name in one.parsed.settings for name in (TOKENS, STEP_TOKENS, LENGTH, PASSES)
-    )
+    tokens = any(name in one.parsed.settings for name in (TOKENS, STEP_TOKENS, LENGTH, PASSES))
     older = ("local_batch_size", "batch_size", "global_batch_size", "seq_len")
     stated = [name for key in older if (name := f"training.{key}") in one.parsed.settings]
     if tokens and stated:
