@@ -314,6 +314,7 @@ class Dialect:
         language: Returns the language of a text, given the name of the file.
         named: Returns the name of a setting, given that in a file, or the word of a script.
         spelled: Returns the name of a setting as it is written in a new line of a file.
+        sections: The functions that make sections which files usually lack.
         refused: Returns what the launcher refuses of a text on some processors.
         variables: Returns the variables of the environment that settings need, None for one that must not be set.
         in_version_of: Returns settings in the names of the version of a file, given what it states.
@@ -336,6 +337,7 @@ class Dialect:
     language: Callable[[str, str], Language] = lambda text, file: "shell"
     named: Callable[[str], str] = str
     spelled: Callable[[str], str] = str
+    sections: Mapping[str, str] = field(default_factory=dict)
     refused: Callable[[str, int], Sequence[Problem]] = lambda text, num_procs: ()
     variables: Callable[[Fields], Mapping[str, Any]] = lambda settings: {}
     in_version_of: Callable[[Fields, Mapping[str, Setting]], Fields] = lambda settings, stated: (

@@ -335,6 +335,7 @@ MEGATRON_BRIDGE = Dialect(
     presets=MEGATRON_LM.presets,
     language=language,
     named=lambda name: _canonical(_AROUND.sub("", name)),
+    sections=_MADE,
 )
 
 NEMO_1 = Dialect(

@@ -186,7 +186,7 @@ class Python:
         """Return a value as it is written."""
         if old.startswith("torch."):
             return f"torch.{value}"
-        if isinstance(value, str) and old.startswith('"'):
+        if isinstance(value, str) and not old.startswith("'"):
             return json.dumps(value)
         return repr(value)
 

@@ -1,11 +1,12 @@
 """Edits of a configuration that may change one of its settings, by where settings stand in its text."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
 from calculon.base.frozen import dataclass
+from calculon.launch.dialect import Dialect
 from calculon.launch.difference import Change
 from calculon.launch.patches.spans import (
     fills_lines,
@@ -15,6 +16,7 @@ from calculon.launch.patches.spans import (
     replaced,
     without,
 )
+from calculon.launch.texts.tree import TARGET
 
 Path = tuple[str, ...]
 
@@ -63,14 +65,12 @@ class ConfigurationEdits:
 
     Attributes:
         language: Its language.
-        named: Returns the name of a setting, given that in a file.
-        spelled: Returns how files usually spell the name of a setting.
+        named, spelled, sections: As of the launcher (:class:`calculon.launch.dialect.Dialect`).
     """
 
-    def __init__(
-        self, language: Language, named: Callable[[str], str], spelled: Callable[[str], str]
-    ) -> None:
-        self.language, self.named, self.spelled = language, named, spelled
+    def __init__(self, language: Language, dialect: Dialect) -> None:
+        self.language, self.sections = language, dialect.sections
+        self.named, self.spelled = dialect.named, dialect.spelled
 
     def edits(self, text: str, change: Change, group: Mapping[str, int]) -> Iterator[str]:
         """Yield the text of a configuration with one change, in several ways, the most natural first.
@@ -132,7 +132,7 @@ class ConfigurationEdits:
                     for one in entries
                     if one.path[:-1] == path[:depth] and one.before != ARGUMENT
                 ]
-                value = _nested(path[depth + 1 :], change.after)
+                value = self._nested(path, depth, change.after)
                 for one in self._near(siblings, path[depth], group):
                     yield self._beside(text, one, path[depth], value)
                 if siblings:
@@ -149,6 +149,13 @@ class ConfigurationEdits:
                 found[one.path[:-1]] = None
         found[tuple(above)] = None
         yield from ((*each, last) for each in found)
+
+    def _nested(self, path: Path, depth: int, value: Any) -> Any:
+        """Return a value below the names of its path from a depth on, with what makes a new section."""
+        for end in range(len(path) - 1, depth, -1):
+            made = self.sections.get(".".join(path[:end]))
+            value = {**({TARGET: made} if made else {}), path[end]: value}
+        return value
 
     def _near(self, siblings: Sequence[Entry], name: str, group: Mapping[str, int]) -> list[Entry]:
         """Return the entries after which a new one may be, the best first."""
@@ -176,13 +183,6 @@ class ConfigurationEdits:
             at = line_end(text, at)
             return replaced(text, at, at, f"\n{indent}{new},")
         return replaced(text, at, at, f" {new},")
-
-
-def _nested(names: Sequence[str], value: Any) -> Any:
-    """Return a value below further names."""
-    for name in reversed(names):
-        value = {name: value}
-    return value
 
 
 def _removed(text: str, one: Entry) -> str:

@@ -85,7 +85,7 @@ def edits_of(dialect: Dialect, text: str, file: str) -> Edits:
     language = dialect.language(text, file)
     if language == "shell":
         return ShellEdits(dialect.named, joined=dialect.suffix != ".sh" and "--" not in text)
-    return ConfigurationEdits(LANGUAGES[language](), dialect.named, dialect.spelled)
+    return ConfigurationEdits(LANGUAGES[language](), dialect)
 
 
 class _Patching:
@@ -113,7 +113,7 @@ class _Patching:
         Args:
             spares: Whether settings stay that say what is so without them, such as a degree of 1.
         """
-        edits = edits_of(self.dialect, text, self.file)
+        original, edits = text, edits_of(self.dialect, text, self.file)
         parsed = self.parse(text)
         assert parsed is not None
         keys = {one.name: key for key, one in parsed.settings.items()}
@@ -132,18 +132,18 @@ class _Patching:
             if found is None:
                 raise SpecError(self.file, Problem(change.name, "a place for it", "none"))
             text = found
-        return Patch(self._with_variables(text, edits), notes)
+        return Patch(self._with_variables(original, text, edits), notes)
 
-    def _with_variables(self, text: str, edits: Edits) -> str:
-        """Return a text with the variables of the environment that its settings need, where it would be refused."""
+    def _with_variables(self, original: str, text: str, edits: Edits) -> str:
+        """Return a text with the variables of the environment that its settings need, and did not need before."""
         parsed = self.parse(text)
         assert parsed is not None
         needed = self.dialect.variables({n: one.value for n, one in parsed.settings.items()})
         for name, value in needed.items():
-            wrong = len(self.dialect.refused(text, self.num_procs))
+            wrong = self.refused(original, text)
             change = Change("drop" if value is None else "change", name, None, value)
             texts = (text, *edits.edits(text, change, {})) if wrong else (text,)
-            text = min(texts, key=lambda one: len(self.dialect.refused(one, self.num_procs)))
+            text = min(texts, key=lambda one: len(self.refused(original, one)))
         return text
 
     def _group(self, parsed: Parsed) -> dict[str, int]:
