@@ -180,7 +180,12 @@ def patched_file(
     between = settings_between(mine, other, model, launch)
     wanted = _sayable(launch.dialect, other, model)
     wanted["seq_length"] = wanted["seq_length"] or model.seq_size
-    return text, patched(text, file, between, wanted)
+    patch = patched(text, file, between, wanted)
+    if mine.batch_size != other.batch_size:
+        batches = f"from {mine.batch_size:,} to {other.batch_size:,} sequences"
+        told = f"{file}: length and learning rate of the run stay, though its batch goes {batches}"
+        patch = replace(patch, notes=(*patch.notes, told))
+    return text, patch
 
 
 def _sayable(dialect: Dialect, execution: Execution, model: Model) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What to change in a launch file to run another execution, in the settings of its launcher, as the file has them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Literal
 
 from calculon.base.errors import Problem, SpecError
@@ -75,11 +76,13 @@ class Difference:
         dialect: The launcher.
         changes: In the order in which its settings are written.
         refused: Fields of the other execution that it cannot express; they are left as they are.
+        written: The settings of the first execution as the launcher writes them, in the names of its file.
     """
 
     dialect: Dialect
     changes: tuple[Change, ...]
     refused: tuple[Problem, ...]
+    written: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -121,14 +124,15 @@ def difference(
         return Difference(dialect, (), error.problems)
     counts = int(mine["num_procs"]), int(other["num_procs"])
     changes = [*_processors(*counts)]
+    written = before if stated is None else dialect.in_version_of(before, stated)
     if stated is None:
         changes += _written_changes(before, after)
     else:
-        both = (dialect.in_version_of(before, stated), dialect.in_version_of(after, stated))
+        both = (written, dialect.in_version_of(after, stated))
         own, unsaid = _file_changes(dialect, both, stated, counts)
         changes += own
         refused = {one.field: one for one in unsaid} | refused
-    return Difference(dialect, tuple(changes), tuple(refused.values()))
+    return Difference(dialect, tuple(changes), tuple(refused.values()), written)
 
 
 def _said(

@@ -26,6 +26,9 @@ LANGUAGES: Mapping[str, Callable[[], Language]] = {
 }
 
 
+_LENGTH = "seq_length"
+
+
 class Edits(Protocol):
     """Edits that may change a setting."""
 
@@ -64,14 +67,15 @@ def patched(
     Raises:
         SpecError: For a change that has no place in the file, and where the file then says something else.
     """
-    if between.refused:
-        raise SpecError(file, between.refused)
-    if not between.changes:
-        return Patch(text)
     if "\r\n" in text:
         found = patched(text.replace("\r\n", "\n"), file, between, wanted, variables)
         return Patch(found.text.replace("\n", "\r\n"), found.notes)
     patching = _Patching(between, file, int(wanted["num_procs"]), variables or {})
+    wanted = patching.without_length(text, wanted)
+    if not patching.elsewhere and not patching.unlike(text, wanted):
+        return Patch(text)
+    if between.refused:
+        raise SpecError(file, between.refused)
     for spares in (True, False):
         found = patching.made(text, spares=spares)
         wrong = patching.unlike(found.text, wanted) + patching.refused(text, found.text)
@@ -97,7 +101,10 @@ class _Patching:
         self.dialect, self.file, self.variables = between.dialect, file, variables
         self.num_procs = num_procs
         self.changes = [one for one in between.changes if one.name != PROCESSORS]
-        self.elsewhere = len(self.changes) < len(between.changes)
+        moved = [one.before for one in between.changes if one.name == PROCESSORS]
+        self.elsewhere = bool(moved)
+        self.before_procs = int(moved[0]) if moved else num_procs
+        self.written = between.written
         self.goal: dict[str, Change] = {}
 
     def parse(self, text: str) -> Parsed | None:
@@ -106,6 +113,21 @@ class _Patching:
             return self.dialect.parse(text, self.file, self.variables)
         except SpecError:
             return None
+
+    def without_length(self, text: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave the length of sequences open where a file says nothing of it; return the fields that it is to say."""
+        parsed = self.parse(text)
+        assert parsed is not None
+        stated = {name: one.value for name, one in parsed.settings.items()}
+        before = said_by(self.dialect, stated, self.num_procs)
+        if before is None or before.get(_LENGTH) != 0:
+            return wanted
+        for change in [one for one in self.changes if one.kind == "add"]:
+            settings = stated | {change.name: change.after}
+            after = said_by(self.dialect, settings, self.num_procs)
+            if after is not None and after[_LENGTH] and {**after, _LENGTH: 0} == before:
+                self.changes.remove(change)
+        return {**wanted, _LENGTH: 0}
 
     def made(self, text: str, *, spares: bool) -> Patch:
         """Return a text with all changes; SpecError for one that has no place in it.
@@ -125,7 +147,7 @@ class _Patching:
             assert before is not None
             if _is_made(change, key, before):
                 continue
-            if spares and change.kind == "drop" and self._is_idle(key, parsed):
+            if spares and self._is_idle(key, change, parsed):
                 continue
             tried = edits.edits(text, change, group)
             found = self._first(tried, before, partial(_is_made, change, key))
@@ -152,13 +174,19 @@ class _Patching:
         stated = [name for row in rows for name in row.settings if name in parsed.settings]
         return {name: int(name not in rows[0].settings) for name in stated}
 
-    def _is_idle(self, key: str, parsed: Parsed) -> bool:
-        """Return whether a file says the same execution without a setting."""
-        values = {name: one.value for name, one in parsed.settings.items()}
-        less = {name: value for name, value in values.items() if name != key}
-        return said_by(self.dialect, values, self.num_procs) == said_by(
-            self.dialect, less, self.num_procs
-        )
+    def _is_idle(self, key: str, change: Change, parsed: Parsed) -> bool:
+        """Return whether a file says its execution without a setting, or whatever value of two it has.
+
+        So it does with a degree of 1 that is to be left out, and with a degree that follows from others.
+        """
+        stated = {name: one.value for name, one in parsed.settings.items()}
+        other = {name: value for name, value in stated.items() if name != key}
+        if change.kind != "drop":
+            if self.written.get(key, change.before) == change.before:
+                return False
+            other[key] = self.written[key]
+        count = parsed.num_procs if isinstance(parsed.num_procs, int) else self.before_procs
+        return said_by(self.dialect, stated, count) == said_by(self.dialect, other, count)
 
     def _with_processors(self, text: str, parsed: Parsed) -> tuple[str, tuple[str, ...]]:
         """Return a text for other processors, as far as it states them, else what to tell."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from calculon.launch.patches.spans import replaced
 
 _EACH = re.compile(r"per.(?:node|host|machine)|nproc|gres|devices|ngpu|num.gpus", re.IGNORECASE)
+_NODE = 8
+"""Processors of a node, unless a file states more."""
 _SIZE = re.compile(
     r"(?P<name>[\w-]*(?:node|machine|host|proc|task|gpu|world|gres|devices|-N\b)[\w-]*[\"']?)"
     r"(?P<between>[ \t]*[:= ][ \t]*|=\"?\$\{\w+:-)[\"']?(?P<value>(?:gpu:)?\d+)(?![\w.])",
@@ -32,6 +34,7 @@ def _scaled(text: str, sizes: Sequence[re.Match[str]], before: int, after: int) 
         start, end = one.span("value")
         start = end - len(one["value"].rpartition(":")[2])
         size, rest = divmod(int(text[start:end]) * after, before)
-        if size and not rest:
+        most = max(int(text[start:end]), _NODE) if _EACH.search(one["name"]) else size
+        if 0 < size <= most and not rest:
             text = replaced(text, start, end, str(size))
     return text

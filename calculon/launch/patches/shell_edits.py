@@ -10,7 +10,7 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.launch.difference import Change
-from calculon.launch.patches.spans import line_start, replaced, without
+from calculon.launch.patches.spans import fills_lines, line_start, replaced, without
 from calculon.launch.texts.shell_quotes import NAME, word_of
 
 Named = Callable[[str], str]
@@ -196,10 +196,12 @@ def _goes_on(line: str, following: str) -> bool:
 
 def _variable_edits(text: str, change: Change) -> Iterator[str]:
     """Yield a text with another variable of the environment."""
-    statement = rf"^[ \t]*(?:export[ \t]+)?{change.name}=\S*"
+    statement = rf"^([ \t]*)(?:export[ \t]+)?{change.name}=\S*"
     stated = list(re.finditer(statement, text, re.MULTILINE))
     for found in reversed(stated):
-        if change.kind == "drop":
+        if change.kind == "drop" and fills_lines(text, *found.span()):
+            yield replaced(text, *found.span(), f"{found[1]}unset {change.name}")
+        elif change.kind == "drop":
             yield without(text, *found.span())
         else:
             start = found.start() + found[0].index("=") + 1

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.base.frozen import dataclass
 from calculon.declarations import catalog
 from calculon.declarations.fields import shown
 from calculon.declarations.files import read_bytes
@@ -78,6 +77,8 @@ _SAID = ("CONFIG_FILE", "CONFIG", "job.config_file", "config")
 _MADE_BY = ("model_registry", "build_model_config")
 _QUANTIZED = re.compile(r"(?:model|model_converters)\.(?:converters|quantization)\.")
 
+CHECKPOINT = "activation_checkpoint"
+
 _ONLY_READ = ("llama2", "kimi_k2")
 """Names and flavors of versions before 2026, and of forks."""
 
@@ -86,11 +87,6 @@ OLDER_SECTIONS = ("training", "experimental")
 
 _SHAPE = ("hidden", "num_blocks", "attn_heads", "feedforward", "vocab", "num_experts")
 """Fields of a model by which it is found among those of torchtitan."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe(Parsed):
-    """What a file of Python says; its defaults are those of 2026."""
 
 
 def parallel(option: str) -> tuple[str, ...]:
@@ -307,9 +303,17 @@ def _of_python(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
         for each in _settings(model, file, "model"):
             found[_renamed(each.name)] = each
         found |= _model_names(model, one.name, one.imports, f"{file}:{model.line}")
-    return Recipe(
-        file, {n: Setting(n, s.value, s.place) for n, s in found.items()}, notes=tuple(notes)
-    )
+    settings = {n: Setting(n, s.value, s.place) for n, s in found.items()}
+    _state_operators(settings)
+    return Parsed(file, settings, notes=tuple(notes))
+
+
+def _state_operators(settings: dict[str, Setting]) -> None:
+    """State that selective recomputation is of operators, which recipes in Python mean where they say no more."""
+    mode, option = f"{CHECKPOINT}.mode", f"{CHECKPOINT}.selective_ac_option"
+    stated = settings.get(mode)
+    if CHECKPOINT not in settings and (stated is None or stated.value == "selective"):
+        settings.setdefault(option, Setting(option, "op", stated.place if stated else ""))
 
 
 def _settings(root: Tree, file: str, section: str = "") -> Iterator[Setting]:

@@ -3,18 +3,18 @@
 Sources: pytorch/torchtitan, ``torchtitan/config_manager.py`` (2024) and ``torchtitan/config/job_config.py`` (2025).
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
-from calculon.launch.dialect import Fields
-from calculon.launch.titan.torchtitan_files import OLDER_SECTIONS
+from calculon.launch.dialect import Fields, Setting
+from calculon.launch.titan.torchtitan_files import CHECKPOINT, OLDER_SECTIONS
 from calculon.launch.titan.torchtitan_kernels import LENGTH, TOKENS
+from calculon.launch.titan.torchtitan_words import CONVERTERS
 
 STEP_TOKENS = "training.num_tokens_per_train_step"
 PASSES = "parallelism.num_pp_microbatches"
 
 _GRAPHS = "training.disable_cuda_graphs"
-_CHECKPOINT = "activation_checkpoint"
 _SEQUENCES = ("seq_len", "local_batch_size", "batch_size", "global_batch_size")
 _MODES: dict[Any, Fields] = {
     "FullAC": {"mode": "full"},
@@ -22,25 +22,29 @@ _MODES: dict[Any, Fields] = {
     None: {"mode": "none"},
 }
 _COMPILE, _COMPONENTS = "compile.enable", "compile.components"
+_CONVERTERS = {"Float8LinearConverter": "float8", "MXFP8LinearConverter": "mx"}
 _ASYNC = "enable_async_tensor_parallel"
 
 
-def in_version_of(settings: Fields, stated: Container[str]) -> Fields:
+def in_version_of(settings: Fields, stated: Mapping[str, Setting]) -> Fields:
     """Return settings in the names that a file has.
 
     Args:
         settings: Settings as :data:`calculon.launch.titan.torchtitan.TORCHTITAN` writes them.
         stated: The settings of the file.
 
-    >>> in_version_of({LENGTH: 4096, TOKENS: 8192}, {"training.seq_len"})
+    >>> stated = {"training.seq_len": Setting("training.seq_len", 2048)}
+    >>> in_version_of({LENGTH: 4096, TOKENS: 8192}, stated)
     {'training.seq_len': 4096, 'training.local_batch_size': 2}
     """
     if not any(f"training.{name}" in stated for name in _SEQUENCES):
         return settings
     found = _in_sequences(settings, stated)
-    if _CHECKPOINT in found and _CHECKPOINT not in stated:
-        mode = _MODES[found.pop(_CHECKPOINT)]
-        found |= {f"{_CHECKPOINT}.{name}": value for name, value in mode.items()}
+    if CHECKPOINT in found and CHECKPOINT not in stated:
+        mode = _MODES[found.pop(CHECKPOINT)]
+        found |= {f"{CHECKPOINT}.{name}": value for name, value in mode.items()}
+    if "optimizer.name" in stated:  # in TOML
+        found = _with_converters(found, stated)
     if "training.compile" in stated and found.get(_COMPONENTS) == ["model"]:
         del found[_COMPONENTS]
         found["training.compile"] = found.pop(_COMPILE)
@@ -64,6 +68,17 @@ def _in_sequences(settings: Fields, stated: Container[str]) -> Fields:
     if PASSES in settings and micro > 1:
         found["parallelism.pipeline_parallel_microbatch_size"] = micro
     return found
+
+
+def _with_converters(settings: Fields, stated: Mapping[str, Setting]) -> Fields:
+    """Return settings whose products in 8 bits are those of converters in a list, beside others of the file."""
+    made = [name for name in _CONVERTERS if f"converters.{name}" in settings]
+    if not made:
+        return settings
+    listed = stated["model.converters"].value if "model.converters" in stated else []
+    kept = [one for one in (listed if isinstance(listed, list) else []) if one not in CONVERTERS]
+    found = {name: v for name, v in settings.items() if not name.startswith("converters.")}
+    return {**found, "model.converters": [*kept, *(_CONVERTERS[name] for name in made)]}
 
 
 def _in_section(name: str, stated: Container[str]) -> str:
