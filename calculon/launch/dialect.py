@@ -316,7 +316,8 @@ class Dialect:
         spelled: Returns the name of a setting as it is written in a new line of a file.
         sections: The functions that make sections which files usually lack.
         refused: Returns what the launcher refuses of a text on some processors.
-        variables: Returns the variables of the environment that settings need, None for one that must not be set.
+        needed: Returns what settings need beyond an execution, such as variables of the environment; None for what
+            must not be stated.
         in_version_of: Returns settings in the names of the version of a file, given what it states.
     """
 
@@ -339,7 +340,7 @@ class Dialect:
     spelled: Callable[[str], str] = str
     sections: Mapping[str, str] = field(default_factory=dict)
     refused: Callable[[str, int], Sequence[Problem]] = lambda text, num_procs: ()
-    variables: Callable[[Fields], Mapping[str, Any]] = lambda settings: {}
+    needed: Callable[[Fields], Fields] = lambda settings: {}
     in_version_of: Callable[[Fields, Mapping[str, Setting]], Fields] = lambda settings, stated: (
         settings
     )

@@ -445,6 +445,12 @@ def test_ends_of_lines_stay():
 
 
 def test_a_plan_that_flags_of_the_user_contradict_is_refused():
-    script = SCRIPT.replace("--bf16", "--bf16 --ckpt-format torch_dist")
-    with pytest.raises(SpecError, match="fsdp_dtensor"):
-        _changed(script, "run.sh", zero_stage="3")
+    script = SCRIPT.replace("--bf16", "--bf16 --overlap-param-gather")
+    with pytest.raises(SpecError, match="--overlap-grad-reduce with --overlap-param-gather"):
+        _changed(script, "run.sh", data_par_overlap=False)
+
+
+def test_the_format_of_checkpoints_follows_the_flags():
+    fsdp = {"zero_stage": "3", "overlap_param_gather": False}
+    found = _changed(SCRIPT.replace("--bf16", "--bf16 --ckpt-format torch_dist"), "run.sh", **fsdp)
+    assert "--bf16 --ckpt-format fsdp_dtensor\n" in found.text

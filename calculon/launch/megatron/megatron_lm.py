@@ -287,6 +287,7 @@ _TRIAL: dict[str, Any] = {
 }
 """Flags with which a script runs, of what no plan says."""
 
+_FORMAT, _SHARDED = "--ckpt-format", "fsdp_dtensor"
 _STEPS = 50
 """Steps of a script for which no length is known."""
 
@@ -295,7 +296,7 @@ def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flags of what no plan says: data, tokenizer, rates, checkpoints and length of the run."""
     found = dict(_TRIAL)
     if "--use-megatron-fsdp" in flags:
-        found["--ckpt-format"] = "fsdp_dtensor"
+        found[_FORMAT] = _SHARDED
     if flags.keys() & {"--train-samples", "--train-iters"}:
         return found
     if "--rampup-batch-size" in flags:  # which counts samples
@@ -329,9 +330,12 @@ def _connections_line(flags: Mapping[str, Any]) -> str:
     return f"export {CONNECTIONS}={queues}{note}"
 
 
-def _variables(flags: Mapping[str, Any]) -> Mapping[str, int | None]:
-    """Return the variables of the environment that flags need, None for one that must not be set."""
-    return {CONNECTIONS: _connections(flags) or None}
+def _needed(flags: Mapping[str, Any]) -> Fields:
+    """Return what flags need beyond the settings of an execution, None for a setting that must not be stated."""
+    found: Fields = {CONNECTIONS: _connections(flags) or None}
+    if "--use-megatron-fsdp" in flags:
+        return {**found, _FORMAT: _SHARDED}
+    return {**found, _FORMAT: None} if flags.get(_FORMAT) == _SHARDED else found
 
 
 def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
@@ -418,5 +422,5 @@ MEGATRON_LM = Dialect(
     presets=("megatron-lm-ub",),
     named=lambda word: _written_out(flag_name(word)),
     refused=refused,
-    variables=_variables,
+    needed=_needed,
 )

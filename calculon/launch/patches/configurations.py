@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from calculon.launch.patches.entries import ARGUMENT, Entry, Path
+from calculon.launch.patches.entries import ARGUMENT, Entry, Names
 from calculon.launch.texts import yaml_config
 from calculon.launch.texts.python_syntax import parsed
 
@@ -50,7 +50,7 @@ class Yaml:
         lines = yaml_config.yaml_lines({name: value}, lambda one: self.value(one, ""))
         return f"\n{indent}".join(lines)
 
-    def section(self, path: Path, value: Any, text: str) -> Iterator[str]:
+    def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
         """Yield a text with an argument of the training script in its comment."""
         if not path[0].startswith(ARGUMENT):
             return
@@ -61,7 +61,7 @@ class Yaml:
             yield f"# arguments of the training script: {argument}\n{text}"
 
 
-def _in_yaml(node: Any, text: str, above: Path) -> Iterator[Entry]:
+def _in_yaml(node: Any, text: str, above: Names) -> Iterator[Entry]:
     """Yield the settings of a mapping, and of those in it."""
     if node is None or node.id != "mapping":
         return
@@ -102,7 +102,7 @@ class Json:
         del indent
         return f"{json.dumps(name)}: {json.dumps(value)}"
 
-    def section(self, path: Path, value: Any, text: str) -> Iterator[str]:
+    def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
         """Yield nothing: a setting has others before or after it."""
         del path, value, text
         yield from ()
@@ -116,7 +116,7 @@ def _blank(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _in_json(text: str, at: int, above: Path, found: list[Entry]) -> int:
+def _in_json(text: str, at: int, above: Names, found: list[Entry]) -> int:
     """Add the settings of the value at a place; return the place after it."""
     decoder = json.JSONDecoder()
     if not text.startswith("{", at):
@@ -141,7 +141,7 @@ class Toml:
     def entries(self, text: str) -> list[Entry]:
         """Return the settings of a text in their order."""
         found: list[Entry] = []
-        section: Path = ()
+        section: Names = ()
         for line in _TOML_LINE.finditer(text):
             if line["section"]:
                 section = tuple(line["section"].replace('"', "").split("."))
@@ -161,7 +161,7 @@ class Toml:
         del indent
         return f"{name} = {self.value(value, '')}"
 
-    def section(self, path: Path, value: Any, text: str) -> Iterator[str]:
+    def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
         """Yield a text with a section at its end."""
         if len(path) > 1:
             head = f"[{'.'.join(path[:-1])}]"
@@ -201,7 +201,7 @@ class Python:
         between = " = " if "." in name else "="
         return f"{name}{between}{self.value(value, '')}"
 
-    def section(self, path: Path, value: Any, text: str) -> Iterator[str]:
+    def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
         """Yield nothing: what a configuration is made with has sections in forms of its own."""
         del path, value, text
         yield from ()
@@ -223,7 +223,7 @@ class _InPython:
         ahead = self.text[start : self.starts[line]].encode()[:column]
         return start + len(ahead.decode())
 
-    def add(self, path: Path, node: Any, value: ast.expr, before: str, *, comma: bool) -> None:
+    def add(self, path: Names, node: Any, value: ast.expr, before: str, *, comma: bool) -> None:
         """Add a setting, and those in its value."""
         end = self.place(value.end_lineno or value.lineno, value.end_col_offset or 0)
         span = (self.place(value.lineno, value.col_offset), end)
@@ -232,7 +232,7 @@ class _InPython:
         self.found.append(Entry(path, start, span, comma, before=before, refers=refers))
         self.visit(value, path)
 
-    def visit(self, node: ast.AST, above: Path) -> None:
+    def visit(self, node: ast.AST, above: Names) -> None:
         """Add the settings below a node."""
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target

@@ -18,7 +18,7 @@ from calculon.launch.patches.spans import (
 )
 from calculon.launch.texts.tree import TARGET
 
-Path = tuple[str, ...]
+Names = tuple[str, ...]
 
 ARGUMENT = "--"
 """What an argument of the training script has before its name, in a comment of its configuration."""
@@ -36,7 +36,7 @@ class Entry:
         refers: The name of a constant that is its value.
     """
 
-    path: Path
+    path: Names
     start: int
     value: tuple[int, int]
     comma: bool = False
@@ -56,7 +56,7 @@ class Language(Protocol):
     def entry(self, name: str, value: Any, indent: str) -> str:
         """Return a new setting; of a mapping with the settings in it, in further lines below `indent`."""
 
-    def section(self, path: Path, value: Any, text: str) -> Iterator[str]:
+    def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
         """Yield a text with a setting at its end, whose section it lacks."""
 
 
@@ -134,23 +134,23 @@ class ConfigurationEdits:
                 ]
                 value = self._nested(path, depth, change.after)
                 for one in self._near(siblings, path[depth], group):
-                    yield self._beside(text, one, path[depth], value)
+                    yield self._after(text, one, path[depth], value)
                 if siblings:
                     break
             yield from self.language.section(path, change.after, text)
 
-    def _paths(self, entries: Sequence[Entry], name: str) -> Iterator[Path]:
+    def _paths(self, entries: Sequence[Entry], name: str) -> Iterator[Names]:
         """Yield the paths that a new setting may have: in the sections of a file, or in its usual one."""
         *above, last = self.spelled(name).split(".")
         section = self.named(name).rpartition(".")[0]
-        found: dict[Path, None] = {}
+        found: dict[Names, None] = {}
         for one in entries:
             if self.named(".".join(one.path)).rpartition(".")[0] == section:
                 found[one.path[:-1]] = None
         found[tuple(above)] = None
         yield from ((*each, last) for each in found)
 
-    def _nested(self, path: Path, depth: int, value: Any) -> Any:
+    def _nested(self, path: Names, depth: int, value: Any) -> Any:
         """Return a value below the names of its path from a depth on, with what makes a new section."""
         for end in range(len(path) - 1, depth, -1):
             made = self.sections.get(".".join(path[:end]))
@@ -166,7 +166,7 @@ class ConfigurationEdits:
 
         return sorted(siblings, key=rank)
 
-    def _beside(self, text: str, one: Entry, name: str, value: Any) -> str:
+    def _after(self, text: str, one: Entry, name: str, value: Any) -> str:
         """Return a text with a new entry after another one, or before it where that is the last between commas."""
         own_line = not text[line_start(text, one.start) : one.start].strip(" \t-")
         indent = indentation(text, one.start)

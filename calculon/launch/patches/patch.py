@@ -25,7 +25,6 @@ LANGUAGES: Mapping[str, Callable[[], Language]] = {
     "yaml": Yaml,
 }
 
-
 _LENGTH = "seq_length"
 
 
@@ -70,15 +69,15 @@ def patched(
     if "\r\n" in text:
         found = patched(text.replace("\r\n", "\n"), file, between, wanted, variables)
         return Patch(found.text.replace("\n", "\r\n"), found.notes)
-    patching = _Patching(between, file, int(wanted["num_procs"]), variables or {})
-    wanted = patching.without_length(text, wanted)
+    patching = _Patching(between, text, file, int(wanted["num_procs"]), variables or {})
+    wanted = patching.without_length(wanted)
     if not patching.elsewhere and not patching.unlike(text, wanted):
         return Patch(text)
     if between.refused:
         raise SpecError(file, between.refused)
     for spares in (True, False):
-        found = patching.made(text, spares=spares)
-        wrong = patching.unlike(found.text, wanted) + patching.refused(text, found.text)
+        found = patching.made(spares=spares)
+        wrong = patching.unlike(found.text, wanted) + patching.refused(found.text)
         if not wrong:
             return found
     raise SpecError(file, wrong)
@@ -96,125 +95,130 @@ class _Patching:
     """A file on its way to another execution."""
 
     def __init__(
-        self, between: Difference, file: str, num_procs: int, variables: Mapping[str, str]
+        self,
+        between: Difference,
+        text: str,
+        file: str,
+        num_procs: int,
+        variables: Mapping[str, str],
     ) -> None:
         self.dialect, self.file, self.variables = between.dialect, file, variables
-        self.num_procs = num_procs
-        self.changes = [one for one in between.changes if one.name != PROCESSORS]
+        self.text, self.num_procs = text, num_procs
+        self.own = self.parse(text)
+        self.stated = {name: one.value for name, one in self.own.settings.items()}
+        self.written = between.written
         moved = [one.before for one in between.changes if one.name == PROCESSORS]
         self.elsewhere = bool(moved)
-        self.before_procs = int(moved[0]) if moved else num_procs
-        self.written = between.written
+        self.changes = [one for one in between.changes if one.name != PROCESSORS]
         self.goal: dict[str, Change] = {}
+        count = self.own.num_procs
+        self.own_procs = count if isinstance(count, int) else int((*moved, num_procs)[0])
+        self.known = {one.expected for one in self.dialect.refused(text, self.own_procs)}
 
-    def parse(self, text: str) -> Parsed | None:
-        """Return what a text says; nothing of one that has no meaning."""
-        try:
-            return self.dialect.parse(text, self.file, self.variables)
-        except SpecError:
-            return None
+    def parse(self, text: str) -> Parsed:
+        """Return what a text says."""
+        return self.dialect.parse(text, self.file, self.variables)
 
-    def without_length(self, text: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Leave the length of sequences open where a file says nothing of it; return the fields that it is to say."""
-        parsed = self.parse(text)
-        assert parsed is not None
-        stated = {name: one.value for name, one in parsed.settings.items()}
-        before = said_by(self.dialect, stated, self.num_procs)
+    def without_length(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave the length of sequences open if the file says nothing of it; return the fields that it is to say."""
+        before = said_by(self.dialect, self.stated, self.own_procs)
         if before is None or before.get(_LENGTH) != 0:
             return wanted
         for change in [one for one in self.changes if one.kind == "add"]:
-            settings = stated | {change.name: change.after}
-            after = said_by(self.dialect, settings, self.num_procs)
+            settings = self.stated | {change.name: change.after}
+            after = said_by(self.dialect, settings, self.own_procs)
             if after is not None and after[_LENGTH] and {**after, _LENGTH: 0} == before:
                 self.changes.remove(change)
         return {**wanted, _LENGTH: 0}
 
-    def made(self, text: str, *, spares: bool) -> Patch:
-        """Return a text with all changes; SpecError for one that has no place in it.
+    def made(self, *, spares: bool) -> Patch:
+        """Return the text with all changes; SpecError for a change that has no place in it.
 
         Args:
             spares: Whether settings stay that say what is so without them, such as a degree of 1.
         """
-        original, edits = text, edits_of(self.dialect, text, self.file)
-        parsed = self.parse(text)
-        assert parsed is not None
-        keys = {one.name: key for key, one in parsed.settings.items()}
+        edits = edits_of(self.dialect, self.text, self.file)
+        keys = {one.name: key for key, one in self.own.settings.items()}
         self.goal = {keys.get(one.name, one.name): one for one in self.changes}
-        group = self._group(parsed)
-        text, notes = self._with_processors(text, parsed)
+        group = self._group()
+        text, notes = self._with_processors()
         for key, change in self.goal.items():
             before = self.parse(text)
-            assert before is not None
-            if _is_made(change, key, before):
-                continue
-            if spares and self._is_idle(key, change, parsed):
+            if _is_made(change, key, before) or (spares and self._is_idle(key, change)):
                 continue
             tried = edits.edits(text, change, group)
             found = self._first(tried, before, partial(_is_made, change, key))
             if found is None:
                 raise SpecError(self.file, Problem(change.name, "a place for it", "none"))
             text = found
-        return Patch(self._with_variables(original, text, edits), notes)
+        return Patch(self._with_needed(text, edits), notes)
 
-    def _with_variables(self, original: str, text: str, edits: Edits) -> str:
-        """Return a text with the variables of the environment that its settings need, and did not need before."""
-        parsed = self.parse(text)
-        assert parsed is not None
-        needed = self.dialect.variables({n: one.value for n, one in parsed.settings.items()})
+    def _with_needed(self, text: str, edits: Edits) -> str:
+        """Return a text with what its settings need beyond an execution, and did not need before."""
+        settings = self.parse(text).settings
+        needed = self.dialect.needed({name: one.value for name, one in settings.items()})
         for name, value in needed.items():
-            wrong = self.refused(original, text)
             change = Change("drop" if value is None else "change", name, None, value)
-            texts = (text, *edits.edits(text, change, {})) if wrong else (text,)
-            text = min(texts, key=lambda one: len(self.refused(original, one)))
+            texts = (
+                (text, *edits.edits(text, change, self._group())) if self.refused(text) else (text,)
+            )
+            text = min(texts, key=lambda one: len(self.refused(one)))
         return text
 
-    def _group(self, parsed: Parsed) -> dict[str, int]:
-        """Return the settings of a file that say its execution: 0 for its degrees, which come first, 1 for others."""
+    def _group(self) -> dict[str, int]:
+        """Return the settings of the file that say its execution: 0 for its degrees, which come first, 1 for others."""
         rows = [row for row in self.dialect.rows if row.subject == "execution"]
-        stated = [name for row in rows for name in row.settings if name in parsed.settings]
-        return {name: int(name not in rows[0].settings) for name in stated}
+        names = [name for row in rows for name in row.settings if name in self.stated]
+        return {name: int(name not in rows[0].settings) for name in names}
 
-    def _is_idle(self, key: str, change: Change, parsed: Parsed) -> bool:
-        """Return whether a file says its execution without a setting, or whatever value of two it has.
+    def _is_idle(self, key: str, change: Change) -> bool:
+        """Return whether the file says its execution without a setting, or whatever value of two it has.
 
         So it does with a degree of 1 that is to be left out, and with a degree that follows from others.
         """
-        stated = {name: one.value for name, one in parsed.settings.items()}
-        other = {name: value for name, value in stated.items() if name != key}
+        other = {name: value for name, value in self.stated.items() if name != key}
         if change.kind != "drop":
             if self.written.get(key, change.before) == change.before:
                 return False
             other[key] = self.written[key]
-        count = parsed.num_procs if isinstance(parsed.num_procs, int) else self.before_procs
-        return said_by(self.dialect, stated, count) == said_by(self.dialect, other, count)
+        both = (said_by(self.dialect, one, self.own_procs) for one in (self.stated, other))
+        return next(both) == next(both)
 
-    def _with_processors(self, text: str, parsed: Parsed) -> tuple[str, tuple[str, ...]]:
-        """Return a text for other processors, as far as it states them, else what to tell."""
-        stated = parsed.num_procs
+    def _with_processors(self) -> tuple[str, tuple[str, ...]]:
+        """Return the text for other processors, as far as it states them, else what to tell."""
+        stated = self.own.num_procs
         if stated == self.num_procs or not self.elsewhere:
-            return text, ()
+            return self.text, ()
         if isinstance(stated, int):
-            tried = processor_edits(text, stated, self.num_procs)
-            found = self._first(tried, parsed, lambda new: new.num_procs == self.num_procs)
+            tried = processor_edits(self.text, stated, self.num_procs)
+            found = self._first(tried, self.own, lambda new: new.num_procs == self.num_procs)
             if found is not None:
                 return found, ()
-        where = "does not state its processors" if stated is None else f"runs on {stated}"
-        return text, (f"{self.file} {where}: start it on {self.num_procs:,} processors",)
+        where = (
+            f"runs on {stated:,}" if isinstance(stated, int) else "does not state its processors"
+        )
+        return self.text, (f"{self.file} {where}: start it on {self.num_procs:,} processors",)
 
     def _first(
         self, tried: Iterable[str], before: Parsed, is_made: Callable[[Parsed], bool]
     ) -> str | None:
-        """Return the first text after a change in which no other setting changes, else the first after that change."""
+        """Return the first text after a change in which no other setting changes.
+
+        Of a configuration whose other settings refer to the changed one, the first text after that change.
+        """
         second = None
         for text in tried:
-            after = self.parse(text)
-            if after is None or not is_made(after):
+            try:
+                after = self.parse(text)
+            except SpecError:
+                continue
+            if not is_made(after):
                 continue
             if self._leaves_the_rest(before, after):
                 return text
             if second is None and after.num_procs in (before.num_procs, self.num_procs):
                 second = text
-        return second
+        return None if self.dialect.language(self.text, self.file) == "shell" else second
 
     def _leaves_the_rest(self, before: Parsed, after: Parsed) -> bool:
         """Return whether every setting is as before, or as it is to be."""
@@ -229,9 +233,7 @@ class _Patching:
 
     def unlike(self, text: str, wanted: Mapping[str, Any]) -> list[Problem]:
         """Return the fields that a text says otherwise than the other execution has them."""
-        stated = self.parse(text)
-        silent = stated is None or stated.num_procs != self.num_procs
-        asked = self.num_procs if silent else None
+        asked = None if self.parse(text).num_procs == self.num_procs else self.num_procs
         try:
             launch = read(self.dialect, text, self.file, num_procs=asked, variables=self.variables)
         except SpecError as error:
@@ -243,14 +245,10 @@ class _Patching:
             if said[name] != wanted[name]
         ]
 
-    def refused(self, before: str, after: str) -> list[Problem]:
+    def refused(self, text: str) -> list[Problem]:
         """Return what the launcher refuses of a text, and did not refuse before the changes."""
-        parsed = self.parse(before)
-        stated = parsed.num_procs if parsed is not None else None
-        own = stated if isinstance(stated, int) else self.num_procs
-        known = {one.expected for one in self.dialect.refused(before, own)}
-        found = self.dialect.refused(after, self.num_procs)
-        return [one for one in found if one.expected not in known]
+        found = self.dialect.refused(text, self.num_procs)
+        return [one for one in found if one.expected not in self.known]
 
 
 def _is_made(change: Change, key: str, parsed: Parsed) -> bool:

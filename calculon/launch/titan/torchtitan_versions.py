@@ -1,4 +1,4 @@
-"""Settings of torchtitan in the names of an older version: those of the file that is to be changed.
+"""Settings of torchtitan in the names of an older version: the version of the file that is to be changed.
 
 Sources: pytorch/torchtitan, ``torchtitan/config_manager.py`` (2024) and ``torchtitan/config/job_config.py`` (2025).
 """
@@ -71,7 +71,7 @@ def _in_sequences(settings: Fields, stated: Container[str]) -> Fields:
 
 
 def _with_converters(settings: Fields, stated: Mapping[str, Setting]) -> Fields:
-    """Return settings whose products in 8 bits are those of converters in a list, beside others of the file."""
+    """Return settings whose products in 8 bits are converters in a list, after other converters of the file."""
     made = [name for name in _CONVERTERS if f"converters.{name}" in settings]
     if not made:
         return settings
