@@ -166,7 +166,7 @@ def _changed(text: str, file: str, model: str | None = None, **changes: Any) -> 
     launch = read_launch(text, file, num_procs=16)
     mine, _ = _fields(launch)
     other = mine | changes
-    other["tp_async"] = mine["tp_async"] or (other["tensor_par"] > 1 and file.endswith(".sh"))
+    other["tp_async"] = mine["tp_async"] or (other["tensor_par"] > 1 and MEGATRON in text)
     if other["tensor_par"] == 1:
         other |= {"tensor_par_comm_type": "ar", "seq_par_ag_redo": False, "tp_async": False}
     degrees = other["tensor_par"] * other["pipeline_par"] * other["context_par"]
@@ -436,6 +436,42 @@ def test_configurations_are_changed_line_by_line(text, file, changes, swaps):
         assert old in wanted
         wanted = wanted.replace(old, new)
     assert _changed(text, file, **changes).text == wanted
+
+
+BRIDGE = """\
+TP=2
+torchrun --nproc_per_node 8 --nnodes 2 run_recipe.py --model llama3_8b \\
+    model.tensor_model_parallel_size=$TP \\
+    train.micro_batch_size=1 train.global_batch_size=64 \\
+    mixed_precision=bf16_mixed
+"""
+TITAN = """\
+NGPU=8 NNODES=2 CONFIG_FILE=x.toml ./run_train.sh --training.seq_len 4096 \\
+    --activation_checkpoint.mode=full --training.local_batch_size 2 --job.dump_folder out
+"""
+
+
+@for_each(
+    ("text", "changes", "swaps"),
+    [
+        (BRIDGE, {"tensor_par": 4}, [("TP=2", "TP=4")]),
+        (BRIDGE, {"num_procs": 32}, [("--nnodes 2", "--nnodes 4")]),
+        (
+            BRIDGE,
+            {"context_par": 2},
+            [("    mixed", "    model.context_parallel_size=2 \\\n    mixed")],
+        ),
+        (TITAN, {"microbatch_size": 1, "batch_size": 16}, [("size 2", "size 1")]),
+        (TITAN, {"activation_recompute": "none"}, [("mode=full", "mode=none")]),
+        (TITAN, {"num_procs": 32, "batch_size": 64}, [("NNODES=2", "NNODES=4")]),
+    ],
+)
+def test_options_of_a_command_are_changed(text, changes, swaps):
+    wanted = text
+    for old, new in swaps:
+        assert old in wanted
+        wanted = wanted.replace(old, new)
+    assert _changed(text, "run.sh", **changes) == Patch(wanted)
 
 
 def test_ends_of_lines_stay():

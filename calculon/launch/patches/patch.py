@@ -87,7 +87,7 @@ def edits_of(dialect: Dialect, text: str, file: str) -> Edits:
     """Return the edits of the language in which a file is written."""
     language = dialect.language(text, file)
     if language == "shell":
-        return ShellEdits(dialect.named, joined=dialect.suffix != ".sh" and "--" not in text)
+        return ShellEdits(dialect.named)
     return ConfigurationEdits(LANGUAGES[language](), dialect)
 
 

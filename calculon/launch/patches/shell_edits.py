@@ -13,8 +13,6 @@ from calculon.launch.difference import Change
 from calculon.launch.patches.spans import fills_lines, line_start, replaced, without
 from calculon.launch.texts.shell_quotes import NAME, word_of
 
-Named = Callable[[str], str]
-
 _FLAG = re.compile(r"(?<![\w.$/{-])(?:--|\+{1,2})?[A-Za-z_][\w.-]*")
 _VALUE = re.compile(
     r""""(?:[^"\\\n]|\\.)*"|'[^'\n]*'|(?:\$\{[^}\n]*\}|\$\(\([^\n]*?\)\)|[^\s"'`;|&()\\#])+"""
@@ -48,11 +46,10 @@ class ShellEdits:
 
     Attributes:
         named: Returns the name of a setting, given a word of the script.
-        joined: Whether a setting is one word: ``model.x=4``.
     """
 
-    def __init__(self, named: Named, *, joined: bool) -> None:
-        self.named, self.joined = named, joined
+    def __init__(self, named: Callable[[str], str]) -> None:
+        self.named = named
 
     def edits(self, text: str, change: Change, group: Iterable[str]) -> Iterator[str]:
         """Yield the text of a script with one change, in several ways.
@@ -96,7 +93,7 @@ class ShellEdits:
                 break
             values.append(value.span())
             at = value.end()
-        return _Flag(*found.span(), tuple(values), joined=self.joined)
+        return _Flag(*found.span(), tuple(values), joined=False)
 
     def _changed(self, text: str, flag: _Flag, after: Any) -> Iterator[str]:
         """Yield a text with another value of a flag: of the variable that it is, or of the flag itself."""
