@@ -163,7 +163,9 @@ class Emission:
             before, found = patched_file(file, mine.execution, best.execution, q.model, mine.launch)
         except SpecError as error:
             if self.file and _language(self.file, suffix) != suffix:
-                raise
+                hint = f"{OPTION} {self.dialect}:run{suffix} writes a new one"
+                wrong = [replace(one, hint=hint) for one in error.problems]
+                raise SpecError(error.file, wrong) from None
             tell(f"Note: written anew, without what only {file} has: {_reasons(error)}")
             return "", ""
         for note in found.notes:

@@ -116,10 +116,10 @@ def difference(
     Raises:
         SpecError: Where the dialect cannot express `mine` at all.
     """
-    before, left_out = _said(dialect, mine, {}, model)
+    before, _, left_out = _said(dialect, mine, {}, model)
     sayable = {name: value for name, value in mine.items() if name not in left_out}
     try:
-        after, refused = _said(dialect, other, sayable, model)
+        after, of_model, refused = _said(dialect, other, sayable, model)
     except SpecError as error:  # nothing near to it
         return Difference(dialect, (), error.problems)
     counts = int(mine["num_procs"]), int(other["num_procs"])
@@ -129,7 +129,7 @@ def difference(
         changes += _written_changes(before, after)
     else:
         both = (written, dialect.in_version_of(after, stated))
-        own, unsaid = _file_changes(dialect, both, stated, counts)
+        own, unsaid = _file_changes(dialect, both, of_model, stated, counts)
         changes += own
         refused = {one.field: one for one in unsaid} | refused
     return Difference(dialect, tuple(changes), tuple(refused.values()), written)
@@ -137,8 +137,8 @@ def difference(
 
 def _said(
     dialect: Dialect, execution: Mapping[str, Any], instead: Mapping[str, Any], model: Model | None
-) -> tuple[Fields, dict[str, Problem]]:
-    """Return the settings nearest to an execution, without those of its model, and the fields that they do not say.
+) -> tuple[Fields, Fields, dict[str, Problem]]:
+    """Return the settings nearest to an execution, the settings of its model, and the fields that they do not say.
 
     What cannot be written at all has the value of `instead`, else what is usual beside the other fields.
     """
@@ -162,7 +162,11 @@ def _said(
             fields |= others
         else:
             refused |= {one.field: one for one in unsaid if one.field not in refused}
-            return {name: found[name] for name in found if name in own}, refused
+            said, of_model = (
+                {name: found[name] for name in found if (name in own) == owned}
+                for owned in (True, False)
+            )
+            return said, of_model, refused
 
 
 def _processors(mine: int, other: int) -> Iterator[Change]:
@@ -185,6 +189,7 @@ def _written_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Ite
 def _file_changes(
     dialect: Dialect,
     both: tuple[Mapping[str, Any], Mapping[str, Any]],
+    of_model: Mapping[str, Any],
     stated: Mapping[str, Setting],
     counts: tuple[int, int],
 ) -> tuple[Iterable[Change], list[Problem]]:
@@ -196,7 +201,7 @@ def _file_changes(
     rows = [row for row in dialect.rows if row.subject == "execution"]
     names = _names(dialect, rows, stated, counts[0])
     kept = {name for row in dialect.rows if row.subject != "execution" for name in row.settings}
-    wanted, _ = _read(rows, both[1], counts[1])
+    wanted, _ = _read(rows, {**of_model, **both[1]}, counts[1])
     anew: set[int] = set()
     for _ in range(_ROUNDS):
         changes = _changes(names, both, stated, anew)

@@ -128,15 +128,30 @@ def test_a_launch_file_on_standard_output_has_its_changes_on_standard_error(run,
     assert "\x1b[31m" not in run(*call, "megatron-lm").err
 
 
-def test_what_cannot_be_changed_is_written_anew(run, refuses, own):
-    own.write_text(own.read_text().replace(OWN, " --moe-extended-tp --ckpt-format zarr" + OWN))
-    other = run(*QUESTION, "--mine", own, "--emit", "deepspeed", "--fix", "grad_flat=true")
-    assert OWN not in other.out  # another launcher
+def test_what_cannot_be_changed_is_written_anew(run, refuses, own, best):
+    flag = "--recompute-granularity"
+    own.write_text(f"NAME={flag[2:]}\n" + own.read_text().replace(flag, "--$NAME"))
+    code, out, err = run(*QUESTION, "--mine", own, "--emit", "megatron-lm")
+    told = f"Note: written anew, without what only {own} has: {flag}: expected a place for it"
+    assert (code, out) == (0, calculon.export_flags(best, "megatron-lm"))
+    assert told in err
     rows = [
         (f"--mine {own} --emit megatron-lm:{own}", "expected a file of its own"),
         (f"--mine {own} --emit megatron-lm:run.toml", "expected a name such as run.sh"),
     ]
     refuses(QUESTION, rows)
+
+
+def test_an_older_configuration_is_changed_in_its_language_or_not_at_all(run, tmp_path):
+    own = tmp_path / "own.toml"
+    question = ("plan", "llama3-8B", "64", "h100_80g_sxm", "--mine", own, "--emit")
+    text = "[model]\nname = 'llama3'\nflavor = '8B'  # mine\n[training]\nseq_len = 8192\n"
+    own.write_text(text + "local_batch_size = 1\n[parallelism]\ntensor_parallel_degree = 8\n")
+    assert run(*question, "torchtitan:new.toml").code == 0
+    assert Path("new.toml").read_text().startswith(text)
+    code, out, _ = run(*question, "torchtitan:new.py")
+    assert (code, "--- " in out) == (0, False)  # another language
+    assert Path("new.py").read_text().startswith("# torchtitan, written for")
 
 
 def test_an_execution_changes_a_launch_file(run, refuses, own, folder):

@@ -148,7 +148,7 @@ def broken(settings: Mapping[str, Any], num_procs: int) -> Iterator[tuple[Requir
     flags = Flags(settings, num_procs)
     for one in requirements():
         try:
-            holds = not one.when.value(flags.value) or one.holds.value(flags.value)
+            holds = not one.when.value(flags.value) or bool(one.holds.value(flags.value))
         except (TypeError, ValueError, IndexError, ZeroDivisionError):
             continue  # of values that are no numbers, or of degrees beyond the processors
         if not holds:
