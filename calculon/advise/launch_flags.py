@@ -13,10 +13,12 @@ from calculon.declarations.model import Model
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.launch.dialect import Launch
+from calculon.launch.dialect import Dialect, Launch
 from calculon.launch.dialects import find_dialect
 from calculon.launch.difference import Difference, difference
+from calculon.launch.launch_files import launch_text as text_of
 from calculon.launch.launch_files import read_launch_file
+from calculon.launch.patches.patch import Patch, patched
 from calculon.plan.plan import all_fields
 
 if TYPE_CHECKING:
@@ -155,7 +157,38 @@ def settings_between(
     """
     own = launch is not None and dialect in ("", launch.dialect.name)
     found = launch.dialect if launch is not None and own else find_dialect(dialect)
-    whole = with_listed_stages(other, model) if "stage_blocks" in found.fields else other
-    both = [all_fields(one) for one in (mine, whole)]
+    both = all_fields(mine), _sayable(found, other, model)
     stated = launch.stated if launch is not None and own else None
     return difference(found, both[0], both[1], model, stated)
+
+
+def patched_file(
+    file: str, mine: Execution, other: Execution, model: Model, launch: Launch
+) -> tuple[str, Patch]:
+    """Return the text of a launch file, and the file changed so that it runs another plan.
+
+    Args:
+        file: The file.
+        mine, other: Its plan, and the other one.
+        model: Their model.
+        launch: What the file says.
+
+    Raises:
+        SpecError: Where the changes have no place in the file, or the changed file says something else.
+    """
+    text = text_of(file)
+    between = settings_between(mine, other, model, launch)
+    wanted = _sayable(launch.dialect, other, model)
+    wanted["seq_length"] = wanted["seq_length"] or model.seq_size
+    patch = patched(text, file, between, wanted)
+    if mine.batch_size != other.batch_size:
+        batches = f"from {mine.batch_size:,} to {other.batch_size:,} sequences"
+        told = f"{file}: length and learning rate of the run stay, though its batch goes {batches}"
+        patch = replace(patch, notes=(*patch.notes, told))
+    return text, patch
+
+
+def _sayable(dialect: Dialect, execution: Execution, model: Model) -> dict[str, Any]:
+    """Return all fields of an execution, with the blocks of its stages listed where a launcher takes lists."""
+    listed = "stage_blocks" in dialect.fields
+    return dict(all_fields(with_listed_stages(execution, model) if listed else execution))

@@ -94,14 +94,16 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
         flags = (f"--{name} {plain(value)}" for name, value in arguments.items())
         lines.append(f"# arguments of the training script: {' '.join(flags)}")
     machines = processors // 8 if processors % 8 == 0 else 1
-    long = f"{_PARALLEL}.{_PARALLEL}_"
-    rest = {
-        name.replace(f"{_PARALLEL}.", long): value
-        for name, value in settings.items()
-        if name not in arguments
-    }
+    rest = {_spelled(name): value for name, value in settings.items() if name not in arguments}
     whole = {"compute_environment": "LOCAL_MACHINE", "num_machines": machines, **nested(rest)}
     return "\n".join([*lines, *yaml_lines(whole, _value), ""])
+
+
+def _spelled(name: str) -> str:
+    """Return a setting as files have it: an argument of the training script as one."""
+    if name in _OF_TRAINERS:
+        return f"--{name}"
+    return name.replace(f"{_PARALLEL}.", f"{_PARALLEL}.{_PARALLEL}_")
 
 
 def _value(value: object) -> str:
@@ -455,7 +457,8 @@ ACCELERATE = Dialect(
             "num_procs tensor_par context_par pipeline_par data_par zero_stage optimizer_sharding "
             "data_par_overlap dp_shard reshard_after_forward cp_comm",
             f"distributed_type num_processes {under(_PARALLEL, _DEGREES)} {_FSDP}.fsdp_version "
-            f"{_FSDP}.fsdp_reshard_after_forward {_DEEPSPEED}.zero_stage",
+            f"{_FSDP}.fsdp_reshard_after_forward {_DEEPSPEED}.zero_stage "
+            f"{under(_PARALLEL, 'cp_comm_strategy sp_backend')}",
             _read_degrees,
             _write_degrees,
         ),
@@ -465,7 +468,12 @@ ACCELERATE = Dialect(
             _read_batch,
             _write_batch,
         ),
-        row("datatype fp8_recipe", "mixed_precision", _read_precision, _write_precision),
+        row(
+            "datatype fp8_recipe",
+            "mixed_precision fp8_config.backend",
+            _read_precision,
+            _write_precision,
+        ),
         row(
             "activation_recompute activations_offload",
             f"gradient_checkpointing {_FSDP}.fsdp_activation_checkpointing",
@@ -510,5 +518,7 @@ ACCELERATE = Dialect(
     render=render,
     recognises=recognises,
     suffix=".yaml",
+    language=lambda text, file: "yaml",
+    spelled=_spelled,
 )
 """YAML configurations of accelerate."""

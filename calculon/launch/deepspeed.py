@@ -528,5 +528,6 @@ DEEPSPEED = Dialect(
     recognises=recognises,
     suffix=".json",
     elsewhere=("seq_length",),
+    language=lambda text, file: "json",
 )
 """JSON configurations of DeepSpeed."""

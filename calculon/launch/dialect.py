@@ -27,6 +27,8 @@ Fields = dict[str, Any]
 Subject = Literal["execution", "deployment", "model", "campaign"]
 """What the fields of a row are of."""
 
+Language = Literal["shell", "python", "yaml", "toml", "json"]
+
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
@@ -309,6 +311,14 @@ class Dialect:
         elsewhere: Fields that a training script says and its files do not: they are kept as they are, and told in
             comments.
         subject: What its files are of: an execution, or of an engine that serves a deployment.
+        language: Returns the language of a text, given the name of the file.
+        named: Returns the name of a setting, given that in a file, or the word of a script.
+        spelled: Returns the name of a setting as it is written in a new line of a file.
+        sections: The functions that make sections which files usually lack.
+        refused: Returns what the launcher refuses of a text on some processors.
+        needed: Returns what settings need beyond an execution, such as variables of the environment; None for what
+            must not be stated.
+        in_version_of: Returns settings in the names of the version of a file, given what it states.
     """
 
     name: str
@@ -325,6 +335,15 @@ class Dialect:
     presets: tuple[str, ...] = ()
     elsewhere: Sequence[str] = ()
     subject: Subject = "execution"
+    language: Callable[[str, str], Language] = lambda text, file: "shell"
+    named: Callable[[str], str] = str
+    spelled: Callable[[str], str] = str
+    sections: Mapping[str, str] = field(default_factory=dict)
+    refused: Callable[[str, int], Sequence[Problem]] = lambda text, num_procs: ()
+    needed: Callable[[Fields], Fields] = lambda settings: {}
+    in_version_of: Callable[[Fields, Mapping[str, Setting]], Fields] = lambda settings, stated: (
+        settings
+    )
 
     @property
     def fields(self) -> tuple[str, ...]:

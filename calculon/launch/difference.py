@@ -1,6 +1,7 @@
 """What to change in a launch file to run another execution, in the settings of its launcher, as the file has them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Literal
 
 from calculon.base.errors import Problem, SpecError
@@ -75,11 +76,13 @@ class Difference:
         dialect: The launcher.
         changes: In the order in which its settings are written.
         refused: Fields of the other execution that it cannot express; they are left as they are.
+        written: The settings of the first execution as the launcher writes them, in the names of its file.
     """
 
     dialect: Dialect
     changes: tuple[Change, ...]
     refused: tuple[Problem, ...]
+    written: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -113,27 +116,29 @@ def difference(
     Raises:
         SpecError: Where the dialect cannot express `mine` at all.
     """
-    before, left_out = _said(dialect, mine, {}, model)
+    before, _, left_out = _said(dialect, mine, {}, model)
     sayable = {name: value for name, value in mine.items() if name not in left_out}
     try:
-        after, refused = _said(dialect, other, sayable, model)
+        after, of_model, refused = _said(dialect, other, sayable, model)
     except SpecError as error:  # nothing near to it
         return Difference(dialect, (), error.problems)
     counts = int(mine["num_procs"]), int(other["num_procs"])
     changes = [*_processors(*counts)]
+    written = before if stated is None else dialect.in_version_of(before, stated)
     if stated is None:
         changes += _written_changes(before, after)
     else:
-        own, unsaid = _file_changes(dialect, (before, after), stated, counts)
+        both = (written, dialect.in_version_of(after, stated))
+        own, unsaid = _file_changes(dialect, both, of_model, stated, counts)
         changes += own
         refused = {one.field: one for one in unsaid} | refused
-    return Difference(dialect, tuple(changes), tuple(refused.values()))
+    return Difference(dialect, tuple(changes), tuple(refused.values()), written)
 
 
 def _said(
     dialect: Dialect, execution: Mapping[str, Any], instead: Mapping[str, Any], model: Model | None
-) -> tuple[Fields, dict[str, Problem]]:
-    """Return the settings nearest to an execution, without those of its model, and the fields that they do not say.
+) -> tuple[Fields, Fields, dict[str, Problem]]:
+    """Return the settings nearest to an execution, the settings of its model, and the fields that they do not say.
 
     What cannot be written at all has the value of `instead`, else what is usual beside the other fields.
     """
@@ -157,7 +162,11 @@ def _said(
             fields |= others
         else:
             refused |= {one.field: one for one in unsaid if one.field not in refused}
-            return {name: found[name] for name in found if name in own}, refused
+            said, of_model = (
+                {name: found[name] for name in found if (name in own) == owned}
+                for owned in (True, False)
+            )
+            return said, of_model, refused
 
 
 def _processors(mine: int, other: int) -> Iterator[Change]:
@@ -180,6 +189,7 @@ def _written_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Ite
 def _file_changes(
     dialect: Dialect,
     both: tuple[Mapping[str, Any], Mapping[str, Any]],
+    of_model: Mapping[str, Any],
     stated: Mapping[str, Setting],
     counts: tuple[int, int],
 ) -> tuple[Iterable[Change], list[Problem]]:
@@ -191,7 +201,7 @@ def _file_changes(
     rows = [row for row in dialect.rows if row.subject == "execution"]
     names = _names(dialect, rows, stated, counts[0])
     kept = {name for row in dialect.rows if row.subject != "execution" for name in row.settings}
-    wanted, _ = _read(rows, both[1], counts[1])
+    wanted, _ = _read(rows, {**of_model, **both[1]}, counts[1])
     anew: set[int] = set()
     for _ in range(_ROUNDS):
         changes = _changes(names, both, stated, anew)
@@ -257,7 +267,9 @@ def _changes(
         elif there is not None:
             found[name] = _without(there, off=name not in again)
         elif name in before:
-            others = [other for other in beside[name] if other in stated and other not in after]
+            others = [
+                other for other in beside.get(name, ()) if other in stated and other not in after
+            ]
             found |= {other: _without(stated[other], off=True) for other in others}
     return found
 
@@ -283,6 +295,12 @@ def _read(
     except SpecError:
         return None, asked
     return reading.execution, asked
+
+
+def said_by(dialect: Dialect, settings: Mapping[str, Any], processors: int) -> Fields | None:
+    """Return the fields of an execution that settings say; None where they mean nothing together."""
+    rows = [row for row in dialect.rows if row.subject == "execution"]
+    return _read(rows, settings, processors)[0]
 
 
 def _without(stated: Setting, *, off: bool) -> Change:

@@ -1,6 +1,7 @@
 """Launch files as results of ``compare``, as one's own plan, and as what ``plan --emit`` writes."""
 
 import json
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -82,19 +83,96 @@ def test_a_launch_file_needs_a_system_that_may_be_named(output_of, refuses, file
     refuses(both, rows)
 
 
-def test_a_launch_file_as_mine_what_is_lost_of_it_and_the_file_of_the_best(run, files, tmp_path):
-    own = Path(files[0].partition("=")[2])
-    (tmp_path / "run.sh").write_text(own.read_text().rstrip() + " --no-masked-softmax-fusion\n")
+OWN = " --no-masked-softmax-fusion --data-path mine  # my data\n"
+
+
+@pytest.fixture(name="own")
+def _own(folder, tmp_path):
+    """Return a launch script with what is the user's alone."""
+    own = tmp_path / "run.sh"
+    own.write_text((folder / "run.sh").read_text().rstrip() + OWN)
+    return own
+
+
+def test_a_launch_file_as_mine_becomes_that_of_the_best(run, own, tmp_path):
     script = tmp_path / "emitted.sh"
-    emitted = ("--emit", f"megatron-lm:{script}", "--tokens", "1T")
-    code, out, err = run(*QUESTION, "--mine", tmp_path / "run.sh", *emitted)
+    code, out, err = run(*QUESTION, "--mine", own, "--emit", f"megatron-lm:{script}")
     assert code == 0
     assert out.startswith("Plan for gpt2-124M")
     assert "From mine to the best, one change at a time" in out
     assert "Settings of Megatron-LM, from mine to the best: " in out
     assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modelled" in err
-    assert out.endswith(f"Output: {script}\n")
-    assert f"--train-samples {-(-(10**12) // 1024)}" in script.read_text()
+    shown = "".join(unified_diff(*(one.read_text().splitlines(True) for one in (own, script))))
+    assert out.endswith(
+        f"--- {own}\n+++ {script}\n{shown.partition('+++ ')[2][1:]}Output: {script}\n"
+    )
+    assert script.read_text().endswith(OWN)
+    best = calculon.import_flags(script).execution
+    assert best["activation_recompute"] == "none"
+
+
+def test_a_launch_file_on_standard_output_has_its_changes_on_standard_error(run, own, monkeypatch):
+    call = (*QUESTION, "--mine", own, "--emit")
+    code, out, err = run(*call, "megatron-lm")
+    assert code == 0
+    assert out.endswith(OWN)
+    assert f"\n--- {own}\n+++ megatron-lm: best plan\n@@ " in err
+    assert run(*call, "megatron-lm:-").out == out
+    data = run(*call, "megatron-lm:better.sh", "-o", "-")
+    assert json.loads(data.out.partition("\nOutput: ")[0])["plans"]
+    assert "+++ better.sh" in data.err
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[31m-    --recompute-granularity" in run(*call, "megatron-lm").err
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" not in run(*call, "megatron-lm").err
+
+
+def test_what_cannot_be_changed_is_written_anew(run, refuses, own, best):
+    flag = "--recompute-granularity"
+    own.write_text(f"NAME={flag[2:]}\n" + own.read_text().replace(flag, "--$NAME"))
+    code, out, err = run(*QUESTION, "--mine", own, "--emit", "megatron-lm")
+    told = f"Note: written anew, without what only {own} has: {flag}: expected a place for it"
+    assert (code, out) == (0, calculon.export_flags(best, "megatron-lm"))
+    assert told in err
+    rows = [
+        (f"--mine {own} --emit megatron-lm:{own}", "expected a file of its own"),
+        (f"--mine {own} --emit megatron-lm:run.toml", "expected a name such as run.sh"),
+    ]
+    refuses(QUESTION, rows)
+
+
+def test_an_older_configuration_is_changed_in_its_language_or_not_at_all(run, tmp_path):
+    own = tmp_path / "own.toml"
+    question = ("plan", "llama3-8B", "64", "h100_80g_sxm", "--mine", own, "--emit")
+    text = "[model]\nname = 'llama3'\nflavor = '8B'  # mine\n[training]\nseq_len = 8192\n"
+    own.write_text(text + "local_batch_size = 1\n[parallelism]\ntensor_parallel_degree = 8\n")
+    assert run(*question, "torchtitan:new.toml").code == 0
+    assert Path("new.toml").read_text().startswith(text)
+    code, out, _ = run(*question, "torchtitan:new.py")
+    assert (code, "--- " in out) == (0, False)  # another language
+    assert Path("new.py").read_text().startswith("# torchtitan, written for")
+
+
+def test_an_execution_changes_a_launch_file(run, refuses, own, folder):
+    call = ("export-flags", "megatron-lm", folder / "best.json", "--patch", own)
+    code, out, err = run(*call, "-o", "better.sh")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"--- {own}\n+++ better.sh\n")
+    assert out.endswith("Output: better.sh\n")
+    assert Path("better.sh").read_text().endswith(OWN)
+    printed = run(*call)
+    assert printed.out == Path("better.sh").read_text()
+    assert printed.err.splitlines()[2:] == out.splitlines()[2:-1]
+    Path("empty.sh").write_text("")
+    rows = [
+        (("-o", own), "expected a file of its own"),
+        (
+            ("--patch", "empty.sh"),
+            "empty.sh: expected a launch file of Megatron-LM, found another file",
+        ),
+    ]
+    refuses(call, rows)
 
 
 @pytest.mark.large

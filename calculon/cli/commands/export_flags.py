@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.changes import add_changes, parsed, with_changes
-from calculon.cli.emission import check_launch_file
+from calculon.cli.emission import check_launch_file, show_changes
 from calculon.cli.field_options import processors_in_place
 from calculon.cli.options import STDOUT, Log, Parser, add_preset, naming
 from calculon.cli.streams import tell
@@ -14,6 +14,8 @@ from calculon.declarations.files import reason, replacing
 from calculon.declarations.result_selection import split
 
 if TYPE_CHECKING:
+    from calculon.declarations.execution import Execution
+    from calculon.declarations.model import Model
     from calculon.launch.dialect import Dialect
 
 
@@ -29,6 +31,7 @@ def configure(parser: Parser) -> None:
         "calculon loe llama3-8B 64 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
         "calculon export-flags megatron-lm best.json#0\n"
         "calculon export-flags megatron-lm best.json#0 llama3-8B --set execution.microbatch_size=2\n"
+        "calculon export-flags megatron-lm best.json#0 --patch run.sh -o better.sh\n"
         "calculon serve llama3-70B 8 h100 --prompt 2k --output 500 --tpot 50ms -o served.json\n"
         "calculon export-flags vllm served.json -o serve.sh\n"
         "calculon export-flags sglang llama3.1-70B_h100x8_fp8 llama3-70B --system h100",
@@ -50,6 +53,11 @@ def configure(parser: Parser) -> None:
         "-o, --output FILE", "the script or configuration; - prints it (default)", default=STDOUT
     )
     parser.option(
+        "--patch FILE",
+        "a launch file of the same launcher: only the settings are changed in which its execution differs, and the "
+        "changes are shown",
+    )
+    parser.option(
         "--system SYSTEM",
         "machine of a deployment: with the model it makes the share of the free memory one of all memory",
     )
@@ -64,39 +72,78 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     dialect = find_dialect(arguments.dialect)
     output, source = arguments.output, arguments.execution
     if output != STDOUT:
-        check_launch_file(output, dialect)
+        check_launch_file(output, dialect, arguments.patch or "")
         if Path(output).resolve() == Path(split(source)[0]).resolve():
             raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
-    text, note = (_engine if dialect.subject == "deployment" else _training)(arguments, dialect)
+    before = ""
+    if arguments.patch:
+        before, text, note = _patched(arguments, dialect)
+    else:
+        text, note = (_engine if dialect.subject == "deployment" else _training)(arguments, dialect)
     if output == STDOUT:
         log(text.rstrip("\n"))
-        if note and not log.quiet:
-            tell(note)
-        return 0
+    else:
+        _write(output, text)
+    if arguments.patch:
+        names = (arguments.patch, f"{dialect.name}: {source}" if output == STDOUT else output)
+        show_changes(before, text, names, log, aside=output == STDOUT)
+    if note and not log.quiet and (arguments.patch or output == STDOUT):
+        tell(note)
+    if output != STDOUT:
+        log(f"Output: {output}")
+    return 0
+
+
+def _write(output: str, text: str) -> None:
+    """Write a file; SpecError if it cannot be written."""
     try:
         with replacing(output) as stream:
             stream.write(text.encode())
     except OSError as error:
         raise SpecError(output, Problem("", "a writable file", reason(error))) from None
-    log(f"Output: {output}")
-    return 0
 
 
-def _training(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
-    """Return the launch file of an execution, and what to tell of it."""
+def _asked(arguments: argparse.Namespace) -> tuple["Execution", "Model | None"]:
+    """Return the execution, and the model where it is known."""
     from calculon import inputs
-    from calculon.advise.launch_text import launch_text
 
     source = arguments.execution
     changed = with_changes(arguments.changes, execution=source)["execution"]
     asked = inputs.asked_execution(changed, preset=arguments.preset)
     known = {"model": arguments.model} if arguments.model else {}
     specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
-    model = inputs.model(specs["model"]) if "model" in specs else None
-    with naming(source):
-        text = launch_text(dialect, asked.execution, model)
+    return asked.execution, inputs.model(specs["model"]) if "model" in specs else None
+
+
+def _training(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
+    """Return the launch file of an execution, and what to tell of it."""
+    from calculon.advise.launch_text import launch_text
+
+    execution, model = _asked(arguments)
+    with naming(arguments.execution):
+        text = launch_text(dialect, execution, model)
     unknown = "Note: no model is known, and its settings are left out; name it after EXE"
     return text, unknown if model is None else ""
+
+
+def _patched(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str, str]:
+    """Return a launch file, the same with what an execution has otherwise, and what to tell of it."""
+    from calculon import inputs
+    from calculon.advise.launch_flags import patched_file
+
+    file = arguments.patch
+    execution, model = _asked(arguments)
+    launch = inputs.launch_in(file, execution.num_procs)
+    if launch is None or launch.dialect.name != dialect.name:
+        other = "another file" if launch is None else f"one of {launch.dialect.title}"
+        raise SpecError(file, Problem("", f"a launch file of {dialect.title}", other))
+    if model is None and launch.model:
+        model = inputs.model(launch.model.get("name") or launch.model)
+    if model is None:
+        raise SpecError(file, Problem("", "a model", "none", "name it after EXE"))
+    mine = inputs.execution(launch.execution)
+    before, found = patched_file(file, mine, execution, model, launch)
+    return before, found.text, "\n".join(f"Note: {note}" for note in found.notes)
 
 
 def _engine(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:

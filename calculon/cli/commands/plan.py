@@ -116,7 +116,11 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
     given = [] if arguments.campaign is None else [arguments.campaign]
     check_inputs([*specs, *given])
     check_answer(arguments, [*specs, *given])
-    emitted = None if arguments.emit is None else Emission.of(arguments.emit)
+    emitted = (
+        None
+        if arguments.emit is None
+        else Emission.of(arguments.emit, only_plan(arguments.mine) or "")
+    )
     alone = emitted is not None and not emitted.file
     printed = arguments.file is None and arguments.format not in (None, "text")
     if alone and (arguments.file == STDOUT or printed):
@@ -140,7 +144,7 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         words["objective"] = objective
         best = _best_fleet(show, model, arguments.num_procs, machines, words)
     if emitted is not None:
-        emitted.write(best, log)
+        emitted.write(best, log, aside=arguments.file == STDOUT or printed)
     return 0
 
 

@@ -16,6 +16,7 @@ from calculon.declarations.spellings.catalog_words import meaning
 from calculon.launch.dialect import (
     Dialect,
     Fields,
+    Language,
     Parsed,
     Reading,
     Row,
@@ -45,6 +46,7 @@ _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _SECTIONS = re.compile(
     r"\A(model|train|optimizer|ddp|scheduler|checkpoint|dataset|logger|rng)_config\."
 )
+_AROUND = re.compile(rf"\A(?:\+*|(?:{'|'.join(yaml_config.AROUND)})\.)")
 _STARTED = re.compile(r"--nproc[-_]per[-_]node[= ](\d+)(?:.*--nnodes[= ](\d+))?")
 _IN_NAME = re.compile(r"_(\d+)gpus?_")
 
@@ -87,6 +89,11 @@ def _is_python(text: str, file: str) -> bool:
 
 def _is_shell(text: str, file: str) -> bool:
     return file.endswith((".sh", ".slurm", ".sbatch")) or text.startswith("#!")
+
+
+def language(text: str, file: str) -> Language:
+    """Return the language of a text."""
+    return "shell" if _is_shell(text, file) else "python" if _is_python(text, file) else "yaml"
 
 
 def parse(
@@ -326,6 +333,9 @@ MEGATRON_BRIDGE = Dialect(
     recognises=_is_bridge,
     suffix=".yaml",
     presets=MEGATRON_LM.presets,
+    language=language,
+    named=lambda name: _canonical(_AROUND.sub("", name)),
+    sections=_MADE,
 )
 
 NEMO_1 = Dialect(
@@ -341,4 +351,6 @@ NEMO_1 = Dialect(
     recognises=_is_nemo,
     suffix=".yaml",
     presets=MEGATRON_LM.presets,
+    language=language,
+    named=lambda name: _AROUND.sub("", name),
 )

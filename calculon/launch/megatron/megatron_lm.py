@@ -11,7 +11,7 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.recipes import GATHERED, NO_RECIPE
-from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Unresolved, Writing
 from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL, batch_schedule
 from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, GROUPED, LAYOUT
 from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
@@ -19,6 +19,7 @@ from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
 from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
 from calculon.launch.rows import number, row
 from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script, switched
+from calculon.launch.texts.shell_quotes import word_of
 
 _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
 _PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"
@@ -286,6 +287,7 @@ _TRIAL: dict[str, Any] = {
 }
 """Flags with which a script runs, of what no plan says."""
 
+_FORMAT, _SHARDED = "--ckpt-format", "fsdp_dtensor"
 _STEPS = 50
 """Steps of a script for which no length is known."""
 
@@ -294,7 +296,7 @@ def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flags of what no plan says: data, tokenizer, rates, checkpoints and length of the run."""
     found = dict(_TRIAL)
     if "--use-megatron-fsdp" in flags:
-        found["--ckpt-format"] = "fsdp_dtensor"
+        found[_FORMAT] = _SHARDED
     if flags.keys() & {"--train-samples", "--train-iters"}:
         return found
     if "--rampup-batch-size" in flags:  # which counts samples
@@ -302,21 +304,38 @@ def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"--train-iters": _STEPS}
 
 
-def _connections(flags: Mapping[str, Any]) -> str:
-    """Return the line that sets the hardware queues of a device; empty where their number does not matter.
+def _connections(flags: Mapping[str, Any]) -> int | None:
+    """Return the hardware queues of a device: 0 for any number but 1, None where their number does not matter.
 
     With a single queue kernels start in the order of their launch, so that collectives of tensor and context
     parallelism start before the products that they overlap (required before Blackwell). FSDP and the exchange of
     experts need several queues. Source: Megatron-LM, ``arguments.py``, ``validate_args``.
     """
     if flags.keys() & {"--use-torch-fsdp2", "--use-megatron-fsdp"}:
+        return 0
+    if flags.get(_TP[0], 1) != 1 or flags.get(_CP, 1) != 1:
+        return 1
+    return 32 if "--overlap-moe-expert-parallel-comm" in flags else None
+
+
+def _connections_line(flags: Mapping[str, Any]) -> str:
+    """Return the line that sets the hardware queues of a device; empty where their number does not matter."""
+    queues = _connections(flags)
+    if queues is None:
+        return ""
+    if not queues:
         return f"unset {CONNECTIONS}  # FSDP refuses 1"
-    ordered = flags.get(_TP[0], 1) > 1 or flags.get(_CP, 1) > 1
-    if "--overlap-moe-expert-parallel-comm" not in flags:
-        return f"export {CONNECTIONS}=1" if ordered else ""
-    if ordered:
-        return f"export {CONNECTIONS}=1  # or 32, in favour of the exchange of experts"
-    return f"export {CONNECTIONS}=32"
+    both = queues == 1 and "--overlap-moe-expert-parallel-comm" in flags
+    note = "  # or 32, in favour of the exchange of experts" if both else ""
+    return f"export {CONNECTIONS}={queues}{note}"
+
+
+def _needed(flags: Mapping[str, Any]) -> Fields:
+    """Return what flags need beyond the settings of an execution, None for a setting that must not be stated."""
+    found: Fields = {CONNECTIONS: _connections(flags) or None}
+    if "--use-megatron-fsdp" in flags:
+        return {**found, _FORMAT: _SHARDED}
+    return {**found, _FORMAT: None} if flags.get(_FORMAT) == _SHARDED else found
 
 
 def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
@@ -330,7 +349,7 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     flags = {name: value for name, value in settings.items() if name.startswith("--")}
     said = {name: value for name, value in settings.items() if name not in (*flags, PROGRAM)}
     lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
-    lines += filter(None, [_connections(flags)])
+    lines += filter(None, [_connections_line(flags)])
     lines += [f"export {name}={value}" for name, value in said.items()]
     lines += [""]
     lines += [f"GPUS_PER_NODE={per_node if whole else 1}"]
@@ -359,7 +378,8 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
 def refused(text: str, num_procs: int) -> list[Problem]:
     """Return what Megatron-LM refuses of a script, with the fields that say it."""
     found = parse_script(text, "script", {}, environment=(CONNECTIONS,)).settings
-    values = {name: one.value for name, one in found.items()}
+    known = (one for one in found.values() if not isinstance(one.value, Unresolved))
+    values = {_written_out(one.name): one.value for one in known}
     return [
         Problem("", f"what Megatron-LM takes: {one.rule}", stated, _hint(one.flags))
         for one, stated in broken(values, num_procs)
@@ -385,8 +405,7 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, (list, tuple)):
         return " ".join(map(_text, value))
-    text = str(value)
-    return text if re.fullmatch(r"[\w.,:/+=-]+", text) else f"'{text}'"
+    return word_of(value)
 
 
 MEGATRON_LM = Dialect(
@@ -401,4 +420,7 @@ MEGATRON_LM = Dialect(
     render=render,
     recognises=recognises,
     presets=("megatron-lm-ub",),
+    named=lambda word: _written_out(flag_name(word)),
+    refused=refused,
+    needed=_needed,
 )

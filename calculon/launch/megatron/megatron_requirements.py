@@ -147,6 +147,10 @@ def broken(settings: Mapping[str, Any], num_procs: int) -> Iterator[tuple[Requir
     """
     flags = Flags(settings, num_procs)
     for one in requirements():
-        if one.when.value(flags.value) and not one.holds.value(flags.value):
+        try:
+            holds = not one.when.value(flags.value) or bool(one.holds.value(flags.value))
+        except (TypeError, ValueError, IndexError, ZeroDivisionError):
+            continue  # of values that are no numbers, or of degrees beyond the processors
+        if not holds:
             found = dict.fromkeys(map(flags.written, (*one.when.names, *one.holds.names)))
             yield one, ", ".join(filter(None, found))

@@ -88,3 +88,13 @@ def substitution(word: str, at: int) -> tuple[str, int]:
         return word[at:end], end
     found = _PARAMETER.match(word, at)
     return (found[0], found.end()) if found else ("$", at + 1)
+
+
+def word_of(value: object) -> str:
+    """Return a value as one word of a script, in quotes where it needs them.
+
+    >>> word_of(8), word_of("a b"), word_of(False)
+    ('8', "'a b'", 'false')
+    """
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if re.fullmatch(r"[\w.,:/+=-]+", text) else f"'{text}'"

@@ -15,7 +15,7 @@ from calculon.launch.texts.tree import TARGET, Leaf, Tree
 
 _TORCH_TYPE = re.compile(r"torch\.(\w+)")
 
-_AROUND = ("ConfigContainer", "training")
+AROUND = ("ConfigContainer", "training")
 """Names that some files have around all others."""
 
 
@@ -34,7 +34,7 @@ def settings_in(text: str, file: str, variables: Mapping[str, str]) -> Tree:
         if not tree:
             wanted = "a configuration in YAML, with named settings"
             raise SpecError(file, Problem("", wanted, "none"))
-        for name in _AROUND:
+        for name in AROUND:
             if isinstance(inside := tree.get(name), Tree):
                 others = {other: v for other, v in tree.items() if other != name}
                 tree = Tree({**inside, **others})

@@ -13,7 +13,9 @@ from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import (
     flavor_of,
     indivisible,
+    language,
     model_of,
+    option_name,
     parallel,
     parse,
     recognises,
@@ -21,11 +23,10 @@ from calculon.launch.titan.torchtitan_files import (
 )
 from calculon.launch.titan.torchtitan_kernels import KERNELS, LENGTH, TOKENS
 from calculon.launch.titan.torchtitan_pipeline import PIPELINE
+from calculon.launch.titan.torchtitan_versions import PASSES, STEP_TOKENS, in_version_of
 from calculon.launch.titan.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY_WITH
 
 _NAME = "torchtitan"
-_STEP_TOKENS = "training.num_tokens_per_train_step"
-_PP_MICROBATCHES = "parallelism.num_pp_microbatches"
 
 _EXCHANGES = {"allgather": "all_gather", "alltoall": "p2p"}
 """Exchanges of context parallelism; alltoall hands keys and values from neighbour to neighbour, a ring."""
@@ -120,9 +121,7 @@ def _write_experts(one: Writing) -> Fields:
 
 def _read_batch(one: Reading) -> Fields:
     """Read length, microbatch and batch: of August 2026 in tokens, before in sequences."""
-    tokens = any(
-        name in one.parsed.settings for name in (TOKENS, _STEP_TOKENS, LENGTH, _PP_MICROBATCHES)
-    )
+    tokens = any(name in one.parsed.settings for name in (TOKENS, STEP_TOKENS, LENGTH, PASSES))
     older = ("local_batch_size", "batch_size", "global_batch_size", "seq_len")
     stated = [name for key in older if (name := f"training.{key}") in one.parsed.settings]
     if tokens and stated:
@@ -134,18 +133,18 @@ def _read_batch(one: Reading) -> Fields:
 def _read_tokens(one: Reading) -> Fields:
     length = one.count(LENGTH, "model.seq_len", default=2048, least=1)
     tokens = one.count(TOKENS, default=16384, least=1)
-    passes = one.count(_PP_MICROBATCHES, default=1, least=1)
+    passes = one.count(PASSES, default=1, least=1)
     passes = passes if one.execution["pipeline_par"] > 1 else 1
     if tokens % length:
         raise indivisible(one, TOKENS, f"a multiple of max_context_length={length:,}", tokens)
     at_once = tokens * passes * one.execution["data_par"]
-    step = one.count(_STEP_TOKENS, default=-1)
+    step = one.count(STEP_TOKENS, default=-1)
     step = at_once if step < 0 else step
     if step % at_once:
         product = f"{tokens:,} x {passes} x data {one.execution['data_par']}"
-        raise indivisible(one, _STEP_TOKENS, f"a multiple of {at_once:,} ({product})", step)
+        raise indivisible(one, STEP_TOKENS, f"a multiple of {at_once:,} ({product})", step)
     if step > at_once and one.execution["pipeline_par"] > 1:
-        one.not_modelled(_STEP_TOKENS, _refilled(step // at_once))
+        one.not_modelled(STEP_TOKENS, _refilled(step // at_once))
     return _batch(tokens // length, step // length, length)
 
 
@@ -190,8 +189,8 @@ def _write_batch(one: Writing) -> Fields:
     found = {TOKENS: micro * length, LENGTH: length}
     passes = batch // (micro * data)
     if one["pipeline_par"] > 1:
-        return {**found, _PP_MICROBATCHES: passes}
-    return found if passes == 1 else {**found, _STEP_TOKENS: batch * length}
+        return {**found, PASSES: passes}
+    return found if passes == 1 else {**found, STEP_TOKENS: batch * length}
 
 
 def _read_sequence_parallel(one: Reading) -> Fields:
@@ -336,7 +335,7 @@ _ROWS = (
     ),
     row(
         "microbatch_size batch_size seq_length",
-        f"{TOKENS} {LENGTH} {_STEP_TOKENS} {_PP_MICROBATCHES}",
+        f"{TOKENS} {LENGTH} {STEP_TOKENS} {PASSES}",
         _read_batch,
         _write_batch,
     ),
@@ -396,5 +395,8 @@ TORCHTITAN = Dialect(
     render=render,
     recognises=recognises,
     suffix=".py",
+    language=language,
+    named=option_name,
+    in_version_of=in_version_of,
 )
 """Configurations of torchtitan."""

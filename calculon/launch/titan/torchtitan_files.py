@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.base.frozen import dataclass
 from calculon.declarations import catalog
 from calculon.declarations.fields import shown
 from calculon.declarations.files import read_bytes
 from calculon.declarations.model import Model
-from calculon.launch.dialect import Fields, Parsed, Reading, Setting
+from calculon.launch.dialect import Fields, Language, Parsed, Reading, Setting
 from calculon.launch.texts.python_config import Call, held, read_configuration, short_name
 from calculon.launch.texts.python_syntax import parsed
 from calculon.launch.texts.reading_budget import reading, too_large
@@ -78,24 +77,21 @@ _SAID = ("CONFIG_FILE", "CONFIG", "job.config_file", "config")
 _MADE_BY = ("model_registry", "build_model_config")
 _QUANTIZED = re.compile(r"(?:model|model_converters)\.(?:converters|quantization)\.")
 
+CHECKPOINT = "activation_checkpoint"
+
 _ONLY_READ = ("llama2", "kimi_k2")
 """Names and flavors of versions before 2026, and of forks."""
 
-_OLDER = ("training", "experimental")
+OLDER_SECTIONS = ("training", "experimental")
 """Sections in which options of parallelism were until 2025."""
 
 _SHAPE = ("hidden", "num_blocks", "attn_heads", "feedforward", "vocab", "num_experts")
 """Fields of a model by which it is found among those of torchtitan."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe(Parsed):
-    """What a file of Python says; its defaults are those of 2026."""
-
-
 def parallel(option: str) -> tuple[str, ...]:
     """Return the names of an option of parallelism, in all versions."""
-    return tuple(f"{section}.{option}" for section in ("parallelism", *_OLDER))
+    return tuple(f"{section}.{option}" for section in ("parallelism", *OLDER_SECTIONS))
 
 
 def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
@@ -110,11 +106,19 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
     Of a file of Python with several configurations the variable ``recipe`` names one.
     """
-    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+    kind = language(text, file)
+    if kind == "shell":
         return _of_script(text, file, variables)
+    return _of_python(text, file, variables) if kind == "python" else _of_toml(text, file)
+
+
+def language(text: str, file: str) -> Language:
+    """Return the language of a text."""
+    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+        return "shell"
     if file.endswith(".py") or (not file.endswith(".toml") and _is_python(text)):
-        return _of_python(text, file, variables)
-    return _of_toml(text, file)
+        return "python"
+    return "toml"
 
 
 def recognises(text: str, file: str) -> bool:
@@ -175,7 +179,7 @@ def _is_python(text: str) -> bool:
 def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     """Return the options of a command line, which count before those of the configuration that it names."""
     found = parse_script(
-        text, file, variables, is_flag=_is_option, name_of=_option, environment=_SAID
+        text, file, variables, is_flag=_is_option, name_of=option_name, environment=_SAID
     )
     options, notes, below = dict(found.settings), list(found.notes), {}
     said = [one for name in _SAID if (one := options.pop(name, None)) is not None]
@@ -227,7 +231,7 @@ def _is_option(name: str) -> bool:
     return "." in name or name in ("module", "config")
 
 
-def _option(word: str) -> str:
+def option_name(word: str) -> str:
     """Return the name of an option: ``--training.seq-len=4096`` is ``training.seq_len``."""
     return word.partition("=")[0].removeprefix("--").replace("-", "_")
 
@@ -299,9 +303,17 @@ def _of_python(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
         for each in _settings(model, file, "model"):
             found[_renamed(each.name)] = each
         found |= _model_names(model, one.name, one.imports, f"{file}:{model.line}")
-    return Recipe(
-        file, {n: Setting(n, s.value, s.place) for n, s in found.items()}, notes=tuple(notes)
-    )
+    settings = {n: Setting(n, s.value, s.place) for n, s in found.items()}
+    _state_operators(settings)
+    return Parsed(file, settings, notes=tuple(notes))
+
+
+def _state_operators(settings: dict[str, Setting]) -> None:
+    """State that selective recomputation is of operators, which recipes in Python mean where they say no more."""
+    mode, option = f"{CHECKPOINT}.mode", f"{CHECKPOINT}.selective_ac_option"
+    stated = settings.get(mode)
+    if CHECKPOINT not in settings and (stated is None or stated.value == "selective"):
+        settings.setdefault(option, Setting(option, "op", stated.place if stated else ""))
 
 
 def _settings(root: Tree, file: str, section: str = "") -> Iterator[Setting]:

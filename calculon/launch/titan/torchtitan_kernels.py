@@ -5,7 +5,7 @@ from typing import Any
 from calculon.launch.dialect import Fields, Reading, Writing
 from calculon.launch.rows import first_names, row
 from calculon.launch.texts.name_patterns import under
-from calculon.launch.titan.torchtitan_files import Recipe, mixes, model_of, parallel
+from calculon.launch.titan.torchtitan_files import CHECKPOINT, mixes, model_of, parallel
 from calculon.launch.titan.torchtitan_words import (
     CONVERTERS,
     KEPT,
@@ -18,23 +18,22 @@ from calculon.launch.titan.torchtitan_words import (
 
 TOKENS = "training.num_tokens_per_microbatch_per_dp_rank"
 LENGTH = "training.max_context_length"
-_CHECKPOINT = "activation_checkpoint"
 _COMPONENTS = "compile.components"
 _IMPLEMENTATIONS = {"fused": "fused", "foreach": "foreach", "for-loop": "loop"}
 
 
 def _read_recompute(one: Reading) -> Fields:
     """Read what is recomputed: a class since 2026, before a mode and, of selective, an option."""
-    made, mode = one.setting(_CHECKPOINT), one.setting(f"{_CHECKPOINT}.mode")
-    usual = "op" if made is not None or _recipe(one) else "2"
-    option = str(one.get(f"{_CHECKPOINT}.selective_ac_option", default=usual))
+    made, mode = one.setting(CHECKPOINT), one.setting(f"{CHECKPOINT}.mode")
+    usual = "2" if made is None else "op"
+    option = str(one.get(f"{CHECKPOINT}.selective_ac_option", default=usual))
     stated = made if made is not None else mode
     kind = "selective" if stated is None else str(stated.value)
     kind = RECOMPUTES.get(kind, kind).lower()
     every = 1
     if kind == "selective" and option != "op":
         if not option.isdecimal() or int(option) < 1:
-            found = one.parsed.settings[f"{_CHECKPOINT}.selective_ac_option"]
+            found = one.parsed.settings[f"{CHECKPOINT}.selective_ac_option"]
             raise one.error(found, "op, or of how many layers one is recomputed")
         kind, every = "full", int(option)
     if kind not in ("selective", "full", "none"):
@@ -45,7 +44,7 @@ def _read_recompute(one: Reading) -> Fields:
         kind = "selective"
     if kind == "selective" and mixes(model_of(one.parsed.settings)):
         effect = "which results of experts are kept is not known: nothing is computed again"
-        for name in (_CHECKPOINT, f"{_CHECKPOINT}.mode"):
+        for name in (CHECKPOINT, f"{CHECKPOINT}.mode"):
             one.not_modelled(name, effect)
         kind = "none"
     return {
@@ -60,16 +59,12 @@ def _write_recompute(one: Writing) -> Fields:
         raise one.refuse("recompute_every", "1: every layer is recomputed, or its operators are")
     whole, modules = one["activation_recompute"], one["recompute_modules"]
     if whole == "full":
-        return {_CHECKPOINT: "FullAC"}
+        return {CHECKPOINT: "FullAC"}
     if whole != "none":
         raise one.refuse("activation_recompute", "full, none", "flash attention stores no more")
     if modules not in ("ops", "none"):
         raise one.refuse("recompute_modules", "ops, none")
-    return {_CHECKPOINT: "SelectiveAC" if modules == "ops" else None}
-
-
-def _recipe(one: Reading) -> bool:
-    return isinstance(one.parsed, Recipe)
+    return {CHECKPOINT: "SelectiveAC" if modules == "ops" else None}
 
 
 def _read_compile(one: Reading) -> Fields:
@@ -215,7 +210,7 @@ KERNELS = (
     ),
     row(
         "activation_recompute recompute_modules recompute_every",
-        _CHECKPOINT,
+        CHECKPOINT,
         _read_recompute,
         _write_recompute,
     ),

@@ -261,6 +261,10 @@ def test_tables_of_torchtitan_are_recognised_without_a_name(name):
     assert recognised(text, name) is TORCHTITAN
 
 
+OPERATORS = {"activation_checkpoint.selective_ac_option": "op"}
+"""What recipes in Python mean where they say nothing of recomputation."""
+
+
 def test_names_of_classes_are_settings_where_they_say_more():
     text = """
 def config():
@@ -282,6 +286,7 @@ def config():
         "several.A#2.x": 2,
         "several.B": True,
         "size": "measured",
+        **OPERATORS,
     }
     assert {found[name].place for name in ("loss", "loss.n")} == {"config.py:5"}
 
@@ -301,6 +306,7 @@ def tuned(seq_len=4096):
     for more, added in (("", {}), (', [Float8.Config(recipe="rowwise")]', transforms)):
         found = parse(text.format(transforms=more), "config.py", {"seq_len": "8192"}).settings
         assert {name: one.value for name, one in found.items()} == added | {
+            **OPERATORS,
             "model.name": "llama3",
             "model.flavor": "8B",
             "model.seq_len": 8192,

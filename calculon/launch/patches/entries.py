@@ -1,0 +1,201 @@
+"""Edits of a configuration that may change one of its settings, by where settings stand in its text."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Protocol
+
+from calculon.base.frozen import dataclass
+from calculon.launch.dialect import Dialect
+from calculon.launch.difference import Change
+from calculon.launch.patches.spans import (
+    fills_lines,
+    indentation,
+    line_end,
+    line_start,
+    replaced,
+    without,
+)
+from calculon.launch.texts.tree import TARGET
+
+Names = tuple[str, ...]
+
+ARGUMENT = "--"
+"""What an argument of the training script has before its name, in a comment of its configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A setting in a text.
+
+    Attributes:
+        path: Its names, the outermost first.
+        start, value: Where its name begins, and where its value begins and ends.
+        comma: Whether commas separate it from others.
+        before: What a new entry after it has before its name, such as ``cfg.model.``.
+        refers: The name of a constant that is its value.
+    """
+
+    path: Names
+    start: int
+    value: tuple[int, int]
+    comma: bool = False
+    before: str = field(default="", kw_only=True)
+    refers: str = field(default="", kw_only=True)
+
+
+class Language(Protocol):
+    """A language of configurations."""
+
+    def entries(self, text: str) -> list[Entry]:
+        """Return the settings of a text in their order."""
+
+    def value(self, value: Any, old: str) -> str:
+        """Return a value as it is written in place of another one; `old` is empty for a new one."""
+
+    def entry(self, name: str, value: Any, indent: str) -> str:
+        """Return a new setting; of a mapping with the settings in it, in further lines below `indent`."""
+
+    def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
+        """Yield a text with a setting at its end, whose section it lacks."""
+
+
+class ConfigurationEdits:
+    """Edits of a configuration.
+
+    Attributes:
+        language: Its language.
+        named, spelled, sections: As of the launcher (:class:`calculon.launch.dialect.Dialect`).
+    """
+
+    def __init__(self, language: Language, dialect: Dialect) -> None:
+        self.language, self.sections = language, dialect.sections
+        self.named, self.spelled = dialect.named, dialect.spelled
+
+    def edits(self, text: str, change: Change, group: Mapping[str, int]) -> Iterator[str]:
+        """Yield the text of a configuration with one change, in several ways, the most natural first.
+
+        Args:
+            text: The configuration.
+            change: What to change.
+            group: Settings next to which a new one belongs, with their distance from it.
+        """
+        entries = self.language.entries(text)
+        found = self._of_name(entries, text, change)
+        if change.kind == "drop":
+            yield from (_removed(text, one) for one in found)
+        elif change.kind == "change":
+            for one in found:
+                yield from self._changed(text, one, entries, change.after)
+        else:
+            yield from self._added(text, entries, change, group)
+
+    def _of_name(self, entries: Sequence[Entry], text: str, change: Change) -> list[Entry]:
+        """Return the entries that may be a setting: those of its whole name, then those of its last name."""
+        wanted = self.named(change.name)
+        spelled = self.spelled(change.name).rpartition(".")[2]
+        last = {wanted.rpartition(".")[2], change.name.rpartition(".")[2], spelled}
+        line = change.place.rpartition(":")[2]
+
+        def rank(one: Entry) -> tuple[bool, bool]:
+            here = line == str(text.count("\n", 0, one.start) + 1)
+            return (self.named(".".join(one.path)) != wanted, not here)
+
+        return sorted((one for one in entries if one.path[-1] in last), key=rank)
+
+    def _changed(
+        self, text: str, one: Entry, entries: Sequence[Entry], after: Any
+    ) -> Iterator[str]:
+        """Yield a text with another value of an entry: of the constant that it is, or of the entry itself."""
+        for constant in entries:
+            if one.refers and constant.path == (one.refers,):
+                yield self._with_value(text, constant, after)
+        yield self._with_value(text, one, after)
+
+    def _with_value(self, text: str, one: Entry, after: Any) -> str:
+        start, end = one.value
+        new = self.language.value(after, text[start:end])
+        gap = "" if text[start - 1 : start].isspace() or start != end else " "
+        return replaced(text, start, end, f"{gap}{new}")
+
+    def _added(
+        self, text: str, entries: Sequence[Entry], change: Change, group: Mapping[str, int]
+    ) -> Iterator[str]:
+        """Yield a text with a new entry, near to its group where its section is stated."""
+        for path in self._paths(entries, change.name):
+            if path[-1].startswith(ARGUMENT):
+                yield from self.language.section(path, change.after, text)
+                continue
+            for depth in range(len(path) - 1, -1, -1):
+                siblings = [
+                    one
+                    for one in entries
+                    if one.path[:-1] == path[:depth] and one.before != ARGUMENT
+                ]
+                value = self._nested(path, depth, change.after)
+                for one in self._near(siblings, path[depth], group):
+                    yield self._after(text, one, path[depth], value)
+                if siblings:
+                    break
+            yield from self.language.section(path, change.after, text)
+
+    def _paths(self, entries: Sequence[Entry], name: str) -> Iterator[Names]:
+        """Yield the paths that a new setting may have: in the sections of a file, or in its usual one."""
+        *above, last = self.spelled(name).split(".")
+        section = self.named(name).rpartition(".")[0]
+        found: dict[Names, None] = {}
+        for one in entries:
+            if self.named(".".join(one.path)).rpartition(".")[0] == section:
+                found[one.path[:-1]] = None
+        found[tuple(above)] = None
+        yield from ((*each, last) for each in found)
+
+    def _nested(self, path: Names, depth: int, value: Any) -> Any:
+        """Return a value below the names of its path from a depth on, with what makes a new section."""
+        for end in range(len(path) - 1, depth, -1):
+            made = self.sections.get(".".join(path[:end]))
+            value = {**({TARGET: made} if made else {}), path[end]: value}
+        return value
+
+    def _near(self, siblings: Sequence[Entry], name: str, group: Mapping[str, int]) -> list[Entry]:
+        """Return the entries after which a new one may be, the best first."""
+
+        def rank(one: Entry) -> tuple[bool, int, int]:
+            unlike = one.path[-1].partition("_")[0] != name.partition("_")[0]
+            return unlike, group.get(self.named(".".join(one.path)), len(group)), -one.start
+
+        return sorted(siblings, key=rank)
+
+    def _after(self, text: str, one: Entry, name: str, value: Any) -> str:
+        """Return a text with a new entry after another one, or before it where that is the last between commas."""
+        own_line = not text[line_start(text, one.start) : one.start].strip(" \t-")
+        indent = indentation(text, one.start)
+        new = self.language.entry(f"{one.before}{name}", value, indent)
+        if not one.comma:
+            at = line_end(text, one.value[1])
+            return replaced(text, at, at, f"\n{indent}{new}")
+        comma = re.compile(r"\s*,").match(text, one.value[1])
+        if comma is None:
+            gap = f"\n{indent}" if own_line else " "
+            return replaced(text, one.start, one.start, f"{new},{gap}")
+        at = comma.end()
+        if own_line and fills_lines(text, one.start, at):
+            at = line_end(text, at)
+            return replaced(text, at, at, f"\n{indent}{new},")
+        return replaced(text, at, at, f" {new},")
+
+
+def _removed(text: str, one: Entry) -> str:
+    """Return a text without an entry, and without the comma that separated it."""
+    start, end = one.start, one.value[1]
+    if one.before == ARGUMENT:
+        return without(text, start, end)
+    if not one.comma:
+        return without(text, start, line_end(text, end))
+    if comma := re.compile(r"[ \t]*,").match(text, end):
+        return without(text, start, comma.end())
+    before = text[:start].rstrip()
+    if before.endswith(","):  # the last of several
+        gap = text[len(before) : start]
+        return without(before[:-1] + gap + text[start:], start - 1, end - 1)
+    return without(text, start, end)
