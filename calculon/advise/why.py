@@ -185,12 +185,17 @@ def why(
         return replace(found, proposals=_compared(_with(unread, search.fixes())))
     if problems:
         return replace(found, proposals=_compared((_as_read(search, unread),)))
-    now = estimate(shape, whole, machine)
+    return _improved(found, search, near)
+
+
+def _improved(found: Why, search: FixSearch, near: Neighborhood) -> Why:
+    """Return the answer about an execution that runs: its estimate, better changes, and what options save."""
+    now = estimate(found.model, found.execution, found.system)
     step = now.stats["total_time"] or 0.0
     return replace(
         found,
         estimate=now,
-        better=_compared(search.faster(step), step / whole.batch_size),
+        better=_compared(search.faster(step), step / found.execution.batch_size),
         contributions=ablations(near),
     )
 

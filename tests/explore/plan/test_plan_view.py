@@ -42,7 +42,7 @@ def links(part):
 @cache
 def command():
     """Return the page of ``calculon plan`` for a plan of one's own in one line."""
-    options = ("--mine", "tp=4,pp=2,mbs=1", "--tokens", "15T")
+    options = ("--mine", "tp=4,pp=2,mbs=1", "--tokens", "15T", "-v")
     with redirect_stdout(StringIO()) as text:
         assert main(["plan", BEST.model, "64", BEST.system, *options]) == 0
     return " ".join(text.getvalue().split())
