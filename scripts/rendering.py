@@ -75,9 +75,9 @@ def served() -> str:
 
 
 def accuracy() -> str:
-    """Return the errors of predicted step times of edition corrected, by class and source."""
+    """Return the errors of predicted step times of edition corrected, by class."""
     own = [one for (_, edition), one in results().items() if edition == CORRECTED]
-    return Table(CLASS_ERRORS, class_rows(own)).markdown()
+    return Table(CLASS_ERRORS[:-3], [row for row in class_rows(own) if row["of_class"]]).markdown()
 
 
 def reference(subject: str) -> Callable[[], str]:
