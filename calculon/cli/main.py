@@ -7,7 +7,7 @@ closed; 130 interrupted; 141 the reader of a pipe left; 143 terminated.
 import gc
 import sys
 import warnings
-from argparse import SUPPRESS, Action
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any
 
 from calculon import __version__
 from calculon.base.errors import Infeasible, SpecError, nearest
-from calculon.cli.options import LEVELS, STDOUT, Command, Log, Parser, check_log
+from calculon.cli.options import LEVELS, STDOUT, Command, HelpAll, Log, Parser, check_log
 from calculon.cli.streams import (
     STDOUT_NAME,
     exit_code,
@@ -250,14 +250,13 @@ def _listing(count: int) -> str:
     )
 
 
-class _HelpAll(Action):
+class _HelpAll(HelpAll):
     """Prints the help with all commands."""
 
     def __call__(self, parser: Any, *_: object, **__: object) -> None:
         """Print, and leave."""
         parser.description = f"{DESCRIPTION}\n\n{_listing(len(GROUPS))}"
-        parser.print_help()
-        parser.exit()
+        super().__call__(parser)
 
 
 def add_common(parser: Parser) -> None:

@@ -90,6 +90,31 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: object):
         keywords.setdefault("formatter_class", Layout)
         super().__init__(**keywords)  # type: ignore[arg-type]
+        self._shown: frozenset[str] = frozenset()
+
+    def show_first(self, *options: str) -> None:
+        """Let ``--help`` list only some options; ``--help-all``, which this adds, lists all."""
+        self._shown = frozenset({*options, "--help", "--help-all"})
+        self.add_argument("--help-all", action=HelpAll, nargs=0, help="list all options, and exit")
+
+    def show_all(self) -> None:
+        """Let the help list all options."""
+        self._shown = frozenset()
+
+    def format_help(self) -> str:
+        """Return the help, with the options that are shown first."""
+        hidden = [
+            one
+            for one in self._actions
+            if self._shown and one.option_strings and not self._shown & {*one.option_strings}
+        ]
+        texts = [one.help for one in hidden]
+        for one in hidden:
+            one.help = argparse.SUPPRESS
+        text = super().format_help()
+        for one, kept in zip(hidden, texts, strict=True):
+            one.help = kept
+        return text
 
     def explain(self, description: str, examples: str) -> None:
         """Set the texts of the help before and after the arguments: a line of `description` is a paragraph."""
@@ -140,6 +165,16 @@ class Parser(argparse.ArgumentParser):
         """Print the message on standard error, and leave with exit code 2."""
         tell(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
+
+
+class HelpAll(argparse.Action):
+    """Prints the help with everything, and leaves."""
+
+    def __call__(self, parser: Any, *_: object, **__: object) -> None:
+        """Print, and leave."""
+        parser.show_all()
+        parser.print_help()
+        parser.exit()
 
 
 def log_note(log: "Log", spec: "Model | System") -> None:
@@ -440,8 +475,8 @@ def add_preset(
         type=_names if several else str,
         choices=None if several else Suggested(PRESETS),
         default=() if several else None,
-        help=f"framework that fills in what is left out, and whose limits hold: {', '.join(PRESETS)}{own} "
-        f"(calculon catalog presets; default: {absent})",
+        help=f"framework that fills in what is left out, and whose limits hold{own} (calculon catalog presets; "
+        f"default: {absent})",
     )
 
 

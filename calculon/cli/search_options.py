@@ -20,7 +20,6 @@ from calculon.cli.streams import tell
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.declarations.spellings import PRECISIONS, global_batch, precision, probability
 from calculon.declarations.statistics import RISK, within_risk
-from calculon.search.restrict import OPTIONS
 from calculon.search.within_risk import both, states_risk
 
 if TYPE_CHECKING:
@@ -83,10 +82,8 @@ def add_values(parser: Parser) -> None:
     add_tried(
         parser,
         fix="try only these values of an execution field; may be repeated",
-        add="also try values that are left out: attention_type=multiquery, batch_size=..., "
-        "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation); in edition corrected "
-        f"also other values of {', '.join(OPTIONS)} (which --fix may set as well; --fix alone sets mesh_order, "
-        "which stands for all networks); `calculon describe execution` lists the values",
+        add="also try values that are left out: attention_type=multiquery, pipeline_par=... (uneven stages), "
+        "activations_offload=true, zero_stage=fsdp; `calculon describe execution` lists fields and values",
     )
 
 

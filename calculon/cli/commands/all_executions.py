@@ -41,6 +41,7 @@ def configure(parser: Parser) -> None:
     parser.option("-c, --cpus N", "accepted for compatibility; not needed", type=int)
     parser.option("--columns NAME[,NAME...]", "write only these fields and statistics")
     add_verbose(parser, "count what fits and what does not")
+    parser.show_first("--where", "--fix", "--edition", "--preset", "--risk", "--quiet")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

@@ -72,6 +72,17 @@ def configure(parser: Parser) -> None:
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
     )
     declare(parser)
+    parser.show_first(
+        "--kernels",
+        "--processor",
+        "--collectives",
+        "--gemm",
+        "--memory",
+        "--training",
+        "--overlay",
+        "--plot",
+        "--output",
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

@@ -32,6 +32,18 @@ def configure(parser: Parser) -> None:
         "print everything: where days and money go, elasticities, all that is assumed",
     )
     add_answer(parser)
+    parser.show_first(
+        "--tokens",
+        "--deadline",
+        "--budget-usd",
+        "--mtbf",
+        "--spares",
+        "--price",
+        "--carbon",
+        "--preset",
+        "--verbose",
+        "--output",
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

@@ -49,6 +49,17 @@ def configure(parser: Parser) -> None:
     values = "a line per value; ' before texts that begin with =, +, - or @"
     add_format(parser, FORMATS, f"text (default), markdown, csv ({values}), json")
     parser.switch("-a, --all", "also list the statistics that are equal")
+    parser.show_first(
+        "--model",
+        "--system",
+        "--edition",
+        "--preset",
+        "--dialect",
+        "--all",
+        "--prompt",
+        "--users",
+        "--format",
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

@@ -69,6 +69,18 @@ def configure(parser: Parser) -> None:
     parser.switch("--no-tp-overlap", "never overlap tensor-parallel traffic")
     parser.switch("--no-dp-overlap", "never overlap data-parallel traffic")
     add_winners(parser)
+    parser.show_first(
+        "--top-n",
+        "--objective",
+        "--pareto",
+        "--where",
+        "--fix",
+        "--edition",
+        "--preset",
+        "--risk",
+        "--verbose",
+        "--quiet",
+    )
 
 
 def add_winners(parser: Parser) -> None:

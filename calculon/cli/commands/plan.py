@@ -65,6 +65,20 @@ def configure(parser: Parser) -> None:
     add_values(parser)
     add_changes(parser, "model", "system", "campaign")
     add_answer(parser, "write the answer, whose plans other commands take")
+    parser.show_first(
+        "--tokens",
+        "--batch",
+        "--seq",
+        "--dtype",
+        "--preset",
+        "--mine",
+        "--risk",
+        "--fix",
+        "--deadline",
+        "--emit",
+        "--verbose",
+        "--output",
+    )
 
 
 def _add_question(parser: Parser) -> None:

@@ -30,6 +30,18 @@ def configure(parser: Parser) -> None:
     add_campaign(parser)
     add_workload(parser.add_argument_group("workload of deployments"), output="--output-tokens")
     parser.option("-o, --output FILE", "NAME.html; - prints the page", dest="file", required=True)
+    parser.show_first(
+        "--model",
+        "--system",
+        "--edition",
+        "--preset",
+        "--tokens",
+        "--deadline",
+        "--workload",
+        "--prompt",
+        "--users",
+        "--output",
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

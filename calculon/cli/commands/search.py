@@ -45,6 +45,20 @@ def configure(parser: Parser) -> None:
     add_preset(parser, absent=USUAL)
     parser.switch("-q, --quiet", "no progress on standard error")
     parser.set_defaults(**dict.fromkeys(_OF_THE_PUBLISHED_TOOL, False), cpus=None)
+    parser.show_first(
+        "--batch",
+        "--seq",
+        "--dtype",
+        "--preset",
+        "--top-n",
+        "--objective",
+        "--pareto",
+        "--where",
+        "--fix",
+        "--risk",
+        "--verbose",
+        "--output",
+    )
 
 
 _OF_THE_PUBLISHED_TOOL = (

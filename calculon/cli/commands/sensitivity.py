@@ -78,6 +78,18 @@ def configure(parser: Parser) -> None:
     add_changes(parser, *_KINDS)
     add_edition(parser)
     add_preset(parser)
+    parser.show_first(
+        "--of",
+        "--range",
+        "--replan",
+        "--against",
+        "--against-system",
+        "--tokens",
+        "--price",
+        "--preset",
+        "--format",
+        "--output",
+    )
 
 
 def _add_rivals(parser: Parser) -> None:

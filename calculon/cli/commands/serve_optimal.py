@@ -69,6 +69,20 @@ def configure(parser: Parser) -> None:
         choices=FORMATS,
         default="text",
     )
+    parser.show_first(
+        "--workload",
+        "--prompt",
+        "--rate",
+        "--users",
+        "--ttft",
+        "--tpot",
+        "--objective",
+        "--pareto",
+        "--fix",
+        "--where",
+        "--top-n",
+        "--top",
+    )
 
 
 def _add_choices(parser: Parser) -> None:
