@@ -268,8 +268,9 @@ class Comparison(SideBySide):
                 continue
             ratio = 1 + order["longer"]
             by = percent(max(ratio, 1 / ratio) - 1)
+            both = "" if order["told_apart"] else f"A and {letter} are "
             yield (
-                f"A and {letter} are {order_in_words(order, 'A', letter)}: they differ by {by} a sample; "
+                f"{both}{order_in_words(order, 'A', letter)}: they differ by {by} a sample; "
                 f"measured runs of plans so unlike confirm an order from {percent(order['margin'])} on"
             )
         machines = ((one.question or {}).get("system", {}) for one in self.results)

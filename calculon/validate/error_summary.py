@@ -151,7 +151,7 @@ def left_out(results: Sequence[Result]) -> list[Record]:
         for why, count in result.own.unrepresented.items():
             reasons[f"the model cannot represent it ({why})"] = count
         if result.own.too_large:
-            reasons["compared, but the model says that it does not fit"] = result.own.too_large
+            reasons["compared, but predicted not to fit"] = result.own.too_large
         names = {"study": result.study.name, "edition": result.edition}
         rows += [{**names, "rows": count, "reason": why} for why, count in reasons.items()]
     return rows
