@@ -135,7 +135,7 @@ class _FleetPage:
             stats = fastest["stats"]
             time = digits_of(one).duration(stats["total_time"])
             about = f"{time} a step, {risk_words(stats[FITS])}"
-            blocks.append(("Fastest, whatever its risk: ", bold(words), f" ({about})"))
+            blocks.append(("Fastest that is predicted to fit: ", bold(words), f" ({about})"))
         for limit in one["limits"]:
             said = _against_limit(one, limit)
             blocks.append(said if limit["met"] else bold(said))

@@ -13,7 +13,7 @@ from calculon.declarations.axes import FURTHER_AXES
 from calculon.documents.context_section import context_section
 from calculon.documents.expert_section import experts_section
 from calculon.documents.figures_group import figures_section
-from calculon.documents.how_sure import how_sure_section, short_basis
+from calculon.documents.how_sure import ABOVE, TIGHT, how_sure_section, remarks, short_basis
 from calculon.documents.layer_table import by_kind, layers_section
 from calculon.documents.page_title import titled
 from calculon.documents.rank_group_table import groups_section
@@ -108,8 +108,10 @@ def short_estimate_page(result: Result) -> Document:
     texts = setup_texts(result)
     lead = labelled({name: texts[name] for name in ("split", "batch")})
     basis = short_basis(str((result.belief or {})["basis"]))
+    said = (f"{label}: {text}" for label, text in remarks(result.belief or {}))
+    notes = tuple(text for text in said if text.startswith((ABOVE, TIGHT)))
     parts = (
-        Section("", (short_figures(result),)),
+        Section("", (short_figures(result), *notes)),
         time_section(result),
         dim(f"90 % interval: {basis}. -v: everything."),
     )

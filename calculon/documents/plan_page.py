@@ -126,7 +126,7 @@ class _PlanPage:
         here = self.asked["num_procs"][0]
         named = [("", one) for one in list(self.plans.values())[1 : 1 + _OTHERS]]
         if (fastest := self.answer["fastest"]) is not None:
-            named.insert(0, ("fastest of all: ", fastest))
+            named.insert(0, ("faster, riskier: ", fastest))
         others = [row for row in self.answer["counts"] if row["num_procs"] != here]
         rows = [self._other(name, one) for name, one in named]
         rows += [self._other(f"on {row['num_procs']:,}: ", row) for row in others]

@@ -7,12 +7,12 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column as Statistic
-from calculon.base.units import between
+from calculon.base.units import between, chance
 from calculon.declarations.axes import AXES
 from calculon.declarations.named_values import SHARDING
 from calculon.declarations.plan_words import choices_words, degrees_words
 from calculon.declarations.run_figures import TIMED_FIGURES
-from calculon.declarations.statistics import BOUNDS
+from calculon.declarations.statistics import BOUNDS, FITS
 from calculon.render.digits import Digits
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import gibibytes, quantity
@@ -31,6 +31,7 @@ _WORDS: Mapping[str, str] = {
 
 _COLUMNS: Mapping[str, str] = {
     "memory": "GiB: needed of the tier-1 memory",
+    "fits": "fits: probability of fitting in memory",
     "interval": "90 %: interval of the time",
     "share": "MFU: of the peak, without masked keys where the kernel skips them",
     "rate": "seq/s: sequences per second",
@@ -143,7 +144,10 @@ def plans_table(
         "rank": len({row["rank"] for row in rows}) > 1,
         "procs": sweep,
         "each": sweep,
-        **{name: any(row[name] for row in rows) for name in ("tie", "words", "interval", "share")},
+        **{
+            name: any(row[name] for row in rows)
+            for name in ("tie", "words", "fits", "interval", "share")
+        },
     }
     shown = tuple(column for column in columns if several.get(column.key, True))
     return Plans(_headline(shared, len(rows)), Table(shown, rows, _MORE))
@@ -159,6 +163,7 @@ def _cells(
         "procs": procs,
         "plan": degrees_words(execution),
         "memory": gibibytes(stats["proc_mem_tier1_cap_req"], 1),
+        "fits": "" if (fits := stats.get(FITS)) is None else chance(fits),
         "time": digits.duration(stats["total_time"]),
         "interval": duration_between(stats).replace(" to ", "-"),
         "share": "" if mfu is None else digits.efficiency(mfu),
@@ -200,6 +205,7 @@ def _figure(one: Statistic, value: float | None, digits: Digits) -> str:
 def _numbers(asked: Collection[str], *, mfu: bool) -> Iterator[Column]:
     """Yield the columns of numbers; what is asked for is not left out."""
     yield Column("memory", "GiB", right=True, drop=0 if _SHOWN["memory"] in asked else 2)
+    yield Column("fits", "fits", right=True, drop=0 if FITS in asked else 2)
     yield Column("time", "time", right=True)
     yield Column("interval", "90 %", right=True, drop=3)
     yield Column("share", "MFU", right=True, drop=0 if mfu else EARLY)
@@ -210,6 +216,7 @@ def _numbers(asked: Collection[str], *, mfu: bool) -> Iterator[Column]:
 _SHOWN = {
     "time": "total_time",
     "memory": "proc_mem_tier1_cap_req",
+    "fits": FITS,
     "rate": "sample_rate",
 }
 """Statistics that have a column in any case."""

@@ -154,7 +154,7 @@ def risks(found: SearchResult) -> Iterator[str]:
     if (best := found.best_of_all) is not None:
         first = found.objectives[0].statistic.name
         which = "Fastest" if first in ("sample_rate", "total_time") else "Best"
-        yield f"{which}, whatever its risk: {plan_in_words(best.execution)} ({figures(best)})"
+        yield f"{which} that is predicted to fit: {plan_in_words(best.execution)} ({figures(best)})"
 
 
 def ties(found: SearchResult, *, ranked: bool = True) -> str:

@@ -241,8 +241,15 @@ def belief(
         remark=remark(some, facts, here, related, float(stats["mfu_causal"])),
         fitted=tuple(fitted(some, facts, execution)),
         memory=None if memory is None else measured_memory(memory, float(stats[TIER1]), usable),
-        basis=_basis(some, system, facts, here, related),
+        basis=_basis(some, system, facts, here, related) + _outside(float(low[0]), float(high[0])),
     )
+
+
+def _outside(low: float, high: float) -> str:
+    """Return that a prediction lies outside of its own interval, as it may by measurements of a user; else nothing."""
+    if low <= 1 <= high:
+        return ""
+    return f"; the prediction is outside, because these took {'longer' if low > 1 else 'less time'}"
 
 
 def _basis(

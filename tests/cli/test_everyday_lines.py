@@ -114,3 +114,18 @@ def test_commands_with_other_arguments_get_theirs():
 def test_the_value_of_an_option_is_not_looked_at():
     words = ["m", "--fix", "tp=8", "--fi", "pp=2", "--set=tp=4", "8", "s"]
     assert respelled(parser("--fix", "--set"), words) == words
+
+
+@pytest.mark.parametrize("words", ["tp=0", "tp=-1", "dp=-2", "cp=0", "pp=x"])
+def test_a_degree_below_1_is_refused(run, words):
+    result = run("estimate", "llama-3.1-8b", words, "h100")
+    assert result.code == 2
+    assert "_par: expected a whole number of at least 1, found" in result.err
+
+
+def test_a_pair_that_stands_twice_is_refused(run):
+    result = run("estimate", "llama-3.1-8b", "tp=4 tp=8", "h100")
+    assert (result.code, result.err) == (
+        2,
+        "calculon: error: plan: tp: expected one value, found 4 and 8\n",
+    )

@@ -274,7 +274,7 @@ def test_the_best_runs_out_of_memory_with_an_acceptable_probability_only(run, op
     assert all(value == best[name] for name, value in found["execution"].items())
     every = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected")
     assert found["stats"]["total_time"] > every[0].stats["total_time"]
-    assert f"Fastest, whatever its risk: {plan_in_words(every[0].execution)}" in said
+    assert f"Fastest that is predicted to fit: {plan_in_words(every[0].execution)}" in said
     assert (none_within(risk) in said) == (found["stats"]["fits"] < 1 - risk)
 
 
@@ -286,4 +286,4 @@ def test_any_risk_is_acceptable_if_that_is_asked_for(run, options):
     best = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected").best
     found = json.loads(Path("best.json").read_text())["0"]
     assert found["stats"]["total_time"] == best.stats["total_time"]
-    assert "whatever its risk" not in said
+    assert "that is predicted to fit" not in said

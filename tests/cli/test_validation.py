@@ -253,11 +253,12 @@ OWN = "id,model,system,num_gpus,tp,pp,gbs,mbs,iter_time_s\na,llama-3.1-8b,h100,6
 
 @pytest.fixture
 def own_rows(tmp_path):
-    """Write a file of one own row with a measured time; return its path."""
+    """Write a file of own rows with a measured time; return its path."""
 
-    def write(seconds):
+    def write(seconds, rows=1):
         file = tmp_path / "mine.csv"
-        file.write_text(OWN.format(seconds))
+        head, _, row = OWN.format(seconds).strip().rpartition("\n")
+        file.write_text("\n".join([head, *[row] * rows, ""]))
         return str(file)
 
     return write
@@ -311,5 +312,7 @@ def test_a_plan_rests_on_own_rows(run, own_rows):
     assert found.code == 0
     assert "1 measured step of your own (mine.csv)" in " ".join(found.out.split())
     assert "of your own" not in run(*asked).out
+    slow = run(*asked, "--evidence", own_rows(30.0, rows=30))
+    assert "the prediction is outside, because these took longer" in " ".join(slow.out.split())
     missing = run(*asked, "--evidence", "none.csv")
     assert (missing.code, missing.err[:30]) == (2, "calculon: error: none.csv: exp")

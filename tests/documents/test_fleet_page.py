@@ -90,7 +90,7 @@ def test_the_fastest_of_all_is_named_and_what_is_above_the_risk_is_marked():
     ).best
     assert answer.fastest.stats["fits"] == anyway.stats["fits"] < 0.9 <= best.stats["fits"]
     assert answer.fastest.time == anyway.stats["total_time"]
-    words = f"Fastest, whatever its risk: {plan_in_words(anyway.execution)}"
+    words = f"Fastest that is predicted to fit: {plan_in_words(anyway.execution)}"
     assert words in flat(text_of(answer))
     every = calculon.plan("llama3-8B", "64", "h100_80g_sxm", risk="100%", **asked)
     assert every.best.plan.execution == answer.fastest.execution

@@ -77,7 +77,7 @@ def test_a_short_page_answers_in_22_lines(case):
     ):
         assert one in flat(text), one
     assert ("USD" in text) == bool(options)
-    assert ("fastest of all: " in text) == (told["fastest"] is not None)
+    assert ("faster, riskier: " in text) == (told["fastest"] is not None)
 
 
 def test_plans_beside_the_best_say_how_sure_that_is():

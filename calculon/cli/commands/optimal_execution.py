@@ -85,7 +85,9 @@ def configure(parser: Parser) -> None:
 
 def add_winners(parser: Parser) -> None:
     """Declare the options that say which executions are the best, and what is printed of them."""
-    parser.option("-t, --top-n, --top_n N", "how many of the best to keep (default 1)", type=int)
+    parser.option(
+        "-t, --top-n, --top_n, --top N", "how many of the best to keep (default 1)", type=int
+    )
     parser.option(
         "--objective STAT[:min|max]",
         "statistic to rank by (default sample_rate; see calculon describe stats)",

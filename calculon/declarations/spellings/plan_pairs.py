@@ -35,13 +35,18 @@ _ASKED = tuple(QUESTION_WORDS.values())
 
 
 def pairs_of(text: str) -> dict[str, str]:
-    """Return the pairs of a plan in words, by name.
+    """Return the pairs of a plan in words, by name; SpecError for a name that stands twice.
 
     >>> pairs_of("tp=8, pp=4")
     {'tp': '8', 'pp': '4'}
     """
-    parts = [part.partition("=") for part in in_blanks(text).split()]
-    return {name: value for name, _, value in parts}
+    found: dict[str, str] = {}
+    for part in in_blanks(text).split():
+        name, _, value = part.partition("=")
+        if name in found:
+            raise SpecError("plan", Problem(name, "one value", f"{found[name]} and {value}"))
+        found[name] = value
+    return found
 
 
 def in_blanks(text: str) -> str:
@@ -90,7 +95,13 @@ def _value(field: SpecField, name: str, value: Any) -> Any:
         return text
     if field.annotation is bool:
         return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), value)
-    return int(text) if re.fullmatch(r"-?\d+", text) else value
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else value
+
+
+def _problem(name: str, value: Any) -> Problem | None:
+    """Return what is wrong with a degree or a number of processors; None if nothing is."""
+    field = _KNOWN[name]
+    return field.declaration.problem(field.annotation, value, name)
 
 
 def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
@@ -130,8 +141,11 @@ def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
         found["num_procs"] = counts[0]
     elif "num_procs" not in found:
         found.setdefault("data_par", 1)
-    degrees = (found.get(axis.degree, 1) for axis in MESH_AXES)
-    procs = found.get("num_procs") or math.prod(one for one in degrees if isinstance(one, int))
+    degrees = {axis.degree: found.get(axis.degree, 1) for axis in MESH_AXES}
+    wrong = [one for name, degree in degrees.items() if (one := _problem(name, degree))]
+    if wrong:
+        raise SpecError("plan", wrong)
+    procs = found.get("num_procs") or math.prod(degrees.values())
     if "batch" in asked:
         found["batch_size"] = global_batch(asked["batch"], length).sequences
     else:
