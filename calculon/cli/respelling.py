@@ -33,6 +33,12 @@ SWITCHES = {
 QUESTION = ("model", "num_procs", "system")
 """Arguments of a question, in their order."""
 
+SERVED = ("model", "deployment", "system")
+"""Arguments of a deployment, which may be a number of processors."""
+
+PLANNED = ("model", "execution", "system")
+"""Arguments of a plan, which words may state."""
+
 PLACES = {
     **dict.fromkeys(("--gpus", "--num-gpus", "--n-gpus", "--ngpus", "--procs"), "num_procs"),
     **dict.fromkeys(("--num-procs", "--world-size"), "num_procs"),
@@ -71,8 +77,10 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
         ['llama-3.1-8b', '--seq', '4k', '--fix', 'tp=8', '64', 'h100']
     """
     known = parser._option_string_actions
-    asks = [one.dest for one in parser._actions if not one.option_strings] == [*QUESTION]
+    asked = tuple(one.dest for one in parser._actions if not one.option_strings)
+    asks, planned = asked in (QUESTION, SERVED), asked == PLANNED
     found: list[str] = []
+    pairs: list[str] = []
     stated: dict[str, str] = {}
     rest = iter(words)
     for word in rest:
@@ -88,6 +96,10 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
             found += _plain(word, "--fix" in known) if asks else [word]
         elif asks and option in PLACES:
             stated[PLACES[option]] = value if equals else next(rest, "")
+        elif planned and (name := _pair_name(option)):
+            pairs.append(f"{name}={value if equals else next(rest, '')}")
+        elif planned and SWITCHES.get(option, ("",))[0] == "--dtype":
+            pairs.append(f"dtype={SWITCHES[option][1]}")
         elif option in SWITCHES and SWITCHES[option][0] in known:
             found += SWITCHES[option]
         elif OPTIONS.get(option) in known:
@@ -96,8 +108,30 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
             found += ["--fix", f"{short}={value if equals else next(rest, '')}"]
         else:
             found.append(word)
+    if pairs:
+        _add_pairs(found, pairs)
     model = [stated["model"]] if "model" in stated else []
     return [*model, *found, *(stated[one] for one in QUESTION[1:] if one in stated)]
+
+
+def _pair_name(option: str) -> str:
+    """Return the name in a plan in words of what an option of another tool says; empty if none."""
+    word = option.removeprefix("--")
+    if word in FIELDS or PLACES.get(option) == "num_procs":
+        return word if word in FIELDS else "procs"
+    same = OPTIONS.get(option, option)
+    return same.removeprefix("--") if same in ("--seq", "--batch", "--dtype") else ""
+
+
+def _add_pairs(words: list[str], pairs: list[str]) -> None:
+    """Add pairs to the plan in words among arguments, or as the plan behind the model."""
+    from calculon.declarations.spellings.plan_pairs import is_plan  # few calls need it
+
+    place = next((place for place, word in enumerate(words) if is_plan(word)), None)
+    if place is None:
+        words.insert(1, " ".join(pairs))
+    else:
+        words[place] = " ".join((words[place], *pairs))
 
 
 def _plain(word: str, fixes: bool) -> list[str]:

@@ -42,6 +42,8 @@ search llama-3.1-8b 64 h100
 search llama-3.1-8b 8,16,32 h100
 search llama-3.1-8b 64 h100 --tp 2 -t 5
 search llama-3.1-8b --gpus 64 --gpu h100 --gbs 512
+estimate llama-3.1-8b --tp 4 --pp 2 h100
+estimate llama-3.1-8b "tp=4" h100 --gpus 64 --seq-len 4096 --gbs 256 --fp8
 explain llama-3.1-8b "tp=4 dp=16" h100
 why llama-3.1-8b "tp=4 dp=16" h100
 compare llama-3.1-8b "tp=4 dp=16" "tp=2 dp=32" h100
@@ -50,6 +52,8 @@ block llama-3.1-8b "tp=4 dp=16" h100
 report llama-3.1-8b "tp=4 dp=16" h100 -o page.html
 campaign llama-3.1-8b 64 h100 --tokens 1T
 serve llama-3.1-8b 1 h100 --prompt 1k --output 200
+serve llama-3.1-8b 8xh100 --prompt 1k --output 200
+serve llama-3.1-8b --gpus 8 --gpu h100 --prompt 1k --output 200
 serve llama-3.1-8b 2 h100 --prompt 1k --output 200 --concurrency 64
 catalog models
 catalog systems

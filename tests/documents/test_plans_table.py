@@ -36,7 +36,15 @@ def test_what_all_share_is_said_once(rows):
     assert not any("ZeRO-1" in row["words"] for row in plans.table.rows)
     one = _plans(rows, 1)
     assert one.shared == "With batch 512, microbatch 2, ZeRO-1, no sequence parallelism:"
-    assert [c.title for c in one.table.columns] == ["plan", "GiB", "fits", "time", "90 %", "MFU", "seq/s"]
+    assert [c.title for c in one.table.columns] == [
+        "plan",
+        "GiB",
+        "fits",
+        "time",
+        "90 %",
+        "MFU",
+        "seq/s",
+    ]
 
 
 def test_what_a_plan_cannot_have_does_not_keep_a_word_from_being_shared(rows):
