@@ -58,12 +58,12 @@ def memory_text(memory: Mapping[str, Any]) -> str:
 
 
 def short_basis(basis: str) -> str:
-    """Return what an interval rests on without the counts of its classes and the sizes of its residuals.
+    """Return what an interval rests on, with the last of the counts in brackets, and without sizes of residuals.
 
-    >>> short_basis("9 measured steps of 3 sources (2 on x); residuals of kernels of y: products 9 %")
-    '9 measured steps of 3 sources; residuals of kernels of y'
+    >>> short_basis("9 measured steps of 3 sources (2 on x, 1 of MoE models); residuals of kernels of y: products 9 %")
+    '9 measured steps of 3 sources, 1 of MoE models; residuals of kernels of y'
     """
-    return re.split(r": |, assumed", re.sub(r" \([^)]*\)", "", basis))[0]
+    return re.split(r": |, assumed", re.sub(r" \(([^)]*, )?([^),]*)\)", r", \2", basis))[0]
 
 
 def risk_words(fits: float | None) -> str:
