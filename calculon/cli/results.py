@@ -39,8 +39,8 @@ from calculon.inputs import Changed, sources_in
 from calculon.version import __version__
 
 RESULT_HELP = (
-    'MODEL PLAN [PLAN ...] SYSTEM estimates plans in words ("tp=4 pp=2"); APP,EXE,SYS an execution (names of the '
-    "catalog or files); FILE is the JSON of llm or of loe; "
+    'MODEL PLAN [PLAN ...] SYSTEM estimates plans: words ("tp=4 pp=2"), files, best.json#0; APP,EXE,SYS an '
+    "execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
     "FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects from a search, FILE#ROW from a table (CSV, Parquet); "
     "a launch file (run.sh) is estimated, on the system and with the model of --system and --model or of the other "
     "results; NAME=RESULT gives it a name"
@@ -106,11 +106,18 @@ def read_results(
 
 
 def _triples(texts: Sequence[str]) -> Sequence[str]:
-    """Return MODEL, plans in words and SYSTEM as a triple for each plan; any other arguments as they are."""
-    if not any(map(is_plan, texts[1:-1])):
+    """Return MODEL, plans and SYSTEM as a triple for each plan; any other arguments as they are.
+
+    Neither the first nor the last of them is then a result: a triple, a file, or one with a name.
+    """
+    model, *plans, system = texts if len(texts) > 2 else ("", "")
+    if not plans or any(_may_be_result(one) for one in (model, system)):
         return texts
-    model, *plans, system = texts
-    return [f"{model},{in_blanks(plan)},{system}" for plan in plans]
+    return [f"{model},{in_blanks(one) if is_plan(one) else one},{system}" for one in plans]
+
+
+def _may_be_result(text: str) -> bool:
+    return any(mark in text for mark in ",=#") or Path(text).is_file()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +255,10 @@ def _document(role: str, source: str) -> Document:
     """Return the hash of a spec file, by catalog name or path; of a plan in words its own."""
     if role == "execution" and is_plan(source):
         return Document(role, source, hashlib.sha256(source.encode()).hexdigest())
-    path = catalog.find(role, split(source)[0] if role == "execution" else source)
+    file, selector = split(source) if role == "execution" else (source, "")
+    path = catalog.find(role, file)
     try:
-        return file_document(role, path, short_name(path))
+        return file_document(role, path, f"{short_name(path)}{selector and f'#{selector}'}")
     except SpecError:
         catalog.load(role, source)  # says better what is wrong
         raise

@@ -181,3 +181,13 @@ def test_the_probabilities_of_fitting_are_compared(run):
     first, second = (calculon.estimate(*text.split(",")).stats["fits"] for text in plans)
     assert f"fits with a probability of A {chance(first)}, B {chance(second)}" in said
     assert "fits with a probability" not in run("compare", A, B).out
+
+
+def test_plans_of_files_stand_between_model_and_system(output_of):
+    search = ("search", "llama3-8B", "8", "h100", "--batch", "64", "--fix", "tp=2", "-t", "3", "-q")
+    output_of(*search, "-o", "best.json")
+    found = output_of("compare", "llama3-8B", "best.json#0", "tp=2 dp=4 batch=64", "h100")
+    assert re.match(r"A  best#0 .*\nB  tp=2 dp=4 batch=64 ", found)
+    alone = output_of("compare", "best.json#0", "best.json#2", "-f", "json")
+    both = output_of("compare", "llama3-8B", "best.json#0", "best.json#2", "h100", "-f", "json")
+    assert json.loads(both)["statistics"] == json.loads(alone)["statistics"]
