@@ -117,8 +117,10 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
 def _pair_name(option: str) -> str:
     """Return the name in a plan in words of what an option of another tool says; empty if none."""
     word = option.removeprefix("--")
-    if word in FIELDS or PLACES.get(option) == "num_procs":
-        return word if word in FIELDS else "procs"
+    if word in FIELDS:
+        return word
+    if PLACES.get(option) == "num_procs":
+        return "procs"
     same = OPTIONS.get(option, option)
     return same.removeprefix("--") if same in ("--seq", "--batch", "--dtype") else ""
 

@@ -62,7 +62,7 @@ _OTHERS = 2
 """Plans of other splits on a short page."""
 
 _IN_SHORT = ("time per iteration", "MFU")
-"""Figures of the best plan on a short page, by the beginning of their names, beside days and dollars."""
+"""Figures of the best plan on a short page, by the beginning of their names, with days and dollars."""
 
 
 def plan_page(answer: Answer, *, short: bool = False) -> Document:
@@ -86,23 +86,25 @@ class _PlanPage:
         self.preset = answer.question.preset
 
     def document(self) -> Document:
-        procs = f"{self.asked['num_procs'][0]:,} x {stated_name(self.asked['system'])}"
         return titled(
-            f"Plan for {stated_name(self.asked['model'])} on {procs}",
+            self._title(),
             f"edition {self.asked['edition']}",
             self.asked["system"],
             lead=(labelled(self._question()),),
             parts=filter(None, self._parts()),
         )
 
+    def _title(self) -> str:
+        procs = f"{self.asked['num_procs'][0]:,} x {stated_name(self.asked['system'])}"
+        return f"Plan for {stated_name(self.asked['model'])} on {procs}"
+
     def short(self) -> Document:
         """Return the page in about 20 lines."""
-        procs = f"{self.asked['num_procs'][0]:,} x {stated_name(self.asked['system'])}"
         best = self._best_in_short(self.best) if self.best is not None else self._nothing()
         others = None if self.best is None else self._others()
         parts = (best, others, self._mine(), self._waterfall(), self._settings())
         return titled(
-            f"Plan for {stated_name(self.asked['model'])} on {procs}",
+            self._title(),
             f"edition {self.asked['edition']}, {self.preset.name}",
             self.asked["system"],
             parts=filter(None, (*parts, dim(self._assumed()))),
@@ -115,11 +117,8 @@ class _PlanPage:
         kept = (*_IN_SHORT, "days for", "USD")
         rows = [row for row in grid.rows[1:] if str(row[0]).startswith(kept)]
         short = replace(grid, rows=(grid.rows[0], *rows, memory_row(best)))
-        blocks = tuple(short if block is grid else block for block in whole.blocks)
-        fits, risk = self.plans["0"]["stats"][FITS], self.asked["risk"]
-        if fits is not None and 1 - fits > risk:
-            blocks += (none_within(risk),)
-        return replace(whole, blocks=blocks)
+        blocks = (short if block is grid else block for block in whole.blocks)
+        return replace(whole, blocks=(*blocks, *self._above_risk()))
 
     def _others(self) -> Section:
         """Return the fastest plan of all, the next best splits, and the best plans on other numbers of processors."""
@@ -236,13 +235,16 @@ class _PlanPage:
 
     def _fastest(self) -> Iterator[Line]:
         """Name the fastest plan and its risk, if it is not the recommended one; or say that none is within the risk."""
-        fits = self.plans["0"]["stats"][FITS]
-        risk = self.asked["risk"]
-        if fits is not None and 1 - fits > risk:
-            yield none_within(risk)
+        yield from self._above_risk()
         if (fastest := self.answer["fastest"]) is not None:
             about = f"{_gib(fastest)} GiB, {_percent(self._longer(fastest))}, {risk_words(fastest['stats'][FITS])}"
             yield "Fastest: ", bold(self._words(fastest)), f" ({about})"
+
+    def _above_risk(self) -> Iterator[str]:
+        """Say that no plan is within the risk, if the best is not."""
+        fits, risk = self.plans["0"]["stats"][FITS], self.asked["risk"]
+        if fits is not None and 1 - fits > risk:
+            yield none_within(risk)
 
     def _alternatives(self, digits: Digits) -> Section | None:
         plans = list(self.plans.values())[1:_SHOWN]

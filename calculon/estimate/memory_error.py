@@ -17,6 +17,7 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, chance, gib
 from calculon.declarations.statistics import LEVEL
+from calculon.estimate.source_errors import effective_number
 from calculon.estimate.student import probability, quantile
 
 FEWEST_SOURCES = 2
@@ -71,7 +72,7 @@ def memory_errors(ratios: Array, sources: Array, weights: Array) -> MemoryErrors
     if len(of_source) < FEWEST_SOURCES:
         return None
     mean = float(np.average(ratios, weights=weights))
-    effective = float(of_source.sum() ** 2 / (of_source**2).sum())
+    effective = effective_number(of_source)
     variance = float(np.average((ratios - mean) ** 2, weights=weights))
     variance *= effective / (effective - 1) * (1 + 1 / effective)
     return MemoryErrors(

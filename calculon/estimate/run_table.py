@@ -40,7 +40,7 @@ FACTORS = {
     "sharding of weights": 1.25,
     "experts": 8.0,
 }
-"""How many times as much a run counts that has each in common with an execution.
+"""Weight of a run that has each in common with an execution, relative to one that has not.
 
 Models with experts have kernels, exchanges and waits of their own, of which dense runs say little. The others matter
 less: with 1.25, 1.5, 2 or 3 for each, intervals of other sources hold 0.86 to 0.92 of the dense rows. They were chosen

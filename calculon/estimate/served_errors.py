@@ -44,7 +44,7 @@ FIGURES = {"ttft": "time to first token", "tpot": "time per token", "output_rate
 """Figures that published rows have, with their names."""
 
 FACTORS = {"kind": 8.0, "engine": 1.25, "generation": 1.25, "load": 1.25}
-"""How many times as much a row counts that has the kind of model, the engine, the generation or the load in common.
+"""Weight of a row that has each part of a class in common with a deployment, relative to one that has not.
 
 As for training steps (:data:`calculon.estimate.run_table.FACTORS`): models with experts have kernels and waits of their
 own. They were not tuned to rows of served models.

@@ -94,7 +94,7 @@ class SourceErrors:
         apart = np.abs(self.ratios - middle)
         near = apart[_reached(weights, np.argsort(apart, kind="stable"), np.array(WITHIN))]
         of_source = np.bincount(self.source, weights)
-        effective = float(of_source.sum() ** 2 / (of_source**2).sum())
+        effective = effective_number(of_source)
         freedom = max(1.0, effective - 1)
         scale = float(near) / quantile((1 + WITHIN) / 2, freedom) * math.sqrt(1 + 1 / effective)
         half = quantile((1 + LEVEL) / 2, freedom) * scale
@@ -113,6 +113,15 @@ class SourceErrors:
         ends = np.array([self.limits(one[1:], without=one[0]) for one in contexts])
         low, _, high = ends[rows_of.ravel()].T
         return np.where(self.ratios < low, -1, np.where(self.ratios > high, 1, 0))
+
+
+def effective_number(weights: Array) -> float:
+    """Return the number of equal weights with the same precision of their mean (Kish, section 11.7).
+
+    >>> effective_number(np.ones(4)), effective_number(np.array([3.0, 1.0]))
+    (4.0, 1.6)
+    """
+    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def equal_weights(groups: Sequence[Hashable], parts: Sequence[Hashable]) -> Array:
