@@ -1,5 +1,6 @@
 """Arguments of the public functions: specs in any form, whole numbers and switches."""
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from calculon.base.errors import Problem, SpecError, nearest, printable
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.declarations import catalog
-from calculon.declarations.axes import STATED_DEGREES
+from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
@@ -178,7 +179,7 @@ def _in_fields(source: Any, model: Model | None, system: System | None) -> Any:
     if model is None or not is_plan(source):
         return source
     family = "" if system is None else system.provenance.family
-    return whole_plan(source, model.seq_size, usual_preset(family))
+    return whole_plan(source, model.seq_size, family)
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
@@ -274,7 +275,7 @@ def _asked(
     usual = (
         COMMON
         if system is None or given.keys() >= _NEEDED
-        else usual_preset(system.provenance.family)
+        else usual_preset(system.provenance.family, _processors(given), [given])
     )
     fields_of, framework = filled(stated, edition, preset, file, usual)
     if replicas and isinstance(count := fields_of.get("data_par"), float):
@@ -286,6 +287,15 @@ def _asked(
         problems = causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
     return Asked(found, framework or find_preset(found.preset), origin, question)
+
+
+def _processors(stated: Mapping[str, Any]) -> object:
+    """Return the processors of an execution that states them, or all degrees; otherwise None."""
+    if "num_procs" in stated:
+        return stated["num_procs"]
+    degrees = [stated.get(axis.degree, 1) for axis in MESH_AXES]
+    whole = "data_par" in stated and all(isinstance(one, int) for one in degrees)
+    return math.prod(degrees) if whole else None
 
 
 def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Mapping[str, Any]]:
@@ -517,8 +527,22 @@ def _load(
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))
-    origin = Origin(name=printable(name), source=path, changes=changes, digest=digest, note=note)
+    origin = Origin(
+        name=printable(name),
+        source=path,
+        changes=changes,
+        digest=digest,
+        note=note,
+        released=_released(document),
+    )
     return document, file, origin, question
+
+
+def _released(document: object) -> Mapping[str, Any]:
+    """Return the fields of a deployment that a model states of its released weights; nothing for other specs."""
+    about = document.get("about") if isinstance(document, Mapping) else None
+    found = about.get("deployment") if isinstance(about, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _read(

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from itertools import chain
 from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -135,7 +136,8 @@ def make_space(
     runs = campaign is not None
     edition = find_edition(needed_edition(model, preset, runs=runs) if edition is None else edition)
     check_edition(edition.name, model, {"fix": fixed, "add": added}, preset, runs=runs)
-    _, framework = agreed(edition.name, preset, usual=usual_preset(system.provenance.family))
+    usual = default_preset(system, num_procs, fixed, added)
+    _, framework = agreed(edition.name, preset, usual=usual)
     _check_framework(framework, {"fix": fixed, "add": added})
     if fused is None:
         fused = framework.tried("fused_activation") or edition.fuses_activations
@@ -158,6 +160,24 @@ def make_space(
         preset=framework,
         campaign=None if campaign is None else one_stretch(campaign),
     )
+
+
+def default_preset(system: System, num_procs: object, *asked: Mapping[str, Any]) -> str:
+    """Return the default preset of a search in edition ``corrected``.
+
+    Args:
+        system: Where its executions run.
+        num_procs: Processors; of several searches whose results are compared, the most.
+        asked: Fields that are asked for, each with a value, or with a tuple of values that are tried.
+    """
+    alone = ({name: one for name, one in of.items() if not _is_tuple(one)} for of in asked)
+    tried = ((name, values) for of in asked for name, values in of.items() if _is_tuple(values))
+    each = ({name: one} for name, values in tried for one in values)
+    return usual_preset(system.provenance.family, num_procs, chain(alone, each))
+
+
+def _is_tuple(value: object) -> bool:
+    return isinstance(value, (tuple, list))
 
 
 def one_stretch(source: "CampaignSource") -> "Campaign":
