@@ -1,11 +1,10 @@
 """Arguments of the public functions: specs in any form, whole numbers and switches."""
 
-import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,14 +14,14 @@ from calculon.base.errors import Problem, SpecError, nearest, printable
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.declarations import catalog
-from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
+from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
-from calculon.declarations.origin import Origin, digest_of, titled
+from calculon.declarations.origin import Origin, digest_of, released_types, titled
 from calculon.declarations.overlay import BASE
 from calculon.declarations.override import override
 from calculon.declarations.paths import no_path, steps_of
@@ -169,7 +168,8 @@ def asked_execution(
     model: Model | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
-    return _asked(_in_fields(source, model, system), edition, preset, changes, system=system)
+    fields = _in_fields(source, model, system)
+    return _asked(fields, edition, preset, changes, model=model, system=system)
 
 
 def _in_fields(source: Any, model: Model | None, system: System | None) -> Any:
@@ -179,7 +179,7 @@ def _in_fields(source: Any, model: Model | None, system: System | None) -> Any:
     if model is None or not is_plan(source):
         return source
     family = "" if system is None else system.provenance.family
-    return whole_plan(source, model.seq_size, family)
+    return whole_plan(source, model.seq_size, partial(usual_preset, family, model=model))
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
@@ -218,7 +218,7 @@ def readable_execution(
     """
     source = _in_fields(source, model, system)
     try:
-        return Readable(_asked(source, edition, preset, system=system))
+        return Readable(_asked(source, edition, preset, model=model, system=system))
     except SpecError as error:
         if isinstance(source, Execution):
             raise
@@ -257,6 +257,7 @@ def _asked(
     *,
     unread: Collection[str] = (),
     replicas: bool = False,
+    model: Model | None = None,
     system: System | None = None,
 ) -> Asked:
     """Return an execution, some fields of which are as if they were not stated; its replicas rounded down if asked."""
@@ -272,11 +273,9 @@ def _asked(
     given = {**raw, **asked}
     stated = {name: one for name, one in given.items() if name not in unread}
     stated |= {name: one for name, one in STAND_INS.items() if name in unread}
-    usual = (
-        COMMON
-        if system is None or given.keys() >= _NEEDED
-        else usual_preset(system.provenance.family, _processors(given), [given])
-    )
+    usual = COMMON
+    if system is not None and not given.keys() >= _NEEDED:
+        usual = usual_preset(system.provenance.family, given, model=model)
     fields_of, framework = filled(stated, edition, preset, file, usual)
     if replicas and isinstance(count := fields_of.get("data_par"), float):
         fields_of = {**fields_of, "data_par": max(1, int(count))}
@@ -287,15 +286,6 @@ def _asked(
         problems = causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
     return Asked(found, framework or find_preset(found.preset), origin, question)
-
-
-def _processors(stated: Mapping[str, Any]) -> object:
-    """Return the processors of an execution that states them, or all degrees; otherwise None."""
-    if "num_procs" in stated:
-        return stated["num_procs"]
-    degrees = [stated.get(axis.degree, 1) for axis in MESH_AXES]
-    whole = "data_par" in stated and all(isinstance(one, int) for one in degrees)
-    return math.prod(degrees) if whole else None
 
 
 def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Mapping[str, Any]]:
@@ -533,16 +523,9 @@ def _load(
         changes=changes,
         digest=digest,
         note=note,
-        released=_released(document),
+        released=released_types(document),
     )
     return document, file, origin, question
-
-
-def _released(document: object) -> Mapping[str, Any]:
-    """Return the fields of a deployment that a model states of its released weights; nothing for other specs."""
-    about = document.get("about") if isinstance(document, Mapping) else None
-    found = about.get("deployment") if isinstance(about, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
 
 
 def _read(

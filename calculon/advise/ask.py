@@ -134,7 +134,7 @@ def ask(
     shape = _with_sequences(model, seq, assumed)
     arithmetic = precision("bf16" if dtype is None else str(dtype))
     stated = {} if own is None or own.fields is None else own.fields
-    usual = default_preset(machine, max(counts), arithmetic, stated, fix or {}, add or {})
+    usual = default_preset(shape, machine, max(counts), arithmetic, stated, fix or {}, add or {})
     framework = _framework(preset, usual, assumed)
     _check_runs(machine, str(dtype), arithmetic)
     if dtype is None:

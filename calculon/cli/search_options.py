@@ -179,7 +179,7 @@ def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "lis
     counts = processor_counts(arguments.num_procs, "NUM_PROCS")
     preset = arguments.preset
     if preset is None and edition != PUBLISHED:
-        preset = default_preset(system, max(counts), fix, add)
+        preset = default_preset(model, system, max(counts), fix, add)
     asked = [
         Search(
             number=number,

@@ -87,3 +87,10 @@ def digest_of(raw: object, silent: Collection[str] = ()) -> str:
         raw = {str(key): value for key, value in raw.items() if key not in silent}
     text = json.dumps(json.loads(json.dumps(raw, default=str)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def released_types(document: object) -> Mapping[str, Any]:
+    """Return the fields of a deployment that a model states of its released weights; nothing for other specs."""
+    about = document.get("about") if isinstance(document, Mapping) else None
+    types = about.get("deployment") if isinstance(about, Mapping) else None
+    return types if isinstance(types, Mapping) else {}

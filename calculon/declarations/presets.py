@@ -4,6 +4,7 @@ A preset fills in the fields that an execution leaves out, restricts what a sear
 framework does not have. Each is a file of ``examples/presets``, every entry with its reason.
 """
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -15,7 +16,7 @@ import numpy as np
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.declarations import catalog
-from calculon.declarations.axes import DIVIDED, PUBLISHED_AXES
+from calculon.declarations.axes import DIVIDED, MESH_AXES, PUBLISHED_AXES
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.expression import Expression
@@ -439,7 +440,10 @@ RUNS_ON = ("NVIDIA", "AMD")
 
 
 def usual_preset(
-    family: str, num_procs: object = None, asked: Iterable[Mapping[str, Any]] = ()
+    family: str,
+    asked: Mapping[str, Any],
+    options: Iterable[Mapping[str, Any]] = (),
+    model: Model | None = None,
 ) -> str:
     """Return the default preset of edition ``corrected``.
 
@@ -448,20 +452,32 @@ def usual_preset(
 
     Args:
         family: Maker and generation of the processors, as the file of a system states them.
-        num_procs: Processors, the most if there are several counts; a value that is no number counts as many.
-        asked: Fields of executions that are asked for: if :data:`ON_FEW` does not run one of them, the default is
-            :data:`FRAMEWORK`.
+        asked: Fields of an execution that are asked for. Their ``num_procs``, or else the product of their degrees,
+            decides: below :data:`FEW` it is :data:`ON_FEW`, if that runs everything that is asked for.
+        options: Further fields that are asked for, each mapping on its own.
+        model: The model that runs. :data:`ON_FEW` recomputes operators, which not all models have.
 
-    >>> usual_preset("NVIDIA Hopper", 64), usual_preset("NVIDIA Hopper", 8), usual_preset("Google TPU", 8)
-    ('megatron-lm', 'torchtitan', 'common')
-    >>> usual_preset("NVIDIA Hopper", 8, [{"fp8_recipe": "blockwise"}])
+    >>> [usual_preset("NVIDIA Hopper", {"num_procs": count}) for count in (8, 64)]
+    ['torchtitan', 'megatron-lm']
+    >>> usual_preset("NVIDIA Hopper", {"num_procs": 8, "fp8_recipe": "blockwise"})
     'megatron-lm'
+    >>> usual_preset("Google TPU", {"num_procs": 8})
+    'common'
     """
     if family and not family.startswith(RUNS_ON):
         return COMMON
-    if not isinstance(num_procs, int) or not 1 <= num_procs < FEW:
-        return FRAMEWORK
-    return ON_FEW if all(map(find_preset(ON_FEW).runs, asked)) else FRAMEWORK
+    few = find_preset(ON_FEW)
+    is_few = 0 < _processors(asked) < FEW and (model is None or model.recomputes_operators)
+    return ON_FEW if is_few and all(map(few.runs, (asked, *options))) else FRAMEWORK
+
+
+def _processors(asked: Mapping[str, Any]) -> int:
+    """Return the processors of an execution; 0 if it does not state them, nor its replicas."""
+    if "num_procs" in asked:
+        return asked["num_procs"] if isinstance(asked["num_procs"], int) else 0
+    degrees = [asked.get(axis.degree, 1) for axis in MESH_AXES]
+    stated = "data_par" in asked and all(isinstance(one, int) for one in degrees)
+    return math.prod(degrees) if stated else 0
 
 
 def _is_file(stated: object) -> bool:

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from itertools import chain
 from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -136,7 +135,7 @@ def make_space(
     runs = campaign is not None
     edition = find_edition(needed_edition(model, preset, runs=runs) if edition is None else edition)
     check_edition(edition.name, model, {"fix": fixed, "add": added}, preset, runs=runs)
-    usual = default_preset(system, num_procs, fixed, added)
+    usual = default_preset(model, system, num_procs, fixed, added)
     _, framework = agreed(edition.name, preset, usual=usual)
     _check_framework(framework, {"fix": fixed, "add": added})
     if fused is None:
@@ -162,22 +161,23 @@ def make_space(
     )
 
 
-def default_preset(system: System, num_procs: object, *asked: Mapping[str, Any]) -> str:
+def default_preset(model: Model, system: System, num_procs: int, *asked: Mapping[str, Any]) -> str:
     """Return the default preset of a search in edition ``corrected``.
 
     Args:
-        system: Where its executions run.
+        model, system: What its executions run, and where.
         num_procs: Processors; of several searches whose results are compared, the most.
         asked: Fields that are asked for, each with a value, or with a tuple of values that are tried.
     """
-    alone = ({name: one for name, one in of.items() if not _is_tuple(one)} for of in asked)
-    tried = ((name, values) for of in asked for name, values in of.items() if _is_tuple(values))
-    each = ({name: one} for name, values in tried for one in values)
-    return usual_preset(system.provenance.family, num_procs, chain(alone, each))
-
-
-def _is_tuple(value: object) -> bool:
-    return isinstance(value, (tuple, list))
+    each = [
+        {name: value}
+        for fields in asked
+        for name, values in fields.items()
+        for value in (values if isinstance(values, (tuple, list)) else (values,))
+    ]
+    together = {n: v for fields in asked for n, v in fields.items() if not isinstance(v, tuple)}
+    counted = {**together, "num_procs": num_procs}
+    return usual_preset(system.provenance.family, counted, each, model)
 
 
 def one_stretch(source: "CampaignSource") -> "Campaign":

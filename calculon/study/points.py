@@ -120,7 +120,7 @@ def _search(
     settings["edition"] = settings["edition"] or needed
     settings["campaign"] = campaign
     if settings["preset"] is None and settings["edition"] != PUBLISHED:
-        settings["preset"] = default_preset(system, most, settings["fix"], settings["add"])
+        settings["preset"] = default_preset(model, system, most, settings["fix"], settings["add"])
     fused = FUSED.get(settings.pop("fused_activation"))
     return Search(number=number, model=model, system=system, fused=fused, **settings)
 

@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError, nearest
@@ -11,7 +11,6 @@ from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
 from calculon.declarations.catalog import exact
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import SpecField, spec_fields
-from calculon.declarations.presets import usual_preset
 from calculon.declarations.short_names import FIELDS as SHORT
 from calculon.declarations.short_names import QUESTION_WORDS, field_name, field_value
 from calculon.declarations.spellings.amounts import global_batch, sequence_length
@@ -106,7 +105,9 @@ def _problem(name: str, value: Any) -> Problem | None:
     return field.declaration.problem(field.annotation, value, name)
 
 
-def whole_plan(text: str, seq_size: int, family: str) -> dict[str, Any]:
+def whole_plan(
+    text: str, seq_size: int, usual: Callable[[Mapping[str, Any]], str]
+) -> dict[str, Any]:
     """Return a plan in words as an execution of edition ``corrected`` states it, with what it leaves to habit.
 
     Beside fields of an execution it may state ``procs``, ``batch``, ``seq``, ``dtype`` and ``preset``, as options of
@@ -115,13 +116,13 @@ def whole_plan(text: str, seq_size: int, family: str) -> dict[str, Any]:
     Args:
         text: The plan, such as ``tp=8 pp=4 procs=64``.
         seq_size: Tokens of the sequences of the model.
-        family: Maker and generation of the processors, which decide the default preset.
+        usual: Return the default preset of an execution (:func:`calculon.declarations.presets.usual_preset`).
 
     Raises:
         SpecError: With every name that is unknown, and for a value that cannot be understood.
 
     Examples:
-        >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, "NVIDIA Hopper")
+        >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, lambda fields: "megatron-lm")
         {'datatype': 'bfloat16', 'seq_length': 4096, 'tensor_par': 8, 'pipeline_par': 1, 'data_par': 2,
         'batch_size': 64, 'preset': 'megatron-lm'}
     """
@@ -152,4 +153,4 @@ def whole_plan(text: str, seq_size: int, family: str) -> dict[str, Any]:
     else:
         found.setdefault("batch_size", usual_batch(procs if isinstance(procs, int) else 1, length))
     asked_preset = exact("preset", asked["preset"]) if "preset" in asked else None
-    return {**found, "preset": asked_preset or usual_preset(family, procs, [found])}
+    return {**found, "preset": asked_preset or usual(found)}
