@@ -44,7 +44,7 @@ def main() -> int:
 def warnings(diff: str) -> Iterator[str]:
     r"""Yield a warning for each phrase in the added lines of a diff without context.
 
-    >>> list(warnings("+++ b/a.py\n@@ -1 +7 @@\\n+# beside it\\n"))
+    >>> list(warnings("+++ b/a.py\n@@ -1 +7 @@\n+# beside it\n"))
     ['a.py:7: "beside": say "next to", "in addition to", "compared with" or "overlapping"']
     """
     file, number = "", 0
