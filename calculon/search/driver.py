@@ -1,4 +1,4 @@
-"""Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
+"""Search API for Python: the best executions as estimates with counts and reasons, or all executions as tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 CHUNK = 32_768
-"""Rows of a table of executions."""
+"""Default number of rows of a table of executions."""
 
 
 @takes_space
@@ -73,18 +73,18 @@ def search(
 ) -> SearchResult:
     """Find the best executions of a model on a number of processors, exactly.
 
-    Only executions that are predicted to fit in memory are found. :func:`calculon.estimate` also evaluates those that
-    exceed tier-1 memory by less than the memory error.
+    The search returns only executions that are predicted to fit in memory. :func:`calculon.estimate` also evaluates
+    executions that exceed tier-1 memory by less than the memory error.
 
     Args:
         {space}:
-        top: How many executions to return.
+        top: Number of executions to return.
         objective: ``STATISTIC[:max|min]``.
-        pareto: Objectives whose non-dominated set is returned instead of the best by one.
-        mbs_break: Give up on larger microbatches after the first that does not fit.
+        pareto: Objectives of a Pareto front to return instead of the best executions by one objective.
+        mbs_break: Skip larger microbatches after the first that does not fit.
 
     Raises:
-        SpecError: For anything malformed, and for a `fix` that leaves nothing, before any work.
+        SpecError: For malformed arguments, and for a `fix` that leaves no execution; raised before the search starts.
 
     Examples:
         >>> found = search("megatron-22B", "a100_80g", 8, 4, top=2)
@@ -106,7 +106,7 @@ def search(
 def run(
     space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
 ) -> SearchResult:
-    """Search a space with a fresh ranking; arguments as of :func:`~calculon.search.best_first.search_space`."""
+    """Search a space with a fresh ranking; see :func:`~calculon.search.best_first.search_space` for the arguments."""
     begin, splits = perf_counter(), Splits()
     counts = search_space(space, ranking, mbs_break=mbs_break, seen=seen, splits=splits)
     seconds = perf_counter() - begin
@@ -136,14 +136,14 @@ def executions(
 ) -> Iterator[Evaluation]:
     """Return every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
 
-    Memory stays bounded whatever the size of the space.
+    Memory use is bounded for a space of any size.
 
     Args:
         {space}:
-        chunk: Most rows of a table.
+        chunk: Largest number of rows of a table.
 
     Raises:
-        SpecError: For anything malformed, and for a `fix` that leaves nothing, before any work.
+        SpecError: For malformed arguments, and for a `fix` that leaves no execution; raised before the search starts.
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
@@ -166,7 +166,7 @@ def feasible_tables(
 ) -> Iterator[Evaluation]:
     """Yield the feasible executions of a space that meet a condition, as in :func:`executions`.
 
-    `seen` is told how many more executions were looked at.
+    `seen` is the progress callback of :data:`~calculon.search.best_first.Seen`.
     """
     for numbers in rechunked(feasible_numbers(space), chunk):
         if seen is not None:
@@ -178,7 +178,7 @@ def feasible_tables(
 
 
 def _lookup(space: Space, table: Evaluation) -> Lookup:
-    """Return a function for the columns of a table, and for figures of whole runs."""
+    """Return a function that finds columns of a table and figures of training runs by name."""
     runs = None if space.runs is None else space.runs.of_table(table)
 
     def lookup(name: str) -> Array:
@@ -190,7 +190,7 @@ def _lookup(space: Space, table: Evaluation) -> Lookup:
 
 
 def nothing(space: Space) -> Evaluation:
-    """Return a table of executions of a space without rows."""
+    """Return an empty table of executions of a space."""
     plan = space.plan(np.zeros(0, np.int64))
     return with_figures(
         space.runs, evaluate(space.model, space.system, plan, edition=space.edition)
@@ -198,7 +198,7 @@ def nothing(space: Space) -> Evaluation:
 
 
 def rechunked(parts: Iterable[Array], size: int) -> Iterator[Array]:
-    """Join and cut arrays so that all but the last have the same size."""
+    """Join and cut arrays so that all but the last have the given size."""
     waiting: list[Array] = []
     count = 0
     for part in parts:

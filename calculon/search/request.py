@@ -1,4 +1,4 @@
-"""From the arguments of a search to its space and its ranking; every mistake is told before any work."""
+"""Convert arguments of a search to its space and ranking; all errors are raised before the search starts."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,42 +37,41 @@ R = TypeVar("R")
 
 _SPACE = """\
 model, system: As in :func:`calculon.estimate`.
-num_procs: Processors.
-max_batch_size: Global batch, in sequences: exactly so many under a preset, which edition ``corrected`` has
-    unless it is told otherwise; in edition ``sc23`` each data-parallel degree runs the largest multiple of
-    itself up to it.
-datatype: Type of weights, activations and matrix arithmetic: one that both engines of the system have.
+num_procs: Number of processors.
+max_batch_size: Global batch, in sequences: exact under a preset, which edition ``corrected`` uses by default; in
+    edition ``sc23`` an upper limit for the largest multiple of each data-parallel degree.
+datatype: Type of weights, activations and matrix arithmetic: one that both engines of the system support.
 where: Condition on statistics and execution fields, such as ``"total_time < 60 and tensor_par <= 8"``.
 fused: Candidates of ``fused_activation``; ``(False, True)`` tries both. By default true in edition ``sc23``,
     where it costs nothing, and false in ``corrected``.
-tensor_overlap, data_overlap: Whether overlap of tensor- and data-parallel traffic is tried.
-fix: Restrict execution fields to a value or to several: ``{"tensor_par": [4, 8], "weight_offload": False}``.
+tensor_overlap, data_overlap: True to try overlap of tensor- and data-parallel traffic.
+fix: Restrict execution fields to one or several values: ``{"tensor_par": [4, 8], "weight_offload": False}``.
 add: Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
     ``batch_size`` (smaller ones, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
     stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected``
     other values of the optional fields of an execution:
     {options}.
-    `fix` may set them as well, and alone sets ``mesh_order``, which stands for all networks.
-any_batch: Under a preset too, each data-parallel degree runs the largest multiple of itself up to the batch.
-campaign: Whole runs of the executions, of one batch and length: a name of the catalog, a file, or fields
-    (``{"tokens": "15T", "fleet": {"price": 2.5}}``). Their figures
-    (:class:`~calculon.declarations.run_figures.CampaignFigures`: ``days``, ``usd``, ...) are statistics then; a
-    deadline and budgets are conditions. Edition ``corrected``.
-edition: Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six
-    published fields alone, ``corrected`` for a model that states more.
-preset: Framework whose options are tried, and no others: a name, or a file. By default that of
-    :func:`calculon.declarations.presets.usual_preset`, in edition ``sc23`` the published forms."""
+    `fix` can set them too, and it alone can set ``mesh_order``, which replaces all networks.
+any_batch: True to run the largest multiple of each data-parallel degree up to the batch, also under a preset.
+campaign: Training run of the executions with one batch and sequence length: a name of the catalog, a file, or
+    fields (``{"tokens": "15T", "fleet": {"price": 2.5}}``). It adds figures
+    (:class:`~calculon.declarations.run_figures.CampaignFigures`: ``days``, ``usd``, ...) as statistics; its
+    deadline and budgets become conditions. Edition ``corrected``.
+edition: Edition of the cost model, or its name; by default ``sc23`` for models with the six published fields
+    only, else ``corrected``.
+preset: Framework whose options are tried exclusively: a name, or a file. By default the result of
+    :func:`calculon.declarations.presets.usual_preset`; in edition ``sc23`` the published options."""
 
 _INSTEAD = {
     "fused_activation": "write fused=True, fused=False or fused=(False, True)",
     "no_tp_overlap": "write tensor_overlap=False",
     "no_dp_overlap": "write data_overlap=False",
 }
-"""What people mean by names that the command line, or a study, has."""
+"""Hints for names of the command line or of a study that Python spells differently."""
 
 
 def takes_space(function: Callable[P, R]) -> Callable[P, R]:
-    """Describe the arguments of a space in place of ``{space}``, and refuse unknown ones with the known names."""
+    """Insert the documentation of space arguments for ``{space}``, and refuse unknown arguments with a hint."""
     known = tuple(inspect.signature(function).parameters)
 
     @wraps(function)
@@ -95,7 +94,7 @@ def takes_space(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _meant(name: str, value: object, known: Sequence[str]) -> str:
-    """Say how to write what somebody means by an unknown argument."""
+    """Return a hint for an unknown argument."""
     if name in _INSTEAD:
         return _INSTEAD[name]
     return f"write fix={{{name!r}: {value!r}}}" if name in NAMES else nearest(name, known)
@@ -118,10 +117,10 @@ def make_space(
     preset: str | None = None,
     campaign: "CampaignSource | None" = None,
 ) -> Space:
-    """Check and make a space; the arguments are those of :func:`calculon.search`.
+    """Check the arguments of :func:`calculon.search` and create the space.
 
     Raises:
-        SpecError: For malformed inputs: before any work, and with what was expected.
+        SpecError: For malformed arguments, with the expected values.
     """
     model, system = inputs.model(model), inputs.system(system)
     if datatype not in list(system.datatypes):
@@ -181,11 +180,11 @@ def default_preset(model: Model, system: System, num_procs: int, *asked: Mapping
 
 
 def one_stretch(source: "CampaignSource") -> "Campaign":
-    """Return the campaign of a search: every step of it is the execution that is looked for.
+    """Return the campaign of a search, all of whose steps are the same execution.
 
     Raises:
-        SpecError: When there is no such campaign, for everything wrong with it, for one without a length, and for one
-            whose batch or sequences change.
+        SpecError: For an unknown or invalid campaign, for one without a length, and for one whose batch or sequence
+            length changes.
     """
     from calculon.campaign.read import read_campaign
 
@@ -199,25 +198,25 @@ def one_stretch(source: "CampaignSource") -> "Campaign":
 
 
 def check_one_stretch(found: "Campaign") -> None:
-    """Refuse a campaign whose batch or sequences change: a search is of one step.
+    """Refuse a campaign whose batch or sequence length changes: a search evaluates one kind of step.
 
     Raises:
         SpecError: For one with phases or ramps.
     """
     several = [name for name in ("phases", "batch_ramp", "seq_ramp") if getattr(found, name)]
     if several:
-        wanted = "a campaign of one stretch: a search is of one batch and length of sequences"
+        wanted = (
+            "a campaign with one batch and sequence length: a search evaluates one kind of step"
+        )
         alone = found.document.get("tokens")
         length = "" if alone is None else f"state its length alone (--tokens {alone}), or "
-        hint = (
-            f"{length}leave out {', '.join(several)}; `calculon campaign` has runs of several parts"
-        )
+        hint = f"{length}leave out {', '.join(several)}; `calculon campaign` runs campaigns of several phases"
         parts = "a part with its own batch or length" if len(found.phases) == 1 else "several parts"
         raise SpecError(found.name, Problem(several[0], wanted, parts, hint))
 
 
 def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
-    """Refuse values that the framework does not have."""
+    """Refuse values that the framework does not support."""
     for option, fields in options.items():
         found = (
             preset.problem(name, value, f"{option}.{name}")
@@ -231,7 +230,7 @@ def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence
 def _check_arithmetic(
     system: System, datatype: str, options: Mapping[str, Mapping[str, Sequence[Any]]]
 ) -> None:
-    """Refuse matrix arithmetic and recipes that the system does not have, or that are wider than what is stored."""
+    """Refuse matrix types and recipes that the system does not support, or that are wider than the stored type."""
     stored = DATATYPE_BYTES[datatype]
     usable = ["same", *(t for t in system.matmul_types if MATMUL_BYTES[t] <= stored)]
     for option, values in options.items():
@@ -244,16 +243,16 @@ def _check_arithmetic(
                 wanted = (
                     f"a recipe that {system.name} runs: {', '.join((NO_RECIPE, *system.recipes))}"
                 )
-                hint = "ext.recipes of a system states what it runs: calculon describe system"
+                hint = "ext.recipes of a system lists its recipes: calculon describe system"
                 raise SpecError(
                     "search", Problem(f"{option}.fp8_recipe", wanted, repr(value), hint)
                 )
 
 
 def needed_edition(model: Model, preset: str | None = None, *, runs: bool = False) -> str:
-    """Return the edition that a search needs: the published one for published fields of a model, without a preset.
+    """Return the edition that a search needs: ``sc23`` for models with published fields only and without a preset.
 
-    Whole `runs` are known in edition ``corrected`` alone.
+    Training `runs` need edition ``corrected``.
     """
     return CORRECTED if model.extensions or preset is not None or runs else PUBLISHED
 
@@ -266,7 +265,7 @@ def check_edition(
     *,
     runs: bool = False,
 ) -> None:
-    """Refuse fields of a model or of a search that the published edition does not know, and whole `runs`.
+    """Refuse fields of a model or of a search, and training `runs`, that the published edition does not support.
 
     Raises:
         SpecError: With the first of them.
@@ -297,7 +296,7 @@ def make_ranking(
     edition: Edition | str = SC23,
     runs: "Runs | None" = None,
 ) -> Ranking:
-    """Make the ranking that options ask for, of whole `runs` where they are asked about.
+    """Create the ranking for the given options; with `runs` it can use figures of training runs.
 
     Errors as in :func:`calculon.search`.
     """
@@ -318,10 +317,10 @@ def make_ranking(
 def make_condition(
     where: str | None, edition: Edition | str = SC23, runs: "Runs | None" = None
 ) -> Condition | None:
-    """Read a condition, with the limits of a campaign beside it; nothing for None without such limits.
+    """Parse a condition and add the limits of a campaign; return None if there is neither.
 
     Raises:
-        SpecError: For anything but a condition as a text.
+        SpecError: For an invalid condition.
     """
     given: object = where
     if given is not None and not isinstance(given, str):
@@ -329,6 +328,7 @@ def make_condition(
         raise SpecError("search", Problem("where", wanted, inputs.found(given)))
     if given is not None:
         _checked(Condition.parse(given, whole_runs=runs is not None), edition, runs)
+    # The parentheses keep an `or` of the user from binding weaker than the limits.
     texts = [*(() if given is None else (f"({given})",)), *(() if runs is None else runs.limits)]
     if not texts:
         return None
@@ -337,7 +337,7 @@ def make_condition(
 
 
 def _checked(condition: Condition, edition: Edition | str, runs: "Runs | None") -> Condition:
-    """Refuse names in a condition that the edition does not compute, or that the campaign leaves open."""
+    """Refuse names in a condition that the edition does not compute, or that the campaign leaves undefined."""
     for name in condition.names:
         _check_name(name, "where", edition, runs)
     return condition
@@ -361,7 +361,7 @@ def _objective(
 
 
 def _one_count(value: object) -> int:
-    """Return the processor count; several of them are several searches."""
+    """Return the processor count; refuse several counts, which need one search each."""
     several = (isinstance(value, str) and set(value) & set(",:")) or (
         isinstance(value, Iterable)
         and not isinstance(value, str)
@@ -379,7 +379,7 @@ def _one_count(value: object) -> int:
 
 
 def _switches(fused: object) -> tuple[bool, ...]:
-    """Return the candidates of fused activation, each once."""
+    """Return the distinct candidates of fused activation."""
     several = isinstance(fused, Iterable) and not isinstance(fused, (str, bytes, Mapping))
     values: tuple[Any, ...] = tuple(fused) if several else (fused,)  # type: ignore[arg-type]
     if not values or not all(isinstance(value, (bool, np.bool_)) for value in values):
@@ -389,7 +389,7 @@ def _switches(fused: object) -> tuple[bool, ...]:
 
 
 def stated_fields(option: str, values: object) -> dict[str, Any]:
-    """Return the values of ``fix`` or ``add``: plain ones, or tuples of them."""
+    """Return the values of ``fix`` or ``add`` by field: plain values, or tuples of them."""
     if values is None:
         return {}
     given = inputs.as_mapping(values)
@@ -405,10 +405,10 @@ def stated_fields(option: str, values: object) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return an array, a set or another iterable as a tuple, and a number of an array as a plain one."""
+    """Return iterables as tuples, and NumPy scalars as Python scalars."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=str)
+        value = sorted(value, key=str)  # a set has no order, but numbers of executions depend on it
     several = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
     return tuple(value) if several else value

@@ -1,4 +1,4 @@
-"""Searches of executions whose risk of running out of memory is acceptable."""
+"""Searches limited to executions with an acceptable risk of running out of memory."""
 
 import re
 from collections.abc import Callable
@@ -7,25 +7,26 @@ from calculon.declarations.statistics import FITS, within_risk
 from calculon.search.search_result import SearchResult
 
 LEAST_RISK = 1e-3
-"""Risk that is tried after one of 0."""
+"""Risk that is tried after a risk of 0."""
 
 
 def search_within_risk(search: Callable[[str | None], SearchResult], risk: float) -> SearchResult:
-    """Search executions within a risk; if there are none, within three times the risk, and so on.
+    """Search executions within a risk; if there are none, triple the risk until some are found.
 
     Args:
-        search: Searches under a condition on the risk, as text; None is any risk.
+        search: Search function that takes a condition on the risk as text, or None for any risk.
         risk: Probability of running out of memory.
     """
     while True:
         found = search(within_risk(risk) if risk < 1 else None)
+        # If nothing fits at any risk, a higher limit cannot help.
         if len(found) or risk >= 1 or not found.counts.good:
             return found
         risk = max(LEAST_RISK, 3 * risk)
 
 
 def states_risk(where: str | None) -> bool:
-    """Return whether a condition reads the probability of fitting.
+    """Return True if a condition reads the probability of fitting.
 
     >>> states_risk("fits > 0.8 and total_time < 60"), states_risk("total_time < 60")
     (True, False)
@@ -34,7 +35,7 @@ def states_risk(where: str | None) -> bool:
 
 
 def both(first: str | None, second: str | None) -> str | None:
-    """Return the condition that two conditions hold; None is no condition.
+    """Return the conjunction of two conditions; None is no condition.
 
     >>> both("total_time < 60", "fits >= 0.9"), both(None, "fits >= 0.9")
     ('(total_time < 60) and (fits >= 0.9)', 'fits >= 0.9')

@@ -1,4 +1,4 @@
-"""Whether the framework of a preset has what an execution asks for."""
+"""Rules of framework presets: options and limits of the framework that runs an execution."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
@@ -15,11 +15,11 @@ from calculon.plan.plan import NAMES
 from calculon.plan.rules.rule import Request, Requests, Rule
 
 INNER = {"pipeline_interleaving"}
-"""The loop of a search within what it enumerates: what a limit on it rejects is counted."""
+"""Innermost loop of a search: executions that a limit on it rejects are counted as infeasible."""
 
 
 def _has_values(preset: Preset, r: Requests) -> Array:
-    """Return which executions have values in all fields that the framework has."""
+    """Return a mask of executions whose values the framework supports in all fields."""
     good = np.array(True)
     for name, entry in preset.entries.items():
         if entry.runs:
@@ -29,7 +29,7 @@ def _has_values(preset: Preset, r: Requests) -> Array:
 
 
 def _meets_limits(preset: Preset, r: Requests, *, inner: bool) -> Array:
-    """Return which executions meet the limits of a framework, those on inner loops or the others."""
+    """Return a mask of executions that meet the limits of a framework: limits on inner loops, or other limits."""
     good = np.array(True)
     for limit in preset.limits:
         if inner is not INNER.isdisjoint(limit.that.names):
@@ -38,7 +38,7 @@ def _meets_limits(preset: Preset, r: Requests, *, inner: bool) -> Array:
 
 
 def _of_each(holds: Callable[[Preset, Requests], Array]) -> Callable[[Requests], Array]:
-    """Make a rule of a question about one preset and executions."""
+    """Return a mask function for executions of several presets from one for a single preset."""
 
     def held_by_all(r: Requests) -> Array:
         good = np.array(True)
@@ -51,7 +51,7 @@ def _of_each(holds: Callable[[Preset, Requests], Array]) -> Callable[[Requests],
 
 
 class _Named:
-    """A column of codes that compares with texts as the names that they stand for; none has a code below 0."""
+    """Column of codes that compares equal to the names of the codes; codes below 0 have no name."""
 
     def __init__(self, codes: Array, choices: Sequence[str]):
         self._codes, self._choices, self.shape = codes, choices, np.shape(codes)
@@ -75,7 +75,7 @@ class _Named:
 
 
 def _value(r: Requests, name: str) -> Any:
-    """Return a column, or what the model has."""
+    """Return a column of the plan, or a field of the model."""
     if name not in NAMES:
         return getattr(r.model, name)
     values = getattr(r.plan, name)
@@ -84,7 +84,7 @@ def _value(r: Requests, name: str) -> Any:
 
 
 def _of(one: Request) -> tuple[Preset, Callable[[str], Any]]:
-    """Return the preset of one execution, and what its fields and its model have."""
+    """Return the preset of one execution, and a function that returns fields of the execution or its model."""
 
     def value_of(name: str) -> Any:
         return getattr(one.execution if name in NAMES else one.model, name)
@@ -97,7 +97,7 @@ def _lacking(one: Request) -> Iterator[Problem]:
 
 
 def _refused(one: Request, *, inner: bool) -> Iterator[Problem]:
-    """Yield what limits say, those on inner loops or the others."""
+    """Yield the violated limits, either limits on inner loops or other limits."""
     for limit, problem in refused(*_of(one)):
         if inner is not INNER.isdisjoint(limit.that.names):
             yield problem
@@ -110,7 +110,7 @@ def _rule(
     *,
     counted: bool = False,
 ) -> Rule:
-    """Make a rule on all fields of a framework, or on all of its limits, of which an execution may break several."""
+    """Create a rule on all options or all limits of a framework; an execution may violate several."""
 
     def explain(one: Request) -> Problem:
         return next(every(one))
