@@ -114,7 +114,7 @@ def points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
 def _search(
     number: int, model: Model, system: System, campaign: Campaign | None, values: Point, most: int
 ) -> Search:
-    """Return the search for the values of a point; `most` is the largest processor count among its other counts."""
+    """Return the search for the values of a point; `most` is the largest processor count of the point."""
     settings = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
     runs = campaign is not None
     needed = needed_edition(model, settings["preset"], runs=runs)
