@@ -334,7 +334,7 @@ class Edition:
         return processing[0], exposed
 
     def gradient_link(self, link: Seconds, recomputed: Array) -> Seconds:
-        """Return the link time that overlaps with the weight-gradient pass, given the link time of the repeated collective.
+        """Return the link time that overlaps with the weight-gradient pass, from the repeated collective.
 
         [A07] A recomputed layer has repeated its collective in its forward pass already.
         """

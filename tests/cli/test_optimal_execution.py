@@ -49,7 +49,7 @@ def test_refuses_before_any_work(refuses):
             "--risk: expected a probability such as 10% or 0.1, found '1'. Hint: write 1%",
         ),
         ("--fix ce_impl=fused", "expected corrected, which ce_impl=fused needs"),
-        ("--edition corrected --add attn_impl=flash", "expected values beside flash"),
+        ("--edition corrected --add attn_impl=flash", "expected values other than flash"),
     ]
     refuses(("loe", *SPACE, "-", "-q"), rows)
     refuses(("loe", *SPACE, "best.parquet"), [("-l", "leave out -l")])

@@ -92,7 +92,7 @@ def test_limits_that_none_keeps(refuses, tmp_path):
 def test_bad_input(refuses):
     rows = [
         ("--fix tensor_pa=2", "--fix: tensor_pa: expected a field of a deployment"),
-        ("--fix prefill.num_procs=2", "pools of their own are an option of their own: --apart"),
+        ("--fix prefill.num_procs=2", "separate prefill pools have an option: --apart"),
         ("--fix tensor_par", "FIELD=VALUE"),
         ("--add num_prox=2", "expected a field of a deployment, found 'num_prox'. Hint: see"),
         ("--add kv_dtype=int3", "--add: kv_dtype: expected one of"),
