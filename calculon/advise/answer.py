@@ -25,20 +25,20 @@ from calculon.declarations.quantised_weights import precisions_of
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
 from calculon.declarations.spellings.precisions import precision
+from calculon.estimate.comparison_confidence import Order, orders
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
-from calculon.estimate.told_apart import Order, orders
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
 from calculon.search.best_first import Seen
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
-from calculon.search.effect import COMMAND_LINE
+from calculon.search.override_checks import COMMAND_LINE
 from calculon.search.ranking import Best, BestOfEach, Ranking
 from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
-from calculon.search.where import Condition
 from calculon.search.within_risk import search_within_risk
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """Plans that are not distinguishable from the best (:mod:`calculon.estimate.told_apart`), the fastest first."""
+    """Plans that cannot be distinguished from the best (:mod:`~calculon.estimate.comparison_confidence`), fastest first."""
 
     plans: tuple[Candidate, ...]
 

@@ -13,13 +13,13 @@ from calculon.base.units import GIB, chance, gib
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.presets import plain
 from calculon.declarations.statistics import FITS
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
-from calculon.search.effect import Wording
 from calculon.search.objective import Objective
+from calculon.search.override_checks import Wording
 from calculon.search.ranking import Best
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space
-from calculon.search.where import Condition
 
 UNWANTED = "they do not meet the condition"
 """Why executions that can run are not wanted."""

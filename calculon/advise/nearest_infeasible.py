@@ -12,11 +12,11 @@ from calculon.estimate.estimate import Estimate
 from calculon.estimate.memory_limit import errors_of
 from calculon.hardware.system import System
 from calculon.plan.rules.all_rules import MEMORY_REASONS
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.space import Space
-from calculon.search.where import Condition
 
 TIERS = (1, 2)
 

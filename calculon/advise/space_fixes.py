@@ -20,12 +20,12 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import FITS, RISK
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.plan.columns import divisors
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space, Values
-from calculon.search.where import Condition
 from calculon.search.within_risk import both, search_within_risk
 
 BEST = Objective.parse("sample_rate")

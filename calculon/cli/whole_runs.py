@@ -10,8 +10,8 @@ from calculon.render.digits import Digits
 
 if TYPE_CHECKING:
     from calculon.render.document import Styled
-    from calculon.search.runs import Runs
     from calculon.search.space import Space
+    from calculon.search.training_runs import Runs
 
 _TOLD = ("days", "usd")
 """Figures whose interval is told."""

@@ -148,7 +148,7 @@ class Comparison(SideBySide):
     Attributes:
         results: The results.
         orders: By the number of a result, how sure it is that the first is faster, as plain data
-            (:class:`~calculon.estimate.told_apart.Order`): of results whose times err alike.
+            (:class:`~calculon.estimate.comparison_confidence.Order`): of results whose times err alike.
         waterfalls: By the number of a result, the changes from the first to it as plain data
             (:class:`calculon.Waterfall`), where both are plans of one model on one system.
         launched: The number of the result whose settings `settings` changes: of a launch file, or the first.

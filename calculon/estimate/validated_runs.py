@@ -37,7 +37,6 @@ from calculon.estimate.nearest_runs import (
     remark,
     same_processor,
 )
-from calculon.estimate.own_evidence import OwnEvidence, held, joined, likeness, narrowed
 from calculon.estimate.run_table import (
     BITS_16,
     Run,
@@ -48,6 +47,7 @@ from calculon.estimate.run_table import (
     runs,
 )
 from calculon.estimate.source_errors import FEWEST
+from calculon.estimate.user_evidence import OwnEvidence, held, joined, likeness, narrowed
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct

@@ -18,7 +18,7 @@ from calculon.declarations.presets import NODE, Preset, find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of, held, zigzag_degrees
-from calculon.search.watched import allowed_values
+from calculon.search.rule_dependencies import allowed_values
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign

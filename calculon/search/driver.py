@@ -16,7 +16,8 @@ from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.best_first import Seen, feasible_numbers, search_space
-from calculon.search.effect import PYTHON, check_left, warn_of_idle_values
+from calculon.search.conditions import Condition
+from calculon.search.override_checks import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
 from calculon.search.request import (
     make_condition,
@@ -27,7 +28,6 @@ from calculon.search.request import (
 from calculon.search.search_counts import Splits
 from calculon.search.search_result import SearchResult, with_figures
 from calculon.search.space import Space
-from calculon.search.where import Condition
 
 if TYPE_CHECKING:
     from calculon.campaign.read import CampaignSource

@@ -7,12 +7,12 @@ import numpy as np
 
 from calculon.base.units import Array
 from calculon.plan.plan import NAMES
+from calculon.search.conditions import Condition
 from calculon.search.grid import WITHIN
 from calculon.search.objective import Objective, known_statistic
 from calculon.search.search_counts import beaten, pareto_front
 from calculon.search.space import Space
 from calculon.search.tile import Chosen, Rows, Tile
-from calculon.search.where import Condition
 
 
 class Ranking(ABC):

@@ -21,16 +21,16 @@ from calculon.inputs import Source
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import NAMES
 from calculon.search.candidates import EXTENSIONS
+from calculon.search.conditions import Condition
 from calculon.search.objective import Objective, check_statistic
+from calculon.search.overrides import OPTIONS, checked
 from calculon.search.ranking import Best, Front, Ranking
-from calculon.search.restrict import OPTIONS, checked
 from calculon.search.space import Space
-from calculon.search.where import Condition
 
 if TYPE_CHECKING:
     from calculon.campaign.read import CampaignSource
     from calculon.campaign.record import Campaign
-    from calculon.search.runs import Runs
+    from calculon.search.training_runs import Runs
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
-    from calculon.estimate.told_apart import Order
+    from calculon.estimate.comparison_confidence import Order
     from calculon.estimate.validated_runs import Belief
-    from calculon.search.runs import Runs
+    from calculon.search.training_runs import Runs
 
 
 FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
@@ -179,7 +179,7 @@ class SearchResult(Displayed):
     @cached_property
     def orders(self) -> "list[Order]":
         """Confidence that the fastest execution is faster than each execution; empty in edition ``sc23``."""
-        from calculon.estimate.told_apart import orders  # most searches do not need it
+        from calculon.estimate.comparison_confidence import orders  # most searches do not need it
 
         if self.edition == PUBLISHED or not len(self):
             return []

@@ -29,7 +29,7 @@ from calculon.version import __version__
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
-    from calculon.search.runs import Runs
+    from calculon.search.training_runs import Runs
 
 
 # The program that computed a result: journals are continued, and workers respond, only with an identical program.
@@ -135,7 +135,7 @@ class Search:
         """Training runs of the campaign; None to evaluate steps only."""
         if self.campaign is None:
             return None
-        from calculon.search.runs import Runs  # most searches do not need it
+        from calculon.search.training_runs import Runs  # most searches do not need it
 
         return Runs(self.campaign, self.model, self.system, self.datatype)
 

@@ -17,7 +17,7 @@ from calculon.plan.columns import Columns, held, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.search.candidates import VARIANT, Candidates
-from calculon.search.watched import columns_read
+from calculon.search.rule_dependencies import columns_read
 
 OF_UNIT = (*PUBLISHED_DEGREES, "batch_size")
 """Fields that a unit fixes."""

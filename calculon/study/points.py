@@ -21,7 +21,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.override import override
 from calculon.hardware.system import System
-from calculon.search.effect import warn_of_idle_values
+from calculon.search.override_checks import warn_of_idle_values
 from calculon.search.request import default_preset, needed_edition, one_stretch
 from calculon.search.task import Search, program
 from calculon.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of

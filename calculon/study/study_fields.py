@@ -19,9 +19,9 @@ from calculon.declarations.spellings.processor_counts import processor_counts
 from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
+from calculon.search.conditions import Condition
 from calculon.search.objective import Objective
-from calculon.search.restrict import checked
-from calculon.search.where import Condition
+from calculon.search.overrides import checked
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 

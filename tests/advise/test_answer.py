@@ -11,7 +11,7 @@ from calculon.advise.candidate import trainings
 from calculon.advise.planning import plan
 from calculon.declarations.statistics import FITS, RISK
 from calculon.documents.plan_page import plan_page
-from calculon.estimate.told_apart import MOST_TIED, REPEATS
+from calculon.estimate.comparison_confidence import MOST_TIED, REPEATS
 from calculon.plan.plan import all_fields
 from calculon.search.within_risk import LEAST_RISK
 from tests.documents.drawing import drawn

@@ -22,13 +22,13 @@ from calculon.declarations.statistics import OFFLOADS, RISK, within_risk
 from calculon.estimate.memory_limit import errors_of
 from calculon.plan.rules.all_rules import MEMORY_REASONS, RULES
 from calculon.search.best_first import search_space
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
-from calculon.search.effect import COMMAND_LINE
 from calculon.search.objective import Objective
+from calculon.search.override_checks import COMMAND_LINE
 from calculon.search.ranking import Best
 from calculon.search.request import make_condition, make_space
 from calculon.search.search_counts import Counts
-from calculon.search.where import Condition
 from tests.store import cache
 
 CASES = {

@@ -163,9 +163,7 @@ def test_a_spec_that_changed_is_told(run, own):
         (one,) = read_results([own])
     assert one.inputs is not None
     _write("node.json", {"base": SYSTEM, "mem1": {"GiB": 90, "GBps": 1000}})
-    with pytest.warns(
-        SpecWarning, match=r"best#0: the system node differs from node, with which"
-    ):
+    with pytest.warns(SpecWarning, match=r"best#0: the system node differs from node, with which"):
         (one,) = read_results([own])
     assert one.inputs is None  # what is told is what the file has
     code, _, err = run("llm", "shape.json", own, "node.json", "-")

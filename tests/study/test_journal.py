@@ -152,7 +152,9 @@ def test_a_changed_source_is_another_program(tmp_path, monkeypatch):
 def test_refuses_and_keeps_another_file(output, tmp_path, content):
     foreign = tmp_path / "result.csv.journal"
     foreign.write_bytes(content)
-    with pytest.raises(SpecError, match="expected an intact journal of a study, found another file"):
+    with pytest.raises(
+        SpecError, match="expected an intact journal of a study, found another file"
+    ):
         opened(output)
     assert foreign.read_bytes() == content
 

@@ -25,7 +25,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.usual_batch import usual_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.runs import Runs
+from calculon.search.training_runs import Runs
 
 ANY = "any"
 """Processor counts of a question that leaves them open: those that could meet its deadline."""

@@ -26,7 +26,7 @@ from calculon.estimate.what_if import what_if
 from calculon.hardware.figures import OF_WHOLE_RUNS, Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.search.objective import known_statistic
-from calculon.search.runs import MADE_KNOWN
+from calculon.search.training_runs import MADE_KNOWN
 
 _OF_JOBS = ("mem2.", "networks[", "ext.host.", *OF_WHOLE_RUNS)
 """Beginnings of paths of figures that a run asks its machine for; of all others it knows the steps alone."""

@@ -320,7 +320,7 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     """Say why nothing fits on the most processors, and what would mend it."""
     from calculon.advise.infeasibility import PROPOSED, infeasibility_report
     from calculon.render.document import Grid
-    from calculon.search.effect import COMMAND_LINE
+    from calculon.search.override_checks import COMMAND_LINE
 
     most = max(range(len(results)), key=lambda place: results[place].space.num_procs)
     result, where = results[most], asked[most].ranking().where

@@ -18,7 +18,7 @@ from calculon.explore.offer import MODEL, SYSTEM
 from calculon.explore.page_state import MACHINE, State
 from calculon.explore.search.searches import asked, counts_of, offered, on_count, opened
 from calculon.plan.plan import NAMES
-from calculon.search.restrict import parse
+from calculon.search.overrides import parse
 from calculon.search.space import Values
 from calculon.search.within_risk import states_risk
 

@@ -48,7 +48,7 @@ from calculon.render.document import Block, Facts, Grid, Section, Styled, dim, h
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import percent
 from calculon.search.objective import Objective, known_statistic
-from calculon.search.restrict import FIXABLE
+from calculon.search.overrides import FIXABLE
 from calculon.search.search_counts import FEASIBLE
 from calculon.search.search_result import SearchResult
 

@@ -13,7 +13,7 @@ from calculon.base.units import Array, Count
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.plan.choices import distinct
 from calculon.search.deployments.deployment_space import DeploymentSpace, Group
-from calculon.search.deployments.deployment_words import SCHEDULING, SPLIT, stated_default
+from calculon.search.deployments.deployment_vocabulary import SCHEDULING, SPLIT, stated_default
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED

@@ -12,7 +12,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
-from calculon.search.deployments.deployment_words import (
+from calculon.search.deployments.deployment_vocabulary import (
     BUDGETS,
     CAPS,
     CHOICES,

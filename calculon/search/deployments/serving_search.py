@@ -12,16 +12,20 @@ from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.search.conditions import Condition
 from calculon.search.deployments.deployment_rows import Rows, shares, solve
+from calculon.search.deployments.deployment_search import DeploymentCounts, DeploymentSearch
 from calculon.search.deployments.deployment_space import ROWS, DeploymentSpace, Group
-from calculon.search.deployments.deployment_words import checked, may_be_unknown, unknown_figure
-from calculon.search.deployments.deployment_words import condition as read_condition
-from calculon.search.deployments.deployment_words import objective as read_objective
-from calculon.search.deployments.deployments_found import DeploymentCounts, DeploymentSearch
+from calculon.search.deployments.deployment_vocabulary import (
+    checked,
+    may_be_unknown,
+    unknown_figure,
+)
+from calculon.search.deployments.deployment_vocabulary import condition as read_condition
+from calculon.search.deployments.deployment_vocabulary import objective as read_objective
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
-from calculon.search.where import Condition
 from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import Workload

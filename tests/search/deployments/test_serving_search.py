@@ -7,7 +7,7 @@ import pytest
 
 from calculon import search_deployments
 from calculon.base.errors import Infeasible, SpecError
-from calculon.search.deployments.deployment_words import objective
+from calculon.search.deployments.deployment_vocabulary import objective
 from calculon.search.deployments.serving_search import make_ranking, make_space, rounded, run
 from calculon.serving.serve import serve
 from tests.search.deployments.every_deployment import every, every_apart, fields_of

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 import calculon
 from calculon import inputs
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME, LEVEL
-from calculon.estimate import told_apart
-from calculon.estimate.evaluate import evaluate
-from calculon.estimate.told_apart import (
+from calculon.estimate import comparison_confidence
+from calculon.estimate.comparison_confidence import (
     MOST_TIED,
     REPEATS,
     REST,
@@ -26,6 +25,7 @@ from calculon.estimate.told_apart import (
     pairs_of,
     shares_of,
 )
+from calculon.estimate.evaluate import evaluate
 from calculon.estimate.validated_runs import Runs, runs
 from calculon.hardware.figures import slowed
 from calculon.hardware.residuals import Residuals, Spread
@@ -204,8 +204,8 @@ def test_without_pairs_nothing_is_told_apart(monkeypatch):
     alone = _runs(("one", 7, 1.0, 1.0, 0.1), ("two", 7, 1.1, 1.0, 0.3))
     assert pairs_of(alone).error == math.inf
     assert pairs_of(Runs(dict.fromkeys(alone.columns, ()))).error == math.inf
-    monkeypatch.setattr(told_apart, "runs", lambda: alone)
-    monkeypatch.setattr(told_apart, "errors_of_parts", errors_of_parts.__wrapped__)
+    monkeypatch.setattr(comparison_confidence, "runs", lambda: alone)
+    monkeypatch.setattr(comparison_confidence, "errors_of_parts", errors_of_parts.__wrapped__)
     both = np.array([[0.5, 0.5], [0.5, 0.5], *[[0, 0]] * (COUNT - 2)])
     assert margins_of_shares(both).tolist() == [0, 0]
     both[:2, 1] = (0.4, 0.6)

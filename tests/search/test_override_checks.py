@@ -7,7 +7,7 @@ import pytest
 from calculon import SpecError, executions, search
 from calculon.declarations.decode import SpecWarning
 from calculon.search.driver import make_space
-from calculon.search.effect import check_effect
+from calculon.search.override_checks import check_effect
 
 
 def _spaces(*counts, **options):

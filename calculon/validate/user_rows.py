@@ -24,7 +24,7 @@ from calculon.declarations.presets import find_preset
 from calculon.declarations.short_names import FIELDS, field_name, field_value
 from calculon.declarations.spellings.precisions import precision
 from calculon.declarations.statistics import TIER1
-from calculon.estimate.own_evidence import OwnEvidence
+from calculon.estimate.user_evidence import OwnEvidence
 from calculon.validate.measured_and_predicted import Result, compare
 from calculon.validate.published_fields import ExecutionFields, Limits, ModelFields
 from calculon.validate.published_study import Library, Quantity, Study

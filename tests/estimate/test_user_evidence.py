@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calculon
-from calculon.estimate.own_evidence import (
+from calculon.estimate.run_table import runs
+from calculon.estimate.user_evidence import (
     FACTORS,
     OwnEvidence,
     held,
@@ -19,7 +20,6 @@ from calculon.estimate.own_evidence import (
     narrowed,
     variances,
 )
-from calculon.estimate.run_table import runs
 
 EXECUTION = {
     "preset": "megatron-lm",

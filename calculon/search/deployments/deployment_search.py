@@ -20,7 +20,7 @@ from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.estimate.served_errors import FIGURES, FigureRange, served_ranges
 from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
-from calculon.search.deployments.deployment_words import TYPES
+from calculon.search.deployments.deployment_vocabulary import TYPES
 from calculon.search.objective import Objective
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import Served, class_of, flat, serve

@@ -9,10 +9,10 @@ from calculon.campaign.money import NO_PRICE
 from calculon.declarations.fields import SpecField, spec_fields
 from calculon.declarations.parse import parse_value
 from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.search.conditions import Condition, Words
 from calculon.search.objective import Objective
-from calculon.search.restrict import listed, problems_of
+from calculon.search.overrides import listed, problems_of
 from calculon.search.space import Values
-from calculon.search.where import Condition, Words
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import COUNT, POOL_SIZES, SIZES
 
