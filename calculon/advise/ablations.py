@@ -7,7 +7,7 @@ from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.neighbors import set_backs
 from calculon.base.frozen import dataclass
 from calculon.declarations.statistics import FITS
-from calculon.plan.columns import held
+from calculon.plan.columns import encoded
 from calculon.plan.rules.all_rules import REASONS
 
 OF_PRESET, OF_FIELD = "preset", "field"
@@ -61,7 +61,7 @@ def ablations(near: Neighborhood) -> tuple[Ablation, ...]:
     time, memory = float(table.time[0]), float(table.memory[0, 0])
     found = []
     for row, (name, value, of_preset) in enumerate(back, start=1):
-        if getattr(table.plan, name)[row] != held(name, value):
+        if getattr(table.plan, name)[row] != encoded(name, value):
             continue  # which the others leave no other value
         reason = REASONS[table.codes[row]]
         if reason.startswith(("framework", "invalid")) and not of_preset:

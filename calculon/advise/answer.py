@@ -69,7 +69,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """Plans that cannot be distinguished from the best (:mod:`~calculon.estimate.comparison_confidence`), fastest first."""
+    """Plans that cannot be distinguished from the best (see `comparison_confidence`), fastest first."""
 
     plans: tuple[Candidate, ...]
 
@@ -191,7 +191,7 @@ class Answer(Displayed):
         if not self.plans:
             return None
         pairs = zip(self.plans, self.orders, strict=True)
-        return Tie(tuple(one for one, order in pairs if not order.told_apart))
+        return Tie(tuple(one for one, order in pairs if not order.distinguishable))
 
     @property
     def orders(self) -> list[Order]:

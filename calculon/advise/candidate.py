@@ -141,7 +141,7 @@ def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
     alike = [
         (rank, Candidate(*winner, domain))
         for rank, (winner, order) in enumerate(several)
-        if not order.told_apart
+        if not order.distinguishable
     ]
     return sorted(alike, key=lambda one: (one[1].simplicity, one[1].time))
 

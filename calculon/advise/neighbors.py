@@ -18,7 +18,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of, held, zigzag_degrees
+from calculon.plan.columns import DEFAULTS, FIELDS, divisors, encoded, field_of, zigzag_degrees
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, all_fields
 
@@ -317,7 +317,7 @@ def changes_to(name: str, values: Iterable[Any], execution: Execution) -> tuple[
     preset, now = find_preset(execution.preset), getattr(execution, name)
     numbers = not field_of(name).named and name not in NETWORKS and now > 0
     found = [
-        FieldChange(name, held(name, one), abs(log2(one / now)) if numbers and one > 0 else 1.0)
+        FieldChange(name, encoded(name, one), abs(log2(one / now)) if numbers and one > 0 else 1.0)
         for one in {*values} - {now}
         if preset.problem(name, one) is None
     ]

@@ -14,7 +14,16 @@ from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import find_preset
-from calculon.plan.columns import DEFAULTS, FIELDS, code, divisors, field_of, held, parse, type_of
+from calculon.plan.columns import (
+    DEFAULTS,
+    FIELDS,
+    code,
+    divisors,
+    encoded,
+    field_of,
+    parse,
+    type_of,
+)
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan, all_fields
 
@@ -47,7 +56,7 @@ class Variations:
 
     def __init__(self, model: Model, execution: Execution, following: Collection[str] = ()):
         before = all_fields(execution)
-        self._model, self._base = model, {name: held(name, one) for name, one in before.items()}
+        self._model, self._base = model, {name: encoded(name, one) for name, one in before.items()}
         self._preset = find_preset(execution.preset)
         usual = self._preset.usual(before)
         self._derived = tuple(
@@ -72,7 +81,7 @@ class Variations:
             broken.add("data_par")
         table = _VariationTable(corrected, 1, {}, (), {})
         for name in broken.intersection(self._derived):
-            if held(name, self._preset.computed(name, table)) != self._base[name]:
+            if encoded(name, self._preset.computed(name, table)) != self._base[name]:
                 broken.remove(name)
         return frozenset(broken)
 
@@ -99,7 +108,7 @@ class Variations:
         changes: dict[str, tuple[Array, Array]] = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             places = [place for place, row in enumerate(rows) if name in row]
-            values = [held(name, rows[place][name]) for place in places]
+            values = [encoded(name, rows[place][name]) for place in places]
             changes[name] = np.array(places), np.array(values, type_of(name))
         return self.table(len(rows), changes)
 
@@ -264,7 +273,7 @@ def _without_meaning(table: _VariationTable) -> None:
         declared = field.declaration
         if not declared.needs or not declared.optional:
             continue
-        default, value = held(field.name, DEFAULTS[field.name]), table.of(field.name)
+        default, value = encoded(field.name, DEFAULTS[field.name]), table.of(field.name)
         if not isinstance(value, np.ndarray) and value == default:
             continue
         for name, wanted in declared.needs.items():

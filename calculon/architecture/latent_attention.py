@@ -81,13 +81,13 @@ def _whole_queries(shape: BlockShape, width: Elements) -> Iterator[Layer]:
     yield project(name, shape, hidden, width, 0.0, flags)
 
 
-def _to_latent(name: str, shape: BlockShape, rank: int, beside: int = 0) -> Iterator[Layer]:
-    """Project the tokens of this rank to a latent of `rank` elements and `beside` others; normalize the latent.
+def _to_latent(name: str, shape: BlockShape, rank: int, extra: int = 0) -> Iterator[Layer]:
+    """Project the tokens of this rank to a latent of `rank` elements and `extra` others; normalize the latent.
 
     The norm saves the complete projection, because the latent is a view of its storage.
     """
     local, model = shape.local, shape.model
-    width = rank + beside
+    width = rank + extra
     cast = f"{name}_Down_Cast"
     yield from converted(cast, local, model.hidden, width, 0.0, normed=True)
     down = project(f"{name}_Down", local, model.hidden, width, 0.0, SHARED)
@@ -108,10 +108,10 @@ def _to_latent(name: str, shape: BlockShape, rank: int, beside: int = 0) -> Iter
 
 
 def _from_latent(
-    name: str, shape: BlockShape, rank: int, width: Elements, beside: int = 0
+    name: str, shape: BlockShape, rank: int, width: Elements, extra: int = 0
 ) -> Iterator[Layer]:
-    """Gather a normalized latent and `beside` other elements, and project it to the heads of this rank."""
-    gathered = replace(shape, activation=shape.tokens * (rank + beside))
+    """Gather a normalized latent and `extra` other elements, and project it to the heads of this rank."""
+    gathered = replace(shape, activation=shape.tokens * (rank + extra))
     yield from converted(
         f"{name}_Up_Cast",
         shape,
@@ -124,7 +124,7 @@ def _from_latent(
     )
     flags = Flags(recommunicate=_REGATHER, drops_activation=_GATHERED)
     collective = border_collective(f"{name}_F", COLUMN_INPUT, gathered, flags)
-    share = collective.activation * (rank / (rank + beside))  # the rest is saved before the norm
+    share = collective.activation * (rank / (rank + extra))  # the rest is saved before the norm
     yield from with_copy(collective._replace(activation=share), shape)
     yield project(f"{name}_Up", shape, rank, width, 0.0, _UP)
 

@@ -114,10 +114,10 @@ def inner_width(model: Model) -> int:
 
 def input_width(shape: BlockShape) -> Elements:
     """Return the columns of the input product on one rank: convolved channels, the gate, and scalars of each head."""
-    return _channels(shape, _groups(shape)) + _beside(shape)
+    return _channels(shape, _groups(shape)) + _gate_width(shape)
 
 
-def _beside(shape: BlockShape) -> Elements:
+def _gate_width(shape: BlockShape) -> Elements:
     """Return the columns of the gate, and of the scalars of each head."""
     model = shape.model
     gate = shape.split(inner_width(model))
@@ -165,7 +165,7 @@ def _exchanged_groups(shape: BlockShape) -> Elements:
 
 def _sent(shape: BlockShape) -> Elements:
     """Return the elements per token that are exchanged: all outputs of the input product."""
-    return _channels(shape, _exchanged_groups(shape)) + _beside(shape)
+    return _channels(shape, _exchanged_groups(shape)) + _gate_width(shape)
 
 
 def _exchanged(name: str, shape: BlockShape, width: Elements, again: str) -> Iterator[Layer]:

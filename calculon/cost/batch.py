@@ -71,7 +71,7 @@ class Batch:
         self._fits = fits
         self.model, self.schedule, self.system, self.edition = model, schedule, system, edition
         if embedding_head is not None:
-            embedding_head = embedding_head.on_stages(schedule.ends_apart)
+            embedding_head = embedding_head.on_stages(schedule.separate_ends)
         self.stage = Stage(block, optimizer, embedding_head, schedule, system, edition)
         self.pipeline = PipelineStages(self.stage, kinds)
 

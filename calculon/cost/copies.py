@@ -106,7 +106,7 @@ class Copies:
 
         `reduced` is gradient bytes per byte of weights.
         """
-        piped, step, once = self._schedule.ends_apart, ends.step, np.array(1.0)
+        piped, step, once = self._schedule.separate_ends, ends.step, np.array(1.0)
         first, last = ends.synced(reduced).apart(piped)
         shard, rest = step.first.optimizer.weight, step.last.optimizer.weight
         if ends.tied:

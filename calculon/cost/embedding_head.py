@@ -214,9 +214,9 @@ class EmbeddingHead:
         the ratio of the traffic of both rings, ``(n - 1) / n`` each, instead of being a class of their own.
         """
         fewer: Bytes = np.zeros(1)
-        if self.modules is not None and schedule is not None and schedule.has_experts_apart:
+        if self.modules is not None and schedule is not None and schedule.has_separate_experts:
             own, every = schedule.expert_data_par, np.maximum(schedule.data_ranks, 2.0)
-            ratio = np.where(schedule.experts_apart, (1 - 1 / own) / (1 - 1 / every), 1.0)
+            ratio = np.where(schedule.separate_experts, (1 - 1 / own) / (1 - 1 / every), 1.0)
             fewer = (1 - ratio) * self.modules.experts
 
         def of(held: VocabularyWeights, fewer: Bytes | None = None) -> SyncedBytes:
@@ -282,7 +282,7 @@ class EmbeddingHeadTimes:
     @derived
     def piped(self) -> Array:
         """Mask of the executions with embedding and LM head on different stages."""
-        return self._schedule.ends_apart
+        return self._schedule.separate_ends
 
     def _whole(self, end: BlockCost) -> Seconds:
         """Return the time of embedding or head for one microbatch, with recomputation and exposed communication."""

@@ -159,7 +159,7 @@ def risks(found: SearchResult) -> Iterator[str]:
 
 def ties(found: SearchResult, *, ranked: bool = True) -> str:
     """Say how many plans of a search are not distinguishable from the fastest, and name the simplest, with its rank."""
-    alike = sum(not order.told_apart for order in found.orders)
+    alike = sum(not order.distinguishable for order in found.orders)
     several = tied(found)
     if not several:  # more than are looked at are better by another objective
         return ties_in_words(alike, len(found), f"# {found.fastest}")

@@ -322,12 +322,12 @@ class Edition:
         """
         slowed = arithmetic / (1 - usage)
         normal, longest = system.combine(arithmetic, memory), system.combine(slowed, memory)
-        beside = system.beside_collective(slowed, memory)
+        concurrent = system.beside_collective(slowed, memory)
         first, others = 1 / tiles, (tiles - 1) / tiles
         slower = np.minimum(normal + link * usage, longest)
-        processing = first * normal + others * np.where(link > beside, longest, slower)
+        processing = first * normal + others * np.where(link > concurrent, longest, slower)
         processing = np.where(link > 0, processing, normal)
-        exposed = others * np.maximum(0.0, link - beside)
+        exposed = others * np.maximum(0.0, link - concurrent)
         exposed = np.maximum(0.0, exposed + (processing - processing[0]))
         if pipelined:
             exposed = exposed + link * first

@@ -145,12 +145,12 @@ class Sc23(Edition):
         waiting = base / tiles - slowed / tiles
         bound = waiting > 0
         first, others = normal / tiles, tiles - 1
-        beside = np.where(
+        concurrent = np.where(
             bound,
             first + others * system.combine(slowed, memory) / tiles,
             first + others * normal / tiles + others * (base / tiles) * usage,
         )
-        processing = np.where(communicates, beside, normal)
+        processing = np.where(communicates, concurrent, normal)
         hidden = np.where(communicates & bound, others * waiting, 0.0)
         if pipelined:
             tile = base / tiles  # 0 where nothing is communicated

@@ -75,7 +75,7 @@ class Order:
     probability: float
 
     @property
-    def told_apart(self) -> bool:
+    def distinguishable(self) -> bool:
         """True unless the plans tie: their order has a probability of 90 %, or one takes over 10 % longer.
 
         Plans whose times differ no more than repeated runs always tie.
@@ -87,7 +87,7 @@ class Order:
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
         found = {name: getattr(self, name) for name in ("longer", "margin", "probability")}
-        return found | {"told_apart": self.told_apart}
+        return found | {"told_apart": self.distinguishable}
 
 
 def orders(

@@ -105,7 +105,7 @@ class Evaluation(Displayed):
         values = {name: column[rows] for name, column in self._values.items()}
         return Evaluation(self.plan.take(rows), self.codes[rows], values)
 
-    def beside(self, values: Mapping[str, Array]) -> "Evaluation":
+    def with_statistics(self, values: Mapping[str, Array]) -> "Evaluation":
         """Return the table with additional statistics, given by name."""
         return Evaluation(self.plan, self.codes, {**self._values, **values})
 

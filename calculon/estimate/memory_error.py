@@ -49,10 +49,10 @@ class MemoryErrors:
             usable: Usable bytes.
         """
         with np.errstate(divide="ignore"):
-            room = np.log(usable) - np.log(needed)
-        return probability((room - self.mean) / self.scale, self.freedom)
+            margin = np.log(usable) - np.log(needed)
+        return probability((margin - self.mean) / self.scale, self.freedom)
 
-    def room(self, level: float) -> float:
+    def capacity_ratio(self, level: float) -> float:
         """Return the ratio of usable to predicted memory at which an execution fits with probability `level`."""
         return math.exp(self.mean + self.scale * quantile(level, self.freedom))
 
@@ -131,7 +131,7 @@ def measured_memory(errors: MemoryErrors, needed: float, usable: float) -> Measu
         errors: Distribution for similar executions.
         needed, usable: Predicted and usable bytes of tier 1.
     """
-    fits, error = float(errors.fits(np.array(needed), usable)), errors.room(LEVEL) - 1
+    fits, error = float(errors.fits(np.array(needed), usable)), errors.capacity_ratio(LEVEL) - 1
     remark = ""
     if fits < LEVEL:
         remark = (

@@ -67,7 +67,9 @@ def _tolerance(batch: Batch) -> Array:
     found = np.array(1.0)
     for preset, zero_stage, rows in _classes(batch):
         errors = errors_of(batch.model, preset, zero_stage)
-        found = np.where(rows, 1.0 if errors is None else max(1.0, 1 / errors.room(MAY_FIT)), found)
+        found = np.where(
+            rows, 1.0 if errors is None else max(1.0, 1 / errors.capacity_ratio(MAY_FIT)), found
+        )
     return found
 
 

@@ -49,7 +49,7 @@ class MatrixProduct:
 
 
 @dataclass(frozen=True, slots=True)
-class BesideCopy:
+class ConcurrentCopy:
     """Product and copy that start together on two streams; times in seconds.
 
     Attributes:
@@ -109,7 +109,7 @@ def copy_time(system: System, size: float) -> float:
     return float(system.ext.launch.bounded(moved, 1.0)[0])
 
 
-def beside_copy(product: MatrixProduct, size: float) -> BesideCopy:
+def with_concurrent_copy(product: MatrixProduct, size: float) -> ConcurrentCopy:
     """Return the times of a product and a concurrent copy.
 
     Copy engines use no multiprocessors, so arithmetic is not slowed down. The copy takes its share of tier-1 bandwidth
@@ -121,11 +121,11 @@ def beside_copy(product: MatrixProduct, size: float) -> BesideCopy:
     system = product.system
     copy = copy_time(system, size)
     share = min(1.0, float(system.mem1.time(np.array([float(size)]))[0]) / copy)
-    slowed = _beside(product, share)
+    slowed = _slowed_time(product, share)
     finished = copy / slowed  # fraction of the product that is done when the copy ends
     ends = slowed if finished >= 1 else copy + (1 - finished) * product.time
     together = max(ends, copy)
-    return BesideCopy(
+    return ConcurrentCopy(
         size=size,
         copy=copy,
         share=share,
@@ -135,7 +135,7 @@ def beside_copy(product: MatrixProduct, size: float) -> BesideCopy:
     )
 
 
-def _beside(product: MatrixProduct, share: float) -> float:
+def _slowed_time(product: MatrixProduct, share: float) -> float:
     """Return the time of a product while another stream takes a share of tier-1 bandwidth."""
     if share == 1 and product.memory:
         return np.inf

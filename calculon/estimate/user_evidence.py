@@ -49,7 +49,7 @@ _held: list[OwnEvidence] = []
 
 
 @contextmanager
-def holding(evidence: OwnEvidence) -> Iterator[None]:
+def using_evidence(evidence: OwnEvidence) -> Iterator[None]:
     """Use measured steps of a user in prediction intervals until the block ends, in all threads."""
     _held.append(evidence)
     try:
@@ -58,12 +58,12 @@ def holding(evidence: OwnEvidence) -> Iterator[None]:
         _held.remove(evidence)
 
 
-def held() -> OwnEvidence | None:
+def current_evidence() -> OwnEvidence | None:
     """Return the measured steps of the user, or None."""
     return _held[-1] if _held else None
 
 
-def joined(published: Runs, steps: Sequence[Run]) -> Runs:
+def concatenated(published: Runs, steps: Sequence[Run]) -> Runs:
     """Concatenate published runs and measured steps."""
     own = Runs.of(steps).columns
     return Runs({name: [*column, *own[name]] for name, column in published.columns.items()})

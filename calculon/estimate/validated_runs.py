@@ -47,7 +47,13 @@ from calculon.estimate.run_table import (
     runs,
 )
 from calculon.estimate.source_errors import FEWEST
-from calculon.estimate.user_evidence import OwnEvidence, held, joined, likeness, narrowed
+from calculon.estimate.user_evidence import (
+    OwnEvidence,
+    concatenated,
+    current_evidence,
+    likeness,
+    narrowed,
+)
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct
@@ -128,7 +134,7 @@ def factors(
             low, middle, high = ends[:, rows]
             ends[0, rows] = middle - np.hypot(middle - low, down)
             ends[2, rows] = middle + np.hypot(high - middle, up)
-        if len(rows) and (own := held()):
+        if len(rows) and (own := current_evidence()):
             ends[:, rows] = _narrowed(ends[:, rows], some, own, model, system, codes)
     return np.exp(ends[0]), np.exp(ends[2])
 
@@ -142,7 +148,7 @@ def _narrowed(
     codes: Sequence[int],
 ) -> Array:
     """Return lower ends, medians and upper ends of intervals that include measured steps of the user."""
-    together = joined(some, own.steps)
+    together = concatenated(some, own.steps)
     steps = together.contexts[:, len(some) :]
     weights = likeness(steps, _context(together, model, system, codes))
     errors = np.array([np.log(step.measured / step.predicted) for step in own.steps])
@@ -259,7 +265,7 @@ def _basis(
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
     text = _published_basis(some, system, facts, here, related)
-    if own := held():
+    if own := current_evidence():
         count = len(own.steps)
         return f"{text}; {count:,} measured step{'s' * (count > 1)} of your own ({own.name})"
     return text

@@ -62,12 +62,12 @@ def type_of(field: str) -> type:
     return bool if known.annotation is bool else np.int64
 
 
-def held(field: str, value: Any) -> Any:
+def encoded(field: str, value: Any) -> Any:
     """Return a value in its stored form: the code of a named value."""
     return code(field, value) if field_of(field).declaration.choices else value
 
 
-PLAIN: dict[str, Any] = {name: held(name, default) for name, default in DEFAULTS.items()}
+PLAIN: dict[str, Any] = {name: encoded(name, default) for name, default in DEFAULTS.items()}
 """Defaults of the optional fields in their stored form."""
 
 

@@ -20,8 +20,8 @@ from calculon.plan.columns import (
     Columns,
     code,
     column,
+    encoded,
     field_of,
-    held,
     parse,
     type_of,
 )
@@ -307,7 +307,7 @@ def _fields_of(row: Any, place: str) -> dict[str, Any]:
 @lru_cache(4096)
 def _one(name: str, value: Any) -> Array:
     """Return a read-only column of one entry."""
-    values: Array = np.array([held(name, value)], type_of(name))
+    values: Array = np.array([encoded(name, value)], type_of(name))
     values.setflags(write=False)
     return values
 

@@ -97,7 +97,7 @@ class Schedule:
         return np.maximum(1.0, np.floor(self.pipeline_par / 2))
 
     @property
-    def ends_apart(self) -> Array:
+    def separate_ends(self) -> Array:
         """Mask of executions whose embedding and LM head are on different ranks."""
         apart: Array = self.pipeline_par > 1
         return apart & (not self.choice.folded)
@@ -135,8 +135,8 @@ class Schedule:
         groups = groups + ((columns.context_par > 1) & (columns.data_par > 1))
         for axis in AXES:
             groups = groups + (getattr(columns, axis.degree) > 1)
-        if self.has_experts_apart:
-            groups = groups + (self.experts_apart & (self.expert_data_par > 1))
+        if self.has_separate_experts:
+            groups = groups + (self.separate_experts & (self.expert_data_par > 1))
         return groups
 
     @derived
@@ -214,7 +214,7 @@ class Schedule:
         return shard_count(columns.optimizer_sharding, columns.dp_shard, self.data_ranks)
 
     @derived
-    def experts_apart(self) -> Array:
+    def separate_experts(self) -> Array:
         """Mask of executions in which routed experts have separate replica groups and messages.
 
         If only tensor parallelism splits experts, they are split like the MLP and need no separate groups. Source:
@@ -248,14 +248,14 @@ class Schedule:
     def reduces(self) -> Array:
         """Mask of executions that reduce gradients between ranks with equal weights."""
         several: Array = self.data_ranks > 1
-        if self.has_experts_apart:
-            several = several | (self.experts_apart & (self.expert_data_par > 1))
+        if self.has_separate_experts:
+            several = several | (self.separate_experts & (self.expert_data_par > 1))
         return several
 
     @derived
-    def has_experts_apart(self) -> bool:
+    def has_separate_experts(self) -> bool:
         """True if any execution has separate groups for routed experts."""
-        return self._model.mixes and bool(self.experts_apart.any())
+        return self._model.mixes and bool(self.separate_experts.any())
 
     @derived
     def layout(self) -> StageLayout | None:

@@ -57,7 +57,7 @@ def chunks_of_layout(stages: Sequence[float], interleaving: int, listed: str) ->
 
 
 @lru_cache(maxsize=4096)
-def _told_apart(
+def _distinct_stages(
     model: Model, stages: tuple[int, ...], interleaving: int, listed: str
 ) -> tuple[tuple[float, ...], ...]:
     """Return the distinct stages: blocks, number of such stages, index of the first one, and blocks of each kind.
@@ -79,7 +79,7 @@ def _told_apart(
 def _folded_ranks(
     model: Model, halves: tuple[tuple[int, int], ...]
 ) -> tuple[tuple[float, ...], ...]:
-    """Return runs of equal ranks as :func:`_told_apart`, with the blocks of both chunks.
+    """Return runs of equal ranks as :func:`_distinct_stages`, with the blocks of both chunks.
 
     The first rank is the last entry, because it holds both ends of the model; there is no first stage.
     """
@@ -173,4 +173,4 @@ def _stages_of(row: Sequence[int], model: Model) -> tuple[tuple[float, ...], ...
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
-    return _told_apart(model, tuple(stages), interleaving, listed)
+    return _distinct_stages(model, tuple(stages), interleaving, listed)

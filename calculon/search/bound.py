@@ -141,7 +141,7 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     synced = synced_block(first, schedule)
     of_embedding_head = None
     if embedding_head is not None:
-        ends = embedding_head.on_stages(schedule.ends_apart)
+        ends = embedding_head.on_stages(schedule.separate_ends)
         of_embedding_head = ends.synced(reduced, schedule)
     stages = [_Synced((synced, of_embedding_head), windows)]
     if schedule.layout is not None:

@@ -17,7 +17,7 @@ from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHE
 from calculon.declarations.presets import NODE, Preset, find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of, held, zigzag_degrees
+from calculon.plan.columns import DEFAULTS, FIELDS, divisors, encoded, field_of, zigzag_degrees
 from calculon.search.rule_dependencies import allowed_values
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Candidates:
         """Values that all executions share, as columns."""
         own = {"training": True, "preset": self.preset.family}
         return {
-            name: np.array(held(name, own[name] if name in own else getattr(self, name)))
+            name: np.array(encoded(name, own[name] if name in own else getattr(self, name)))
             for name in ARGUMENTS
         }
 

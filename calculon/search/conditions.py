@@ -24,13 +24,13 @@ from calculon.search.objective import of_a_run, statistic_name
 
 # Value types in a condition: comparisons that can never hold are refused.
 
-Kind = Literal["number", "switch", "text"]
+ValueType = Literal["number", "switch", "text"]
 
 _FIELDS: Mapping[str, SpecField] = {field.name: field for field in FIELDS}
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-def check_kinds(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
+def check_types(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
     """Check that text is compared with text only, and a field of named values only with its values.
 
     Args:
@@ -40,28 +40,28 @@ def check_kinds(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
     Raises:
         SpecError: Otherwise, with what to write instead.
     """
-    _Kinds(text, fields).of(ast.parse(text.strip(), mode="eval").body)
+    _Types(text, fields).of(ast.parse(text.strip(), mode="eval").body)
 
 
-class _Kinds:
+class _Types:
     """Finds the value type of every part of one condition."""
 
     def __init__(self, text: str, fields: Mapping[str, SpecField]):
         self.text, self._fields = text, fields
-        self._known: dict[ast.expr, Kind] = {}
+        self._known: dict[ast.expr, ValueType] = {}
 
-    def of(self, node: ast.expr) -> Kind:
+    def of(self, node: ast.expr) -> ValueType:
         """Return the value type of a part; each part is examined once."""
         if node not in self._known:
             self._known[node] = self._find(node)
         return self._known[node]
 
-    def _find(self, node: ast.expr) -> Kind:  # noqa: PLR0911 (one return a kind of node)
+    def _find(self, node: ast.expr) -> ValueType:  # noqa: PLR0911 (one return a kind of node)
         match node:
             case ast.Constant(value=value):
-                return _kind(type(value))
+                return _value_type(type(value))
             case ast.Name(id=name):
-                return _kind_of_name(name, self._fields)
+                return _type_of_name(name, self._fields)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 self._compare(left, ops, others)
                 return "switch"
@@ -119,15 +119,15 @@ class _Kinds:
         raise SpecError("where", Problem(self.text, expected, found, hint))
 
 
-def _kind(kind: type) -> Kind:
+def _value_type(kind: type) -> ValueType:
     return "switch" if kind is bool else "text" if kind is str else "number"
 
 
-def _kind_of_name(name: str, fields: Mapping[str, SpecField]) -> Kind:
+def _type_of_name(name: str, fields: Mapping[str, SpecField]) -> ValueType:
     """Return the value type of a statistic, a field or a constant."""
     if name in ("true", "false"):
         return "switch"
-    return _kind(fields[name].annotation) if name in fields else "number"
+    return _value_type(fields[name].annotation) if name in fields else "number"
 
 
 def _quoted(name: ast.expr, value: ast.expr, fields: Mapping[str, SpecField]) -> str:
@@ -227,10 +227,10 @@ class _Names(ast.NodeTransformer):
             if isinstance(one, ast.Constant) and isinstance(one.value, int | float)
         ]
         if numbers:
-            node.left, *node.comparators = (self._beside(one, numbers) for one in sides)
+            node.left, *node.comparators = (self._with_unit(one, numbers) for one in sides)
         return self.generic_visit(node)
 
-    def _beside(self, side: ast.expr, numbers: list[int | float]) -> ast.expr:
+    def _with_unit(self, side: ast.expr, numbers: list[int | float]) -> ast.expr:
         """Return one side of a comparison with numbers."""
         name = side.id if isinstance(side, ast.Name) else ""
         if name == _GIB:
@@ -290,7 +290,7 @@ class Condition:
         return cls.read(plain(text, words.names), words)
 
     @classmethod
-    def read(cls, text: str, words: "Words") -> "Condition":
+    def read(cls, text: str, words: "Vocabulary") -> "Condition":
         """Parse a condition on the columns that `words` lists; errors as of :meth:`parse`."""
         example = f"a condition such as '{words.example}'"
         try:
@@ -302,7 +302,7 @@ class Condition:
             if name not in (*words.names, *CONSTANTS):
                 raise SpecError("where", Problem(text, words.wanted, repr(name), words.hint(name)))
         condition = cls(expression)
-        check_kinds(text, words.fields)
+        check_types(text, words.fields)
         # Evaluate a sample row: this finds type errors and constants before any search.
         try:
             found = np.asarray(expression.value(_with_constants(words.sample)))
@@ -332,7 +332,7 @@ def _with_constants(lookup: Lookup) -> Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Vocabulary:
     """Vocabulary of a condition: the names of columns, and texts for messages.
 
     Attributes:
@@ -371,9 +371,9 @@ class Words:
 _USUAL = ("time", "memory", "mfu", "tp", "pp", "dp", "mbs")
 
 
-def _of_executions(*, whole_runs: bool) -> Words:
+def _of_executions(*, whole_runs: bool) -> Vocabulary:
     """Return the vocabulary of executions: statistics, execution fields, and with `whole_runs` figures of runs."""
-    return Words(
+    return Vocabulary(
         names=known_names(whole_runs=whole_runs),
         fields={field.name: field for field in FIELDS},
         wanted="a statistic or an execution field",

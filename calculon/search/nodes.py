@@ -10,7 +10,7 @@ from calculon.base.units import Array
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.scope_choices import BatchChoice
 from calculon.plan.choices import members
-from calculon.plan.columns import held
+from calculon.plan.columns import encoded
 from calculon.plan.schedule import shard_count
 from calculon.search.candidates import REPLICATED, VARIANT
 from calculon.search.cost_tables import CostTables
@@ -91,7 +91,7 @@ class Nodes:
     def _shared(self) -> dict[str, Array]:
         """Scalars that all nodes share because they share the batch strategies."""
         return {
-            name: np.array(held(name, getattr(self.choice, name)))
+            name: np.array(encoded(name, getattr(self.choice, name)))
             for name in members(BatchChoice)
             if name in VARIANT
         }

@@ -30,7 +30,7 @@ from calculon.search.space import Space
 if TYPE_CHECKING:
     from calculon.campaign.read import CampaignSource
     from calculon.campaign.record import Campaign
-    from calculon.search.training_runs import Runs
+    from calculon.search.training_runs import TrainingRuns
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -294,7 +294,7 @@ def make_ranking(
     pareto: Sequence[str] | None = (),
     where: str | None = None,
     edition: Edition | str = SC23,
-    runs: "Runs | None" = None,
+    runs: "TrainingRuns | None" = None,
 ) -> Ranking:
     """Create the ranking for the given options; with `runs` it can use figures of training runs.
 
@@ -315,7 +315,7 @@ def make_ranking(
 
 
 def make_condition(
-    where: str | None, edition: Edition | str = SC23, runs: "Runs | None" = None
+    where: str | None, edition: Edition | str = SC23, runs: "TrainingRuns | None" = None
 ) -> Condition | None:
     """Parse a condition and add the limits of a campaign; return None if there is neither.
 
@@ -336,21 +336,25 @@ def make_condition(
     return _checked(Condition.parse(text, whole_runs=runs is not None), edition, runs)
 
 
-def _checked(condition: Condition, edition: Edition | str, runs: "Runs | None") -> Condition:
+def _checked(
+    condition: Condition, edition: Edition | str, runs: "TrainingRuns | None"
+) -> Condition:
     """Refuse names in a condition that the edition does not compute, or that the campaign leaves undefined."""
     for name in condition.names:
         _check_name(name, "where", edition, runs)
     return condition
 
 
-def _check_name(name: str, argument: str, edition: Edition | str, runs: "Runs | None") -> None:
+def _check_name(
+    name: str, argument: str, edition: Edition | str, runs: "TrainingRuns | None"
+) -> None:
     check_statistic(name, argument, find_edition(edition))
     if runs is not None:
         runs.check_known(name, argument)
 
 
 def _objective(
-    argument: str, text: object, edition: Edition | str, runs: "Runs | None"
+    argument: str, text: object, edition: Edition | str, runs: "TrainingRuns | None"
 ) -> Objective:
     if isinstance(text, str):
         objective = Objective.parse(text, whole_runs=runs is not None)

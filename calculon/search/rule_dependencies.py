@@ -7,7 +7,7 @@ import numpy as np
 from calculon.base.units import Array
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
-from calculon.plan.columns import Columns, field_of, held, type_of
+from calculon.plan.columns import Columns, encoded, field_of, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
 
@@ -53,7 +53,7 @@ def allowed_values(
     about = (rule for rule in RULES if name in rule.about)
     alone = {name, *constants}
     rules = [rule for rule in about if columns_read(rule, model, system, constants) <= alone]
-    column: Array = np.array([held(name, value) for value in values], type_of(name))
+    column: Array = np.array([encoded(name, value) for value in values], type_of(name))
     requests = Requests(model, system, Columns({**constants, name: column}))
     good = np.ones(len(values), bool)
     for rule in rules:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from calculon.estimate.comparison_confidence import Order
     from calculon.estimate.validated_runs import Belief
-    from calculon.search.training_runs import Runs
+    from calculon.search.training_runs import TrainingRuns
 
 
 FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
@@ -287,9 +287,9 @@ class SearchResult(Displayed):
         return f"<SearchResult: {text}>"
 
 
-def with_figures(runs: "Runs | None", table: Evaluation) -> Evaluation:
+def with_figures(runs: "TrainingRuns | None", table: Evaluation) -> Evaluation:
     """Add the figures of training runs to a table of executions, if there are runs."""
-    return table if runs is None else table.beside(runs.figures(table))
+    return table if runs is None else table.with_statistics(runs.figures(table))
 
 
 def _nullable(column: Array) -> list[float | None]:

@@ -29,7 +29,7 @@ from calculon.search.candidates import LOOPS, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import OF_UNIT, Rules, Variants, variants
 
 if TYPE_CHECKING:
-    from calculon.search.training_runs import Runs
+    from calculon.search.training_runs import TrainingRuns
 
 OF_VARIANTS = tuple(name for name in SIZE_FIELDS if name in VARIANT)
 """Sizes of a block that variants fix."""
@@ -53,13 +53,13 @@ class Space(Candidates):
         return dict(zip(NAMED, names, strict=True))
 
     @cached_property
-    def runs(self) -> "Runs | None":
+    def runs(self) -> "TrainingRuns | None":
         """Training runs of the campaign; None to evaluate steps only."""
         if self.campaign is None:
             return None
-        from calculon.search.training_runs import Runs  # most searches do not need it
+        from calculon.search.training_runs import TrainingRuns  # most searches do not need it
 
-        return Runs(self.campaign, self.model, self.system, self.datatype)
+        return TrainingRuns(self.campaign, self.model, self.system, self.datatype)
 
     @cached_property
     def rules(self) -> Rules:

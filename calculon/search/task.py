@@ -29,7 +29,7 @@ from calculon.version import __version__
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
-    from calculon.search.training_runs import Runs
+    from calculon.search.training_runs import TrainingRuns
 
 
 # The program that computed a result: journals are continued, and workers respond, only with an identical program.
@@ -131,13 +131,13 @@ class Search:
         return question(self.model, self.system, self.edition, preset, **asked)
 
     @property
-    def runs(self) -> "Runs | None":
+    def runs(self) -> "TrainingRuns | None":
         """Training runs of the campaign; None to evaluate steps only."""
         if self.campaign is None:
             return None
-        from calculon.search.training_runs import Runs  # most searches do not need it
+        from calculon.search.training_runs import TrainingRuns  # most searches do not need it
 
-        return Runs(self.campaign, self.model, self.system, self.datatype)
+        return TrainingRuns(self.campaign, self.model, self.system, self.datatype)
 
     def ranking(self, further: str | None = None) -> Ranking:
         """Return a fresh ranking, with a further condition; raise SpecError if the condition is invalid."""

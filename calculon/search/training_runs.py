@@ -58,7 +58,7 @@ _RISING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class TrainingRuns:
     """Training runs of a model on a system, all of one campaign with a constant batch.
 
     Attributes:

@@ -13,7 +13,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import FURTHER_DEGREES, PUBLISHED_DEGREES
-from calculon.plan.columns import Columns, held, type_of
+from calculon.plan.columns import Columns, encoded, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.search.candidates import VARIANT, Candidates
@@ -77,7 +77,7 @@ class Rules:
         # The reads of a rule may depend on values: record them for the first candidates, the second ones, and so on.
         for i in range(max(map(len, candidates.values()))):
             known = {
-                name: np.array(held(name, values[min(i, len(values) - 1)]))
+                name: np.array(encoded(name, values[min(i, len(values) - 1)]))
                 for name, values in candidates.items()
                 if values
             }
@@ -168,7 +168,7 @@ def variants(space: Candidates, rules: Rules) -> Variants:
         SpecError: For combinations of values whose enumeration would take minutes.
     """
     candidates: dict[str, Array] = {
-        name: np.array([held(name, value) for value in space.switches[name]], type_of(name))
+        name: np.array([encoded(name, value) for value in space.switches[name]], type_of(name))
         for name in VARIANT
     }
     several = {name: len(values) for name, values in candidates.items() if len(values) > 1}

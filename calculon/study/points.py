@@ -25,7 +25,7 @@ from calculon.search.override_checks import warn_of_idle_values
 from calculon.search.request import default_preset, needed_edition, one_stretch
 from calculon.search.task import Search, program
 from calculon.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of
-from calculon.study.study_file import MOST_SEARCHES, Study, beside
+from calculon.study.study_file import MOST_SEARCHES, Study, spec_path
 
 MOST_SPECS = 4_000
 """Largest number of different models and systems of a study; each is checked before the first search runs."""
@@ -218,7 +218,7 @@ class Specs:
 
     def _load(self, kind: str, source: str, place: str) -> tuple[str, object]:
         """Read a model or system; an unknown name is reported with its position in the study."""
-        path = beside(self._file, source)
+        path = spec_path(self._file, source)
         try:
             catalog.find(kind, path)
         except SpecError as error:

@@ -392,7 +392,7 @@ class _Reader:
         return formula(place, body if colon else text), sense.strip() if colon else "max"
 
 
-def beside(file: str, source: str) -> str:
+def spec_path(file: str, source: str) -> str:
     """Return the path of a spec in a study: relative to the study if that file exists, else unchanged."""
     near = Path(file).parent / source
     return str(near) if "." in source and near.is_file() else source

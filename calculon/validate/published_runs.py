@@ -34,7 +34,7 @@ from calculon.validate.study_rows import Row
 
 Record = dict[str, Any]
 
-ROOM = "campaign"
+FOLDER = "campaign"
 """Folder of the studies of training runs."""
 
 WIDEST = 1.6
@@ -102,7 +102,7 @@ def trainings(results: Sequence[Result]) -> list[Record]:
     return [
         row
         for result in results
-        if result.study.origin == ROOM and result.edition != PUBLISHED
+        if result.study.origin == FOLDER and result.edition != PUBLISHED
         for one in result.own.comparisons
         if one.quantity.is_run
         for row in _trainings(result, one)
@@ -200,7 +200,7 @@ def checks(results: Sequence[Result]) -> list[Record]:
 
 def _shown(results: Sequence[Result]) -> bool:
     """Return True if several studies of training runs are shown, instead of a single one in detail."""
-    return len({one.study.name for one in results if one.study.origin == ROOM}) > 1
+    return len({one.study.name for one in results if one.study.origin == FOLDER}) > 1
 
 
 def every_check() -> list[Check]:

@@ -368,7 +368,7 @@ def read_study(folder: Path, name: str = "") -> Study:
 
 # Studies of a folder or the catalog, and the specs that they name.
 
-ROOM = "validation"
+FOLDER = "validation"
 _COLUMN = re.compile(r"\{(\w+)\}")
 
 
@@ -392,22 +392,23 @@ class Library:
             SpecError: When the folder contains no validation studies.
         """
         found = cls(catalog.root() if base is None else Path(base))
-        if not (found.base / ROOM).is_dir():
-            wanted = f"a folder that holds the folder {ROOM!r}"
+        if not (found.base / FOLDER).is_dir():
+            wanted = f"a folder that holds the folder {FOLDER!r}"
             missing = "no such folder" if not found.base.is_dir() else f"none in {found.base}"
             raise SpecError(str(base), Problem("", wanted, missing))
         return found
 
     @property
-    def room(self) -> Path:
+    def studies_folder(self) -> Path:
         """Folder of the studies."""
-        own = self.base / ROOM
-        return own if any(own.rglob(FILE)) else catalog.root() / ROOM
+        own = self.base / FOLDER
+        return own if any(own.rglob(FILE)) else catalog.root() / FOLDER
 
     def names(self) -> list[str]:
         """Return the names of all studies: their folders, relative to the folder of studies."""
         return sorted(
-            path.parent.relative_to(self.room).as_posix() for path in self.room.rglob(FILE)
+            path.parent.relative_to(self.studies_folder).as_posix()
+            for path in self.studies_folder.rglob(FILE)
         )
 
     def studies(self, name: str = "") -> list[Study]:
@@ -422,8 +423,10 @@ class Library:
         if not chosen:
             hint = nearest(name, [*known, *(one.rpartition("/")[2] for one in known)])
             listing = hint or "known studies: " + ", ".join(known)
-            raise SpecError(str(self.room), Problem("", "a study", f"no study {name!r}", listing))
-        return [read_study(self.room / one, one) for one in chosen]
+            raise SpecError(
+                str(self.studies_folder), Problem("", "a study", f"no study {name!r}", listing)
+            )
+        return [read_study(self.studies_folder / one, one) for one in chosen]
 
     def spec(self, kind: str, source: str, study: Study) -> tuple[str, Any]:
         """Read a spec that a study names: a file of the study, or a name in this folder or the catalog.
@@ -437,7 +440,7 @@ class Library:
             Path of the document, and the document.
         """
         if document_suffix(source) in SUFFIXES:
-            places = (self.base / ROOM / study.name, study.folder)
+            places = (self.base / FOLDER / study.name, study.folder)
             path = next((p / source for p in places if (p / source).is_file()), None)
             if path is None:
                 wanted = f"a {kind} file in {study.folder}"

@@ -55,12 +55,12 @@ def test_rivals_are_the_best_of_each_split_in_the_order_of_their_times():
 def test_a_tie_is_all_within_its_ratio_and_names_the_simplest():
     tie, best = answer().tie, answer().plans[0].time
     pairs = list(zip(answer().plans, answer().orders, strict=True))
-    assert tie.plans == tuple(one for one, order in pairs if not order.told_apart)
+    assert tie.plans == tuple(one for one, order in pairs if not order.distinguishable)
     for one, order in pairs:
         longer = one.time / best - 1
         assert order.longer == pytest.approx(longer)
         least = max(math.exp(REPEATS) - 1, min(order.margin, MOST_TIED))
-        assert order.told_apart == (longer > least)
+        assert order.distinguishable == (longer > least)
     assert tie.simplest.simplicity == min(one.simplicity for one in tie.plans)
 
 

@@ -83,7 +83,7 @@ def test_winners_are_ordered_against_the_fastest():
         assert order.longer == pytest.approx(rates.max() / rate - 1)
         assert order.probability >= 0.5
     ranks = [rank for rank, _ in tied(found)]
-    assert sorted(ranks) == [i for i, one in enumerate(found.orders) if not one.told_apart]
+    assert sorted(ranks) == [i for i, one in enumerate(found.orders) if not one.distinguishable]
     keys = [one.simplicity for _, one in tied(found)]
     assert keys == sorted(keys)
     published = calculon.search("megatron-126M", "a100_80g", 8, 8, top=3)

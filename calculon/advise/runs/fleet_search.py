@@ -25,7 +25,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.usual_batch import usual_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.training_runs import Runs
+from calculon.search.training_runs import TrainingRuns
 
 ANY = "any"
 """Processor counts of a question that leaves them open: those that could meet its deadline."""
@@ -123,7 +123,9 @@ def _check_known(figure: str, campaign: Campaign, asked: Sequence[Question]) -> 
     refused = []
     for one in asked:
         try:
-            Runs(campaign, one.model, one.system, one.datatype).check_known(figure, "objective")
+            TrainingRuns(campaign, one.model, one.system, one.datatype).check_known(
+                figure, "objective"
+            )
             return
         except SpecError as error:
             refused.append(error)

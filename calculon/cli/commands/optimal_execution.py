@@ -240,7 +240,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
         places = apart([execution for execution, _ in winners])[:_SHOWN]
     executions, stats = zip(*(winners[place] for place in places), strict=True)
     ties = [
-        not order.told_apart and rank != result.fastest
+        not order.distinguishable and rank != result.fastest
         for result in best
         for rank, order in enumerate(result.orders)
     ]

@@ -331,9 +331,9 @@ class DataCollectives:
     @derived
     def buckets(self) -> tuple[Buckets, ...]:
         """Buckets of the first stage and, with a pipeline, of the last."""
-        if not np.any(self.schedule.ends_apart):
+        if not np.any(self.schedule.separate_ends):
             return (self._buckets(self.embedding, self.head),)
-        single = ~self.schedule.ends_apart
+        single = ~self.schedule.separate_ends
         first = self._buckets(self.embedding, self.head.where(single))
         return first, self._buckets(self.embedding.where(single), self.head)
 
@@ -424,7 +424,7 @@ class DataCollectives:
     ) -> Array:
         """Return the sum of a quantity of embedding and head, or the longer one if they are on different stages."""
         embedding, head = quantity(self)
-        piped = self.schedule.ends_apart
+        piped = self.schedule.separate_ends
         return np.where(piped, self._of_longer(quantity), embedding + head)
 
     def _of_longer(self, stages: Callable[["DataCollectives"], tuple[Array, Array]]) -> Array:

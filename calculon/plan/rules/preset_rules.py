@@ -10,7 +10,7 @@ from calculon.base.errors import Problem
 from calculon.base.units import Array
 from calculon.declarations.named_values import PRESETS
 from calculon.declarations.presets import Preset, find_preset, lacking, refused
-from calculon.plan.columns import field_of, held
+from calculon.plan.columns import encoded, field_of
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.rule import Request, Requests, Rule
 
@@ -24,7 +24,9 @@ def _has_values(preset: Preset, r: Requests) -> Array:
     for name, entry in preset.entries.items():
         if entry.runs:
             column = getattr(r.plan, name)
-            good = good & reduce(np.logical_or, (column == held(name, one) for one in entry.runs))
+            good = good & reduce(
+                np.logical_or, (column == encoded(name, one) for one in entry.runs)
+            )
     return good
 
 

@@ -9,7 +9,7 @@ from calculon.campaign.money import NO_PRICE
 from calculon.declarations.fields import SpecField, spec_fields
 from calculon.declarations.parse import parse_value
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.search.conditions import Condition, Words
+from calculon.search.conditions import Condition, Vocabulary
 from calculon.search.objective import Objective
 from calculon.search.overrides import listed, problems_of
 from calculon.search.space import Values
@@ -82,10 +82,10 @@ def objective(text: str, where: str = "objective") -> Objective:
 
 def condition(text: str) -> Condition:
     """Parse a condition on serving figures and deployment fields; raise SpecError if it is invalid."""
-    return Condition.read(text, _WORDS)
+    return Condition.read(text, _VOCABULARY)
 
 
-_WORDS = Words(
+_VOCABULARY = Vocabulary(
     names=(*FIELDS, *SERVING_FIGURES),
     fields=FIELDS,
     wanted="a serving figure or a field of a deployment",
