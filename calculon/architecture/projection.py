@@ -53,10 +53,12 @@ def _two_operators(layer: Layer) -> Iterator[Layer]:
     product = layer.product
     assert product is not None
     elements = product.m * product.n * product.k
+    # Single products have the type of the results.
     single = layer.output_bytes / layer.outputs * elements
     results = (layer.output_bytes, layer.activation, layer.weight_bytes)
     forward, inputs, weights = layer.flops
     halves = (forward / 2, inputs / 2, weights / 2)
+    # What remains without the results is the traffic of both operands.
     operands = [moved - result for moved, result in zip(layer.accessed, results, strict=True)]
     yield layer._replace(
         kernel="mul_sum",

@@ -268,6 +268,7 @@ def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) 
     experts = synced.experts is not None
     if not cut and not experts:
         whole = data_group(schedule, system, schedule.data_ranks)
+        # The same function computes times and bytes, so both describe the same collectives.
         moved = traffic(replace(cost, bytes=True))
         return [_of_replicas("data", batch, whole, clusters, 1, moved, times)]
     link, exposed = times
@@ -275,6 +276,7 @@ def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) 
     def part(kind: str, group: ProcessGroup, clusters: _Clusters, apart: int = 1) -> RankGroup:
         these = replace(cost, copies=group.copies, experts=group.experts)
         moved = traffic(replace(these, bytes=True))
+        # Groups of different kinds overlap, so their times do not add up to the link time.
         time = float(traffic(these).item())
         share = time / link if link else 0.0
         seconds = time, exposed * share
@@ -350,12 +352,14 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
         having = [layout.table.layers[row] for row in layout.table.collective_rows(axis)]
         passes = tensor_volumes(having, layout.network.along(axis), choice, edition)
         total: Array = passes.sum(axis=0) if choice.training else passes[0]
+        # Each half of a microbatch has collectives of its own.
         return 2 * total if choice.in_halves else total
 
     kinds = kinds_of_block(model)
     layout = schedule.layout
     counts: list[Weight] = [kind.count for kind in kinds]
     if batch.pipeline.uneven is not None and layout is not None and layout.of_kind is not None:
+        # The slowest stage determines the time, and its kinds of block can differ from those of an average stage.
         counts = [batch.pipeline.uneven.of_slowest(own) for own in layout.of_kind]
         schedule = batch.pipeline.slowest_schedule
     mean = mean_of([passed(kind, choice) for kind in kinds], counts)

@@ -272,6 +272,7 @@ class Runs:
             np.array(split, bool) == splits_weights,
             (self.numbers("experts")[rows] > 0) == experts,
         )
+        # Runs that share nothing keep a weight of 1, so that new classes also have a distribution.
         likeness = 1.0 + np.array(MEMORY_GAINS) @ np.array(alike)
         measured, predicted, sources, studies = (
             [columns[name][i] for i in rows]
@@ -292,6 +293,7 @@ class Runs:
         experts: bool,
     ) -> Array:
         """Return the features of an execution that runs may share; -1 for values that no run has."""
+        # No run has code -1: unknown values match none, and give all runs the same weight.
         generation = self._generations.get(family, -1) if family else -1
         small = parameters < SMALL_MODEL
         named = self._software.get(software(preset), -1)
@@ -310,6 +312,7 @@ class Runs:
     @cached_property
     def features(self) -> Array:
         """Features of each run for :func:`distance`, shape (features, runs)."""
+        # Logarithms: a factor of 2 is equally far at 8 and at 8,000 processors.
         named = [self.numbers(name) for name in COMPARED]
         return np.log2(np.array([*named, self.numbers("batch_size") * named[2] / named[0]]))
 

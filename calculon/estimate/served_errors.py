@@ -117,6 +117,7 @@ class Evidence:
     def has(self, of_class: ServedClass) -> Array:
         """Return a mask of the rows of a class; rows of any engine if the class states none."""
         alike = [self._alike(of_class, name) for name in self._stated(of_class)]
+        # No published row describes a disaggregated deployment, whatever else it shares.
         found: Array = np.all(alike, 0) & (not of_class.apart)
         return found
 
@@ -146,6 +147,7 @@ class Evidence:
     def _outside(self) -> Ends:
         """Range of a class without rows."""
         known = dict.fromkeys(row.of_class for row in self.rows)
+        # Deployments may leave the engine open; their classes contain the rows of all engines.
         any_engine = dict.fromkeys(replace(one, engine=ANY_ENGINE) for one in known)
         ranges = [self._own(one) for one in (*known, *any_engine)]
         every = Ends(min(one.low for one in ranges), max(one.high for one in ranges))
@@ -156,11 +158,13 @@ class Evidence:
         """90 % error of one more class, from the differences between classes with rows; 0 for a single class."""
         if (several := len(self._class_means)) < 2:
             return 0.0
+        # Error of one more value of a sample: the mean of the sample is uncertain, too.
         scale = float(np.std(self._class_means, ddof=1)) * math.sqrt(1 + 1 / several)
         return quantile((1 + LEVEL) / 2, several - 1.0) * scale
 
     def _interval(self, of_class: ServedClass) -> Ends:
         """Return the interval of a new source, with the weights of rows for a class."""
+        # No row has code -1, so unknown values are shared with none.
         codes = [self._codes[name].get(getattr(of_class, name), -1) for name in CLASS_FIELDS]
         low, _, high = self._errors.limits(np.array(codes))
         return Ends(low, high)
@@ -198,6 +202,7 @@ class Evidence:
     def _errors(self) -> SourceErrors:
         context = [[self._codes[name][one] for one in self._fields[name]] for name in CLASS_FIELDS]
         return SourceErrors(
+            # Logarithms: twice and half the predicted time are errors of equal size.
             ratios=np.log([row.ratio for row in self.rows]),
             source=self._sources,
             weight=equal_weights(

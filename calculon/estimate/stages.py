@@ -169,6 +169,7 @@ def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
     listed = list_of(_one(schedule.columns.stage_blocks))
     if listed:
         return np.asarray((chunks_of(listed, len(blocks)) - 1) * base + edge)
+    # Chunks have whole blocks; the last block of each has the cost of the edge, with its transfer.
     if batch.pipeline.uneven is not None:
         each = np.stack([chunks_of_stage(int(one), chunks) for one in blocks])
         return np.asarray((each - 1) * base + edge)

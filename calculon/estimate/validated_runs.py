@@ -129,6 +129,7 @@ def factors(
     for number, codes in enumerate(named.tolist()):
         rows = np.flatnonzero((row_of == number) & np.isfinite(ends[1]))
         if len(rows) and not _validated(some, system):
+            # Independent errors add up in quadrature, separately below and above the median.
             sides = kernel_sides(system, _datatype(codes)) or assumed_sides()
             down, up = sides.of({name: _rows(stats[name], rows) for name in Sides.statistics})
             low, middle, high = ends[:, rows]
@@ -148,6 +149,7 @@ def _narrowed(
     codes: Sequence[int],
 ) -> Array:
     """Return lower ends, medians and upper ends of intervals that include measured steps of the user."""
+    # In one table, features of published and of the user's runs have common codes.
     together = concatenated(some, own.steps)
     steps = together.contexts[:, len(some) :]
     weights = likeness(steps, _context(together, model, system, codes))

@@ -151,6 +151,7 @@ class StageLayout:
             if not counts.size or counts.size != 2 * degree:
                 continue  # rules refuse the latter
             here = (numbers == number) & (ranks == degree)
+            # The second half is reversed: the last rank has the two middle parts.
             own = np.stack([counts[: int(degree)], counts[: int(degree) - 1 : -1]])
             for kind in range(most):
                 rank = kind if 0 < kind < min(int(degree), most - 1) else 0
@@ -369,12 +370,14 @@ def _balanced(total: float, pipeline_par: Count, head: Array) -> Count:
     Of several optima it is the largest: the other stages, which store more microbatches, then have fewer blocks.
     """
     others = np.maximum(pipeline_par - 1, 1)
+    # Every other stage needs at least one block.
     most = np.maximum(total - others, 1)
     even = np.floor((total + head) / pipeline_par - head)
 
     def largest(last: Count) -> Count:
         return np.maximum(np.ceil((total - last) / others), last + head)
 
+    # The optimum is next to the even share: below or above it.
     one, other = (np.clip(even + more, 1, most) for more in (0, 1))
     best = np.where(largest(one) <= largest(other), one, other)
     return np.clip(np.floor(largest(best) - head), best, most)

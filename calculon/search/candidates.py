@@ -142,6 +142,7 @@ class Candidates:
     def switches(self) -> dict[str, Values]:
         """Candidates of the loops over named values and switches, before rules exclude any."""
         offload = (True, False) if self.system.usable[1] > 0 else (False,)
+        # Multi-query attention would contradict the heads that such a model states.
         alone = self.model.groups_queries or self.model.latent
         more = () if alone else self.add.get("attention_type", ())
         candidates: dict[str, Values] = {
@@ -319,6 +320,7 @@ class Candidates:
     def _replicas(self, rest: int) -> Iterator[int]:
         """Yield the data-parallel degrees that remain for n processors under each degree of the further axes."""
         degrees = (self.switches[degree] for degree in FURTHER_FACTORS)
+        # Different degrees can have equal products, which must not repeat a unit.
         for further in dict.fromkeys(map(prod, product(*degrees))):
             if rest % further == 0:
                 yield rest // further

@@ -56,6 +56,7 @@ class Rows:
             assert self.space.runs is not None
             schedule, time = self.batch.schedule, self.batch.times
             found = self.space.runs.bound(objective, schedule, lambda: time.total_time)
+            # Without a bound, nothing is pruned.
             score = np.asarray(np.inf) if found is None else found
         else:
             score = objective.score(self.batch)

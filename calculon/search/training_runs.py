@@ -100,6 +100,7 @@ class TrainingRuns:
 
     def _job(self, lookup: Lookup) -> Job:
         """Return the quantities of a run that its time depends on."""
+        # Without the peak, which `_Columns` reads on demand.
         return job(self.campaign, self.system, self.datatype, lookup, self.active, peaks=False)
 
     def of_table(self, table: Evaluation) -> WholeRun:

@@ -63,6 +63,7 @@ def plan(study: Study) -> Plans:
         study, math.prod(map(_number, (*(axis.points for axis in study.axes), [study.fixed])))
     )
     specs = Specs(study.file)
+    # Results of another version of the program must not be resumed from a journal.
     digest = hashlib.sha256(f"{program()} sc23".encode())
     planned: list[Planned] = []
     names = study.names
@@ -279,6 +280,7 @@ def _derived(scope: "Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
         if not (value >= 1 and float(value).is_integer()):
             wanted = "a whole number of at least 1"
             raise scope.problem(f"num_procs.{name}", wanted, shown(value))
+    # With `not`, because comparisons with NaN are false: it is refused, too.
     if not most <= LARGEST_INTEGER:
         raise scope.problem("num_procs.at_most", f"at most {LARGEST_INTEGER}", shown(most))
     largest = int(most // step)

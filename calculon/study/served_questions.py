@@ -179,6 +179,7 @@ class _Lines:
             with specs.placed("deployment", point, places):
                 found = read_deployment(raw, stated)
         except SpecError as error:
+            # Single combinations of a line may be contradictory: an error only if all of them are.
             self._wrong.setdefault(line, error)
             return {**raw, **stated}, {}
         self._sound.add(line)
@@ -211,6 +212,7 @@ def answer(asked: Question) -> Answer:
     try:
         found = serve(asked.model, deployment, asked.system, load, changes=asked.changes or None)
     except (Infeasible, SpecError) as error:
+        # A combination that cannot run is a result: the study continues.
         return Answer(asked.number, _fields(asked), 0, "", {}, (), _reason(error))
     missed = tuple(one.in_words for one in found.limits if not one.met)
     fields = found.deployment.to_dict()
@@ -225,6 +227,7 @@ def _reason(error: CalculonError) -> str:
 def varied(planned: tuple[PlannedQuestion, ...]) -> Iterator[str]:
     """Yield the names whose values differ between questions."""
     for name in dict.fromkeys(name for one in planned for name in one.values):
+        # As text, because lists and objects cannot be members of a set.
         values = {json.dumps(one.values.get(name), default=str) for one in planned}
         if len(values) > 1:
             yield name

@@ -89,6 +89,7 @@ def served_summary(study: Study, planned: tuple[PlannedQuestion, ...]) -> Summar
     """
     summary = study.summary
     if summary is None:
+        # Quantities follow from other values, which already define the rows.
         rows = tuple(name for name in varied(planned) if name not in study.quantities)
         best = {name: (Expression.parse(name), sense) for name, sense in BEST.items()}
         return Summary(rows, None, best)
@@ -105,6 +106,7 @@ def write_served(path: str, rows: ServedRows) -> int:
     if document_suffix(path) == ".json":
         lists = {name: listed(column) for name, column in table.items()}
         for name in _study_names(rows):
+            # JSON has lists and objects, which other formats store as text.
             lists[_column_name(name)] = rows.value(name)
         write_json(
             path, [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
@@ -124,6 +126,7 @@ def _study_names(rows: ServedRows) -> list[str]:
 
 def _column_name(name: str) -> str:
     """Return the column name for a name of the study."""
+    # Both are columns: the stated value, and the field of the estimated deployment with its defaults.
     return f"asked_{name}" if name in RESULTS else name
 
 

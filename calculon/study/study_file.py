@@ -298,10 +298,12 @@ class _Reader:
         A list in a line expands to a point for each of its values.
         """
         lines = [row for row in rows if isinstance(row, Mapping)]
+        # A required setting belongs on all lines or on none: else it would be missing in some searches.
         needed = [name for name in REQUIRED if any(name in line for line in lines)]
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 continue
+            # The position of a single value is its place in the list: its name would repeat the section.
             single = len(row) == 1 and section not in SPECS
             where = f"{section}[{i}]" if section else ""
             for name in needed:
@@ -318,6 +320,7 @@ class _Reader:
                     self.wrong(at, "at least one value", "an empty list")
                 checked = (check_value(Place(at, self.problems), name, one) for one in each)
                 lists.append([(name, one) for one in checked])
+            # Lists multiply: count the combinations before they fill the memory.
             count = math.prod(map(len, lists))
             if count > MOST_SEARCHES:
                 found = f"{count:,} combinations"

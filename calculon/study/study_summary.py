@@ -150,6 +150,7 @@ class Winners:
         sign = 1 if sense == "max" else -1
         winner = members[np.argmax(sign * values[members])]
         value = float(values[winner])
+        # Only strictly better values replace a known one: the first of equal values stays.
         known = self.best.get(place)
         if known is None or sign * value > sign * known.value:
             procs = int(part.result("num_procs")[winner])
@@ -162,6 +163,7 @@ class Winners:
             for title, (_, sense) in self.summary.best.items():
                 values = {row: self.best.get((row, group, title)) for row in self.rows}
                 there = {row: best.value for row, best in values.items() if best is not None}
+                # The best of a single row says nothing.
                 if len(there) > 1:
                     pick = max if sense == "max" else min
                     found[group, title] = pick(there, key=lambda row: there[row])

@@ -45,6 +45,7 @@ def moves(results: Sequence[Result], before: Record) -> Moves:
     """Return the changes of results since an earlier run, as :func:`read_baseline` returns it."""
     now = _document(results)
     rows = list(_joined(_rows(before), _rows(now), ("edition", "study", "quantity", "row")))
+    # The same error can differ in its last digits between machines.
     moved = [one for one in rows if one["change"] is not None and abs(one["change"]) > LEAST]
     return Moves(
         studies=list(_joined(_studies(before), _studies(now), ("edition", "study", "quantity"))),
@@ -87,6 +88,7 @@ def read_baseline(file: str) -> Record:
             raise SpecError(file, problem)
     readers: tuple[Callable[[Record], Mapping[Key, float | None]], ...]
     readers = (_studies, _classes, _rows)
+    # Each part is read once here, so that damage is reported instead of failing in the comparison.
     for reader in readers:
         try:
             values = reader(dict(found)).values()
@@ -123,6 +125,7 @@ def _rows(document: Record) -> dict[Key, float | None]:
         for quantity in one["quantities"]:
             for value in quantity["values"]:
                 key = (one["edition"], one["name"], quantity["name"], value["row"])
+                # Labels may repeat within a study; then the order of rows in the file distinguishes them.
                 seen[key] += 1
                 found[(*key, seen[key])] = value["error"]
     return found

@@ -190,6 +190,7 @@ def compare(
         found = tuple(
             _read(library, other, edition, rows, one.name, one.why) for one, other in others
         )
+        # Edition sc23 ignores most fields, so its alternatives may rightly have no effect.
         if edition != PUBLISHED and rows:
             read = zip((one for one, _ in others), found, strict=True)
             if problems := idle_alternatives(own, read):
@@ -229,6 +230,7 @@ def idle_alternatives(
 def _alike(own: Comparison, other: Comparison) -> bool:
     """Return True if all rows of an alternative have the same estimates as the study itself."""
     known = {row.number: value for row, value in zip(own.rows, own.estimated, strict=True)}
+    # NaN equals nothing: a row that only the alternative can represent counts as a difference.
     expected = [known.get(row.number, np.nan) for row in other.rows]
     return bool(np.allclose(other.estimated, expected, rtol=1e-9, atol=0))
 
@@ -292,6 +294,7 @@ def _compared(
     chosen = tuple(rows[i] for i in here)
     measured, estimated = measured[here], estimated[here]
     errors = relative_errors(measured, estimated)
+    # Order matters within a sweep only: rows of different sweeps differ in more than the swept value.
     groups = [tuple(row.cells[name] for name in study.sweep) for row in chosen]
     ranked = bool(study.sweep) and bool(len(here))
     return Comparison(

@@ -99,6 +99,7 @@ def predict(
     some = _cases(library, study, rows, edition)
     reasons = [""] * len(rows)
     capacity = np.array([EDITIONS[edition].machine(case.system).usable[0] for case in some])
+    # A table has one model and one system; its rows are computed together, much faster than one by one.
     groups: dict[tuple[Model, str], list[int]] = {}
     for i, case in enumerate(some):
         groups.setdefault((case.model, case.system.name), []).append(i)
@@ -175,6 +176,7 @@ def misstated_choices(
             continue
         place = f"chosen.{field.key}"
         stated = field_values(study, field, study.chosen.values[field.key], rows, place)
+        # Both in plain form, in which values with the same meaning are equal.
         held = field.declaration.plain
         for row, value, execution in zip(rows, stated, executions, strict=True):
             runs = execution.get(field.name, _DEFAULTS.get(field.name))
@@ -182,6 +184,7 @@ def misstated_choices(
                 wanted = f"{plain(runs)}, the value with which {row.place} runs"
                 hint = "correct the claim here and under `choices`, or state the value under `execution`"
                 found.append(Problem(place, wanted, plain(value), hint))
+                # One problem for each field suffices: other rows usually repeat it.
                 break
     return found
 

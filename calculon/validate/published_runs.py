@@ -120,6 +120,7 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
         low, high = (steps * float(end[here]) for end in (bounds.low, bounds.high))
         rate = row.cells["rate_hours"] or None
         law = 1 / float(_whole_run(result, one, row, here).goodput) if whole else None
+        # Whole runs have losses that steps do not have; hours of steps alone must be in the prediction interval.
         judged = steps < published <= WIDEST * steps if whole else low <= published <= high
         yield {
             "run": row.label,
@@ -134,6 +135,7 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
             "ratio": published / steps,
             "by_rate": rate and rate / steps,
             "by_law": law,
+            # Without a published rate, the remainder also contains the error of the predicted step.
             "rest": published / (rate or steps) / (law or 1.0),
             "passes": judged if known else None,
         }
@@ -294,6 +296,7 @@ def _of_llama_3(one: PublishedFailures) -> Iterator[Check]:
         name="Llama 3: restart for goodput 0.90",
         unit="s",
         published=345,
+        # Restarts multiply the wall time by exp(restart / MTBF): solved for the restart time.
         ours=mtbf * float(np.log(1 / ((one.goodput or 1) * at_once))),
         tolerance=HALF_A_PERCENT,
         source=BY_HAND,
@@ -366,6 +369,7 @@ def _of_footprint(one: PublishedFootprint) -> Iterator[Check]:
             published=one.co2_t,
             ours=float(carbon(energy, one.carbon or 0)),
             tolerance=tolerance,
+            # Half a unit of the last printed digit: of whole tonnes, or of hundredths.
             rounded=0.5 if one.co2_t == round(one.co2_t) else 0.005,
             source=one.source,
         )

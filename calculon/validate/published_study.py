@@ -125,6 +125,7 @@ class Quantity:
     @property
     def keys(self) -> dict[str, str]:
         """Statistics of the quantity, each with its key in a prediction; keys for the last stage differ."""
+        # A study may compare the same statistic on both stages, so the keys must differ.
         return {n: of_last(n) if self.stage == "last" else n for n in self.estimate.names}
 
     @property
@@ -324,6 +325,7 @@ class Study(Recipe):
         if self.execution.source or self.serves:
             return []
         named = [name for key in self.choices for name in key.split(", ")]
+        # Otherwise a later change of a preset would silently change a documented choice.
         stated = self.execution.values.keys() | self.chosen.values.keys()
         return [
             Problem(

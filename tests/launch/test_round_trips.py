@@ -214,6 +214,6 @@ def test_plans_of_megatron_are_read_as_they_were_written(name, preset, plan):
     except SpecError:
         return
     if check(model, inputs.system("b200_sxm"), Plan.of(execution))[0]:
-        return  # values of incompatible types
+        return  # values that do not go together
     for dialect in OF_MEGATRON:
         is_read_again(dialect, model, execution)

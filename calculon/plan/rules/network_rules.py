@@ -95,6 +95,7 @@ def _meshed(r: Requests) -> bool:
 
 
 def _stated_size(r: Requests, network: int) -> Array:
+    # In floating point, because integers would overflow for absurd degrees.
     product = np.ones(1)
     for axis in MESH_AXES:
         on_network = getattr(r.plan, axis.network) == network
@@ -130,6 +131,7 @@ def _network_use(one: Request, *, too_large: bool) -> tuple[int, int, str]:
         used = [
             a.degree for a in MESH_AXES if getattr(e, a.network) == i and getattr(e, a.degree) > 1
         ]
+        # As Python integers, which do not overflow in a message about absurd degrees.
         group = int(np.prod([getattr(e, name) for name in used], dtype=object)) if used else 1
         if (too_large and used and group > network.size) or (
             not too_large and network.must_be_filled and network.size % group

@@ -191,7 +191,9 @@ def _can_overlap(plan: Columns) -> Array:
     """Return a mask of executions with other chunks or microbatches to compute during a transfer."""
     several = plan.pipeline_interleaving > 1
     due = several | _DUE[plan.pp_schedule]
+    # In inference, chunks of a stage wait for each other.
     due = np.where(plan.training, due, ~several)
+    # With fewer microbatches than stages, stages wait and have nothing to compute.
     return due & (_microbatches(plan) >= plan.pipeline_par)
 
 

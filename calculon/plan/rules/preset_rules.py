@@ -44,6 +44,7 @@ def _of_each(holds: Callable[[Preset, Requests], Array]) -> Callable[[Requests],
 
     def held_by_all(r: Requests) -> Array:
         good = np.array(True)
+        # A table has few presets: each is checked for all rows at once, and applies to its own rows.
         for code in np.unique(r.plan.preset).tolist():
             preset = find_preset(PRESETS[code])
             good = good & ((r.plan.preset != code) | holds(preset, r))
@@ -65,6 +66,7 @@ class _Named:
         found = np.zeros(self.shape, bool)
         if other in self._choices:
             found = found | (self._codes == self._choices.index(other))
+        # Codes below 0 stand for values without a name, which expressions write as an empty text.
         return found if other else found | (self._codes < 0)
 
     def __ne__(self, other: object) -> Array:  # type: ignore[override]
@@ -73,6 +75,7 @@ class _Named:
     def _names(self) -> Array:
         return np.array([*self._choices, ""])[self._codes]
 
+    # Equality returns an array, so there is no consistent hash.
     __hash__ = None  # type: ignore[assignment]
 
 

@@ -121,6 +121,7 @@ def _copies(r: Requests) -> Array:
 
 def _inner_divides(r: Requests) -> Array:
     size = r.plan.cp_a2a_size
+    # NumPy computes both sides of `&`: the maximum avoids a remainder of division by 0.
     divides = (size > 0) & (r.plan.context_par % np.maximum(size, 1) == 0)
     return ~r.plan.is_choice("cp_comm", "a2a_p2p") | divides
 
@@ -159,6 +160,7 @@ def _keeps_exchanged(r: Requests) -> Array:
 
 def _large_enough(r: Requests) -> Array:
     """Return a mask of executions whose stated network joins all ranks with equal weights."""
+    # Another rule refuses networks that do not exist; here the index only has to be valid.
     network = np.minimum(data_network(r.plan), len(r.system.networks) - 1)
     stated = r.plan.is_choice("mesh_order", "stated") & (r.plan.context_par > 1)
     return ~stated | (data_ranks(r.plan) <= r.system.fabric.size[network])

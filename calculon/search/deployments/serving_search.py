@@ -202,6 +202,7 @@ def run(
     ]
     for group, bound in zip(space.groups, bounds, strict=True):
         if bound is not None:
+            # Best bounds first: their results raise the threshold early, which prunes the rest.
             parts = group.parts(np.argsort(-bound, kind="stable"), FEW)
         elif shares(space, group):
             parts = group.parts_alike()
@@ -211,6 +212,7 @@ def run(
             kept = places
             if bound is not None:
                 best = bound[places // group.settings]
+                # Equal scores remain: they may win by the tie-breaking objective.
                 kept = places[best >= ranking.threshold]
             if len(kept):
                 search.consider(solve(space, group, kept))
