@@ -199,7 +199,7 @@ def _rmsnorm_alone(layer: Layer, widths: Widths) -> Moved:
 
 
 def _activation_alone(layer: Layer, widths: Widths) -> Moved:
-    """The function, and for a gated one the product of both halves, as separate kernels; twice as many backward."""
+    """Activation function, and the product of both halves if gated, as separate kernels; twice as many backward."""
     c = widths.result
     if _gated(layer):
         return Moved(2 * c + 3 * c, 2 * 3 * c + 3 * c, (2, 3, 0))

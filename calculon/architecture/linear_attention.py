@@ -155,7 +155,7 @@ def _exchanged_groups(shape: BlockShape) -> Elements:
     """Return the groups per token after the exchange of heads, with a copy on each rank that needs a group.
 
     After the exchange, a rank has more tokens by the number of exchanging ranks, each with fewer heads: the result is
-    the number of groups per token of its own.
+    the number of groups per token before the exchange.
 
     Source: Megatron-LM, ``core/ssm/mamba_context_parallel.py``.
     """

@@ -352,14 +352,14 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
         having = [layout.table.layers[row] for row in layout.table.collective_rows(axis)]
         passes = tensor_volumes(having, layout.network.along(axis), choice, edition)
         total: Array = passes.sum(axis=0) if choice.training else passes[0]
-        # Each half of a microbatch has collectives of its own.
+        # Both halves of a microbatch have separate collectives.
         return 2 * total if choice.in_halves else total
 
     kinds = kinds_of_block(model)
     layout = schedule.layout
     counts: list[Weight] = [kind.count for kind in kinds]
     if batch.pipeline.uneven is not None and layout is not None and layout.of_kind is not None:
-        # The slowest stage determines the time, and its kinds of block can differ from those of an average stage.
+        # The slowest stage determines the time, and its kinds of block can differ from the average.
         counts = [batch.pipeline.uneven.of_slowest(own) for own in layout.of_kind]
         schedule = batch.pipeline.slowest_schedule
     mean = mean_of([passed(kind, choice) for kind in kinds], counts)
