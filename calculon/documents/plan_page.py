@@ -20,7 +20,7 @@ from calculon.declarations.plan_words import (
 )
 from calculon.declarations.presets import plain
 from calculon.declarations.spellings.precisions import precision_word
-from calculon.declarations.statistics import FITS
+from calculon.declarations.statistics import FITS, mfu_name
 from calculon.documents.context_section import context_section
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
@@ -35,7 +35,7 @@ from calculon.documents.how_sure import (
     with_risk,
 )
 from calculon.documents.page_title import titled
-from calculon.documents.plans_table import digits_of, duration_between, mfu_name
+from calculon.documents.plans_table import digits_of, duration_between
 from calculon.documents.result import Result
 from calculon.documents.run_defaults import defaults_line, run_rows
 from calculon.documents.settings_section import settings_section

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Tabular, columns_of, drawn
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
 from calculon.base.units import GIB, between, duration, known, significant
@@ -20,7 +20,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import Origin
 from calculon.declarations.presets import Preset, find_preset
 from calculon.declarations.result_records import QUESTION
-from calculon.declarations.statistics import BOUNDS
+from calculon.declarations.statistics import BOUNDS, mfu_name
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
@@ -35,7 +35,7 @@ from calculon.estimate.stages import stage_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.mesh import strides
-from calculon.plan.plan import Plan
+from calculon.plan.plan import Plan, names_of
 from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Estimate(Displayed):
+class Estimate(Tabular):
     """One execution of a model on a system, and what it costs.
 
     Attributes:
@@ -90,6 +90,15 @@ class Estimate(Displayed):
         found, names = self.belief, tuple(BOUNDS)
         ends = (None, None) if found is None else (found.low, found.high)
         return dict(zip(names, ends, strict=True))
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation as a share of 1, as the page has it; None in edition ``sc23``.
+
+        Masked keys do not count if the attention kernel skips them (``attn_impl: flash``): the statistic
+        ``mfu_causal``; with other kernels it is ``mfu``.
+        """
+        return self.stats.get(mfu_name(self.execution.to_dict()))
 
     @cached_property
     def groups(self) -> list[RankGroup]:
@@ -178,6 +187,19 @@ class Estimate(Displayed):
                     groups[axis.kind] = list(members)
             peers[str(rank)] = groups
         return peers
+
+    def table(self) -> dict[str, list[Any]]:
+        """Return one row: fields of the execution, statistics, the interval of the time, and what was asked."""
+        return columns_of([self.row])
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Fields, statistics, both ends of the interval and names by name, as in tables of a search."""
+        fields = {name: getattr(self.execution, name) for name in names_of(self.edition)}
+        names: dict[str, Any] = {"model": self.model.name, "system": self.system.name}
+        if self.edition != PUBLISHED:
+            names = {**self.bounds, **names, "asked_preset": self.terms.rpartition(", ")[2]}
+        return fields | self.stats | names
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Tabular, drawn
 from calculon.base.errors import nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, gather
@@ -21,7 +21,7 @@ from calculon.cost.block_tables import block_tables
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.scope_choices import BatchChoice
-from calculon.declarations.statistics import CorrectedStats, Stats
+from calculon.declarations.statistics import MFU, CorrectedStats, Stats
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.memory_limit import fits, memory_codes
@@ -35,7 +35,6 @@ from calculon.plan.rules.all_rules import REASONS, check
 from calculon.plan.schedule import Schedule
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -44,7 +43,7 @@ CHUNK_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Evaluation(Displayed):
+class Evaluation(Tabular):
     """The statistics of a table of executions.
 
     Attributes:
@@ -123,13 +122,21 @@ class Evaluation(Displayed):
             return self.plan.values(name)
         raise KeyError(self._unknown(name, (*self.names, *NAMES, "reason")))
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return executions, reason and statistics as a DataFrame, one row per execution."""
-        import pandas as pd  # only for people who want frames
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation of each row as a share of 1, as pages have it; not-a-number in edition ``sc23``.
 
-        frame = self.plan.to_frame()
-        stats = pd.DataFrame(self._values)
-        return pd.concat([frame, pd.Series(self.reason, name="reason"), stats], axis=1)
+        Masked keys do not count where the attention kernel skips them (``attn_impl: flash``): the statistic
+        ``mfu_causal``; of other kernels it is ``mfu``.
+        """
+        if MFU[0] not in self._values:
+            return np.full(len(self), np.nan)
+        full, causal = (self._values[name] for name in MFU)
+        return np.where(self.plan.is_choice("attn_impl", "flash"), causal, full)
+
+    def table(self) -> dict[str, Array]:
+        """Return a row for each execution: its fields, the ``reason`` if it cannot run, and its statistics."""
+        return {**self.plan.table(), "reason": self.reason, **self._values}
 
     @overload
     def plot(

@@ -11,7 +11,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, overload
 
-from calculon.base.display import Displayed
+from calculon.base.display import Tabular, columns_of
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
@@ -353,7 +353,7 @@ class Dialect:
 
 
 @dataclass(frozen=True)
-class Launch(Displayed):
+class Launch(Tabular):
     """What a file of a launcher says.
 
     Attributes:
@@ -390,6 +390,15 @@ class Launch(Displayed):
         lost = len(self.not_modelled) + len(self.unknown) + len(self.unresolved)
         return f"<Launch {self.dialect.name}: {len(self.stated)} settings, {lost} not read>"
 
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each setting: name, value, place, and what it ``became``: ``used``, ``ignored``, ...
+
+        ``effect`` is what a setting changes that is not modelled.
+        """
+        known = self.to_dict()
+        rows = ({**one, "became": kind} for kind in _BECAME for one in known[kind])
+        return columns_of(rows, ("name", "value", "place", "became", "effect"))
+
     def to_dict(self) -> Fields:
         """Return it as plain data: format, what was read, and all settings by what became of them."""
         document: Fields = {"format": self.dialect.name, "version": self.dialect.version}
@@ -399,6 +408,10 @@ class Launch(Displayed):
             document[kind] = [one.to_dict() for one in getattr(self, kind)]
         lost = [one.to_dict() | {"effect": effect} for one, effect in self.not_modelled]
         return document | {"not_modelled": lost, "notes": list(self.notes)}
+
+
+_BECAME = ("used", "ignored", "not_modelled", "unknown", "unresolved")
+"""Kinds of settings."""
 
 
 def read(

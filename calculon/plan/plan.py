@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Displayed
+from calculon.base.display import Tabular
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.units import Array
 from calculon.declarations.decode import decode
@@ -44,7 +44,7 @@ def names_of(edition: str) -> tuple[str, ...]:
     return PUBLISHED_NAMES if edition == PUBLISHED else NAMES
 
 
-class Plan(Columns, Displayed):
+class Plan(Columns, Tabular):
     """A table of executions.
 
     Columns are attributes: whole numbers are int64, switches bool, and fields with named values are codes, int8 or
@@ -240,11 +240,9 @@ class Plan(Columns, Displayed):
             raise SpecError(f"row {number}", Problem(name, "an allowed value", "another value"))
         return Execution(**{name: self.values(name)[number].item() for name in NAMES})
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return the table as a DataFrame with the published column names and order."""
-        import pandas as pd  # only for people who want frames
-
-        return pd.DataFrame({name: self.values(name) for name in self.names})
+    def table(self) -> dict[str, Array]:
+        """Return the fields of the executions by name, in published order."""
+        return {name: self.values(name) for name in self.names}
 
 
 def _completed(given: Mapping[str, Any]) -> dict[str, Any]:

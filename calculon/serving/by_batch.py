@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Tabular, drawn
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction, Seconds
 from calculon.campaign.goals import TimeSpan
@@ -20,7 +20,6 @@ from calculon.serving.served_record import with_replicas
 from calculon.serving.states.operating_point import Load
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -37,7 +36,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class ByBatch(Displayed):
+class ByBatch(Tabular):
     """What a saturated replica gives over the sequences that it decodes at a time.
 
     Attributes:
@@ -117,11 +116,9 @@ class ByBatch(Displayed):
             },
         }
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame with a row for each batch."""
-        import pandas as pd  # only for people who want frames
-
-        return pd.DataFrame(self.columns)
+    def table(self) -> dict[str, Array]:
+        """Return a row for each batch (:attr:`columns`): times in s, rates in tokens/s, shares of 1."""
+        return self.columns
 
     @overload
     def plot(self, kind: str = "batch", *, interactive: Literal[False] = False) -> "Figure": ...

@@ -9,10 +9,11 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Tabular, columns_of, drawn
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
+from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import document_suffix, read_document
 from calculon.declarations.model import Model
 from calculon.declarations.result_selection import WORKLOAD, split
@@ -44,13 +45,12 @@ from calculon.serving.states.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
 
 @dataclass(frozen=True)
-class Served(Displayed):
+class Served(Tabular):
     """What a deployment gives.
 
     Attributes:
@@ -156,13 +156,11 @@ class Served(Displayed):
         """
         return drawn(self, kind, interactive=interactive)
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return fields, batch and figures of the deployment as a DataFrame of one row."""
-        import pandas as pd  # only for people who want frames
-
-        fields = flat(self.deployment.to_dict())
-        row = fields | {"batch": self.batch} | {name: self[name] for name in self.stats}
-        return pd.DataFrame([row | {"model": self.model.name, "system": self.system.name}])
+    def table(self) -> dict[str, list[Any]]:
+        """Return one row: fields, batch and figures of the deployment, model and system."""
+        row = flat(self.deployment.to_dict()) | {"batch": self.batch} | self.stats
+        row |= {"model": self.model.name, "system": self.system.name}
+        return columns_of([row], STATED)
 
     def __repr__(self) -> str:
         figures = ", ".join(f"{name} {self[name]:.6g}" for name in ("ttft", "tpot", "output_rate"))
@@ -202,6 +200,10 @@ class Served(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return self.record.to_dict()
+
+
+STATED = tuple(one.key for one in spec_fields(Deployment) if one.key != "prefill")
+"""Fields of a deployment; those of processors that only prefill follow by path."""
 
 
 def class_of(

@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.advise.runs.run_of_plan import campaign
 from calculon.advise.runs.training_run import TrainingRun
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Displayed
+from calculon.base.display import Tabular, columns_of
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.goals import CHINCHILLA, Interval
@@ -22,6 +22,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.serving.serve import flat
 
 FIRST_MFU = 0.4
 """Share of the peak with which the first model is looked for; 38 to 43 % of Llama 3 405B, arXiv:2407.21783, table 4."""
@@ -61,7 +62,7 @@ class Optimum:
 
 
 @dataclass(frozen=True)
-class LargestModel(Displayed):
+class LargestModel(Tabular):
     """The largest model that a fleet trains in some days, by each law.
 
     Attributes:
@@ -119,6 +120,18 @@ class LargestModel(Displayed):
             "too_large": list(self.too_large),
             "nearest": {"parameters": _parameters(run.model), "run": run.to_dict()},
         }
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation of a step of the nearest model, as :attr:`calculon.Estimate.mfu`."""
+        return self.nearest.mfu
+
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each ``law``: ``parameters``, ``tokens`` and ``tokens_per_parameter``, and ``loss`` by LAW.
+
+        The losses at the end are columns ``loss.LAW``.
+        """
+        return columns_of(flat(one.to_dict()) for one in self.optima)
 
     def __repr__(self) -> str:
         best = self.optima[0]

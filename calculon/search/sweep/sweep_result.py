@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Tabular, drawn
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
@@ -17,13 +17,12 @@ from calculon.estimate.evaluate import Evaluation
 from calculon.plan.plan import NAMES, Plan
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
 
 @dataclass(frozen=True)
-class Sweep(Displayed):
+class Sweep(Tabular):
     """Every combination of models, systems, executions and values of their fields, each with its statistics.
 
     Attributes:
@@ -90,11 +89,14 @@ class Sweep(Displayed):
             if name not in asked and len(one) and (one != one[0]).any()
         )
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame: what was asked, execution fields in which rows differ, ``reason``, and statistics."""
-        import pandas as pd  # only for people who want frames
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation of each row as a share of 1, as :attr:`calculon.Evaluation.mfu`."""
+        return self.evaluation.mfu
 
-        return pd.DataFrame({name: self[name] for name in self._columns})
+    def table(self) -> dict[str, Array]:
+        """Return a row for each combination: what was asked, fields in which rows differ, ``reason``, statistics."""
+        return {name: self[name] for name in self._columns}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the columns as plain data, each with its unit; what is not a finite number is None."""
