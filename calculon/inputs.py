@@ -168,14 +168,14 @@ def asked_execution(
     model: Model | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
-    fields = _in_fields(source, model, system)
+    fields = in_fields(source, model, system)
     return _asked(fields, edition, preset, changes, model=model, system=system)
 
 
-def _in_fields(source: Any, model: Model | None, system: System | None) -> Any:
+def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
     """Return a plan in words as a mapping of fields; any other source as it is."""
     if isinstance(source, Changed):
-        return replace(source, source=_in_fields(source.source, model, system))
+        return replace(source, source=in_fields(source.source, model, system))
     if model is None or not is_plan(source):
         return source
     family = "" if system is None else system.provenance.family
@@ -216,7 +216,7 @@ def readable_execution(
     Raises:
         SpecError: Where too little can be read; otherwise as :func:`execution`.
     """
-    source = _in_fields(source, model, system)
+    source = in_fields(source, model, system)
     try:
         return Readable(_asked(source, edition, preset, model=model, system=system))
     except SpecError as error:

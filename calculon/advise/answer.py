@@ -205,7 +205,7 @@ class Answer(Tabular):
         if own is None or self.best is None:
             return None
         q, plans = self.question, Plan.from_records([self.best.execution, own.execution])
-        found = evaluate(q.model, q.system, plans)
+        found = evaluate(q.model, plans, q.system)
         return orders(q.model, q.system, plans, {name: found[name] for name in found.names})[1]
 
     @property

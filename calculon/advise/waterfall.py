@@ -334,7 +334,7 @@ class _Road:
         return legal
 
     def _evaluated(self, rows: Sequence[Fields]) -> Evaluation:
-        return evaluate(self.model, self.system, Plan.from_records(rows))
+        return evaluate(self.model, Plan.from_records(rows), self.system)
 
     def _point(self, table: Evaluation, row: int) -> Point:
         execution = {name: table.plan.values(name)[row].item() for name in NAMES}

@@ -20,6 +20,7 @@ from calculon.declarations.result_records import QUESTION
 from calculon.declarations.statistics import FITS
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.question import question
 from calculon.hardware.system import System
@@ -135,6 +136,7 @@ class Why(Tabular):
         return f"<Why of {asked}: {', '.join(reasons)}; {len(self.proposals)} proposals>"
 
 
+@takes_either_order
 def why(
     model: Source | Model,
     execution: Source | Execution,

@@ -89,5 +89,5 @@ def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
     asked = campaign_of(arguments, changed["campaign"])
     with naming(arguments.execution, campaign=arguments.campaign or "campaign"):
         return largest_model(
-            changed["system"], arguments.execution, None, asked, preset=arguments.preset
+            arguments.execution, changed["system"], None, asked, preset=arguments.preset
         )

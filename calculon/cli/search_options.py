@@ -20,7 +20,7 @@ from calculon.cli.streams import tell
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.declarations.spellings import PRECISIONS, global_batch, precision, probability
 from calculon.declarations.statistics import RISK, within_risk
-from calculon.search.within_risk import both, states_risk
+from calculon.search.within_risk import both, prefers_fitting
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
@@ -243,15 +243,9 @@ def _risk_and_condition(
     stated, where = _risk(arguments, edition), arguments.where
     if not recommends:
         return None, where if stated is None else both(where, within_risk(stated))
-    if stated is None and _prefers_fitting(arguments, edition):
+    if stated is None and prefers_fitting(edition, getattr(arguments, "pareto", None), where):
         return RISK, where
     return stated, where
-
-
-def _prefers_fitting(arguments: argparse.Namespace, edition: str) -> bool:
-    """Return whether executions with little risk are preferred if no risk is stated."""
-    one_best = getattr(arguments, "pareto", None) is None
-    return edition != PUBLISHED and one_best and not states_risk(arguments.where)
 
 
 def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":

@@ -228,6 +228,11 @@ def _is_configuration(raw: Mapping[Any, object]) -> bool:
     return bool({"model_type", "architectures"} & raw.keys()) and "num_blocks" not in raw
 
 
+def tells(kind: str, raw: Mapping[Any, object]) -> bool:
+    """Return whether a document has fields that only one kind of spec has."""
+    return any(name in raw for name in _TELLING[kind])
+
+
 def check_kind(kind: str, raw: object, source: str) -> None:
     """Raise SpecError for a document that is recognized as another kind of spec, or as a result."""
     problem = _other_kind(kind, raw) if isinstance(raw, Mapping) else None

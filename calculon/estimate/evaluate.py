@@ -24,13 +24,14 @@ from calculon.declarations.scope_choices import BatchChoice
 from calculon.declarations.statistics import MFU, CorrectedStats, Stats
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.memory_limit import fits, memory_codes
 from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped
 from calculon.plan.columns import Selected
-from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan, as_plan
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan, read_plan
 from calculon.plan.rules.all_rules import REASONS, check
 from calculon.plan.schedule import Schedule
 
@@ -180,10 +181,11 @@ class Evaluation(Tabular):
         return f"<Evaluation of {len(self):,} executions, {int(self.feasible.sum()):,} feasible>"
 
 
+@takes_either_order
 def evaluate(
     model: Source | Model,
+    plan: Source | Executions,
     system: Source | System,
-    plan: Executions,
     *,
     edition: Edition | str | None = None,
 ) -> Evaluation:
@@ -191,9 +193,10 @@ def evaluate(
 
     Args:
         model, system: As in :func:`calculon.estimate`; of a column of machines each row has its own.
-        plan: The executions. Rows that alone would be an error are marked with their reason and hold not-a-number. Of a
-            DataFrame what tables of results have beside execution fields (statistics, say) is left out. In edition
-            ``corrected`` degrees and batch are enough: a preset fills in the rest, as in a file.
+        plan: The executions: a table, or one plan as in :func:`calculon.estimate`. Rows that alone would be an error
+            are marked with their reason and hold not-a-number. Of a DataFrame what tables of results have beside
+            execution fields (statistics, say) is left out. In edition ``corrected`` degrees and batch are enough: a
+            preset fills in the rest, as in a file.
         edition: Edition of the cost model, or its name, for all rows; by default each row has its own.
 
     Raises:
@@ -201,7 +204,8 @@ def evaluate(
             row.
     """
     model, system = inputs.model(model), inputs.system(system)
-    plan = as_plan(plan, None if edition is None else find_edition(edition).name)
+    known = None if edition is None else find_edition(edition).name
+    plan = read_plan(plan, model, system, known)
     codes = check(model, system, plan)
     used = [one for one in EDITIONS.values() if plan.is_choice("edition", one.name).any()]
     names = [c.name for c in (used or [find_edition(edition or SC23)])[-1].columns]

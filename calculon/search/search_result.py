@@ -131,7 +131,7 @@ class SearchResult(Tabular):
     def evaluation(self) -> Evaluation:
         """All statistics of the executions."""
         space = self.space  # which names the edition, as a table without rows does not
-        table = evaluate(space.model, space.system, self.plan, edition=space.edition)
+        table = evaluate(space.model, self.plan, space.system, edition=space.edition)
         found = with_figures(space.runs, table)
         for objective, scores in zip(self.objectives, self.scores, strict=True):
             again = found[objective.statistic.name]
@@ -144,7 +144,7 @@ class SearchResult(Tabular):
         """The interval of the time of each execution (:func:`calculon.bounds`); empty in edition ``sc23``."""
         from calculon.estimate.bounds import bounds  # a search does without
 
-        return bounds(self.space.model, self.space.system, self.evaluation)
+        return bounds(self.space.model, self.evaluation, self.space.system)
 
     @property
     def names(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from calculon.declarations.files import document_suffix, read_document
 from calculon.declarations.model import Model
 from calculon.declarations.result_selection import WORKLOAD, split
 from calculon.declarations.serving_classes import ServedClass
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.served_errors import FigureRange, served_ranges
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -231,6 +232,7 @@ def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+@takes_either_order
 def serve(
     model: Source | Model,
     deployment: DeploymentSource | int,

@@ -20,6 +20,7 @@ from calculon.campaign.scaling_laws import COUNTED, FLOP_PER_PARAMETER_AND_TOKEN
 from calculon.declarations import catalog
 from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
+from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.serving.serve import flat
@@ -155,9 +156,10 @@ def optima(compute: float) -> tuple[Optimum, ...]:
     return tuple(found)
 
 
+@takes_either_order
 def largest_model(
-    system: Source | System,
     num_procs: int | str,
+    system: Source | System,
     days: float | str | None = None,
     run: CampaignSource | None = None,
     *,
@@ -170,8 +172,8 @@ def largest_model(
     checkpoints: it is looked for until the model whose rate was taken is the nearest one.
 
     Args:
-        system: The machine.
         num_procs: Processors; ``"1k"`` is 1,024.
+        system: The machine.
         days: Days, or words (``"8w"``); by default the deadline of the campaign.
         run: Failures, checkpoints and prices, as in :func:`calculon.campaign`; how long its run is does not count.
         preset, **options: As in :func:`calculon.campaign`, without :data:`OF_A_RUN`.
@@ -182,7 +184,7 @@ def largest_model(
             for a model of :data:`SMALLEST` parameters.
 
     Examples:
-        >>> found = largest_model("h100_80g_sxm", 256, days=30)
+        >>> found = largest_model(256, "h100_80g_sxm", days=30)
         >>> 10e9 < found.optima[0].parameters < 60e9
         True
     """

@@ -166,7 +166,7 @@ class RunCase(Case):
 
     def on(self, system: System) -> float:
         """Return the figure on another system; not-a-number where a part of the run does not fit."""
-        steps = [evaluate(self.model, system, [one]) for one in self._executions]
+        steps = [evaluate(self.model, [one], system) for one in self._executions]
         return self._value(WholeRun, self.run.campaign, system, steps)
 
     def faster(self, factor: float, *, figures: bool = True) -> float:
@@ -175,7 +175,7 @@ class RunCase(Case):
         asked = with_scalars(self.run.campaign, changes)
         of_system = [one for path, one in self.figures.items() if path not in self.of_campaign]
         system = faster(self.system, of_system, factor, figures=figures)
-        steps = [evaluate(self.model, system, [one]) for one in self._executions]
+        steps = [evaluate(self.model, [one], system) for one in self._executions]
         return self._value(SmoothRun, asked, system, steps)
 
     @cached_property

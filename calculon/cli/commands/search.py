@@ -72,22 +72,17 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Search every count, report, and write the winners."""
     from calculon import inputs
     from calculon.cli.changes import with_changes
-    from calculon.declarations.spellings import global_batch, processor_counts, sequence_length
-    from calculon.declarations.usual_batch import LONGEST_UNASKED, usual_batch
+    from calculon.declarations.spellings import processor_counts
+    from calculon.declarations.usual_batch import asked_batch, asked_length
 
     set_in_order(arguments)
     arguments.application = arguments.model
     changes = [one for one in arguments.changes if one.startswith(("model.", "seq_size"))]
     model = inputs.model(with_changes(changes, model=arguments.model)["model"])
-    length = min(model.seq_size, LONGEST_UNASKED)
-    if arguments.seq is not None:
-        length = sequence_length(arguments.seq)
+    length = asked_length(arguments.seq, model.seq_size)
     if length != model.seq_size:
         arguments.changes = [*arguments.changes, f"model.seq_size={length}"]
-    if arguments.batch is None:
-        counts = processor_counts(arguments.num_procs, "PROCS")
-        arguments.max_batch_size = usual_batch(max(counts), length)
-    else:
-        arguments.max_batch_size = global_batch(arguments.batch, length).sequences
+    most = max(processor_counts(arguments.num_procs, "PROCS"))
+    arguments.max_batch_size = asked_batch(arguments.batch, most, length)
     arguments.edition = arguments.edition or CORRECTED
     return optimal_execution.run(arguments, log)

@@ -13,10 +13,9 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import SpecField, spec_fields
 from calculon.declarations.short_names import FIELDS as SHORT
 from calculon.declarations.short_names import QUESTION_WORDS, field_name, field_value
-from calculon.declarations.spellings.amounts import global_batch, sequence_length
 from calculon.declarations.spellings.precisions import precision
 from calculon.declarations.spellings.processor_counts import processor_counts
-from calculon.declarations.usual_batch import LONGEST_UNASKED, usual_batch
+from calculon.declarations.usual_batch import asked_batch, asked_length
 
 _KNOWN = {one.name: one for one in spec_fields(Execution)}
 
@@ -129,7 +128,7 @@ def whole_plan(
     pairs = pairs_of(text)
     asked = {word: pairs.pop(word) for word in _ASKED if word in pairs}
     fields = plan_fields(pairs, "plan", _ASKED)
-    length = sequence_length(asked["seq"]) if "seq" in asked else min(seq_size, LONGEST_UNASKED)
+    length = asked_length(asked.get("seq"), seq_size)
     found: dict[str, Any] = {
         **precision(asked.get("dtype", "bf16")),
         **({} if length == seq_size else {"seq_length": length}),
@@ -148,9 +147,8 @@ def whole_plan(
     if wrong:
         raise SpecError("plan", wrong)
     procs = found.get("num_procs") or math.prod(degrees.values())
-    if "batch" in asked:
-        found["batch_size"] = global_batch(asked["batch"], length).sequences
-    else:
-        found.setdefault("batch_size", usual_batch(procs if isinstance(procs, int) else 1, length))
+    if "batch" in asked or "batch_size" not in found:
+        known = procs if isinstance(procs, int) else 1
+        found["batch_size"] = asked_batch(asked.get("batch"), known, length)
     asked_preset = exact("preset", asked["preset"]) if "preset" in asked else None
     return {**found, "preset": asked_preset or usual(found)}

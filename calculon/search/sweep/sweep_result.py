@@ -12,6 +12,7 @@ from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.base.units import Array
+from calculon.declarations.short_names import field_name
 from calculon.declarations.statistics import CorrectedStats
 from calculon.estimate.evaluate import Evaluation
 from calculon.plan.plan import NAMES, Plan
@@ -35,7 +36,7 @@ class Sweep(Tabular):
 
     Examples:
         >>> from calculon import sweep
-        >>> found = sweep("llama3-8B", "h100_80g_sxm", "llama3-8B_h100x64", set={"system.mem1.GBps": [2000, 4000]})
+        >>> found = sweep("llama3-8B", "llama3-8B_h100x64", "h100", {"system.mem1.GBps": [2000, 4000]})
         >>> found
         <Sweep of 2 rows over system.mem1.GBps, 2 feasible>
         >>> bool(found["total_time"][0] > found["total_time"][1])
@@ -51,13 +52,16 @@ class Sweep(Tabular):
         return len(self.evaluation)
 
     def __getitem__(self, name: str) -> Array:
-        """Return a column by name: of what was asked, an execution field, ``reason``, or a statistic.
+        """Return a column by name, that of a field also by its short name (``tp``).
+
+        Columns are those of what was asked, execution fields, ``reason`` and statistics.
 
         Statistics are float64, and not-a-number in rows that cannot run.
 
         Raises:
             KeyError: When there is none of this name; the message names the nearest.
         """
+        name = name if name in self.asked else field_name(str(name))
         if name in self.asked:
             return self.asked[name]
         try:
