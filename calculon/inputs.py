@@ -27,7 +27,7 @@ from calculon.declarations.override import override
 from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.declarations.result_selection import TABLE
-from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.run_figures import DAYS_BETWEEN, RUN_FIGURES
 from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
 from calculon.declarations.statistics import BOUNDS, CorrectedStats
 from calculon.hardware.system import System
@@ -73,6 +73,7 @@ BESIDE = (
     *("reason", "layers", *BOUNDS),
     *("search", "total", "good", "bad", "rank", "model", "system"),
     *("max_batch_size", "mbs_break", "any_batch", "objective", "where", "fix", "add", "top"),
+    *("role", "tokens", "tokens_per_step", "meets", "frontier", "memory_remark", *DAYS_BETWEEN),
 )
 """Columns that tables of results have beside execution fields and statistics; most are those of a study."""
 

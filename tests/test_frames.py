@@ -16,11 +16,13 @@ from calculon.plan.plan import NAMES
 from calculon.render.frames import units
 from calculon.serving.records.deployment import Deployment
 from tests.documents import results
+from tests.helpers import ROOT
 from tests.store import cache
 
 LLAMA = ("llama3-8B", results.OTHER, "h100_80g_sxm")
 SERVED = ("llama3-8B", 1, "h100_80g_sxm")
 LOAD = {"prompt": 1000, "output": 200}
+SCRIPT = next((ROOT / "tests/launch/scripts/deepspeed").glob("*zero3.json"))
 LARGE = {**results.estimate_of().execution.to_dict(), "microbatch_size": 128}
 
 
@@ -34,44 +36,36 @@ def deployments():
     return calculon.search_deployments(*SERVED, **LOAD, top=2)
 
 
-def script(tmp_path):
-    text = calculon.export_flags(results.estimate_of(), "megatron-lm")
-    (tmp_path / "run.sh").write_text(text)
-    return calculon.import_flags(tmp_path / "run.sh")
-
-
 RESULTS = {
-    "estimate": lambda _: results.estimate_of(),
-    "estimate of the published edition": lambda _: calculon.estimate(
+    "estimate": results.estimate_of,
+    "estimate of the published edition": lambda: calculon.estimate(
         "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"
     ),
-    "plan": lambda _: results.answer(),
-    "fleets": lambda _: results.fleets(),
-    "search": lambda _: calculon.search(
+    "plan": results.answer,
+    "fleets": results.fleets,
+    "search": lambda: calculon.search(
         "llama3-8B", "h100_80g_sxm", 8, 64, "bfloat16", top=3, edition="corrected"
     ),
-    "search of the published edition": lambda _: results.found(),
-    "evaluation": lambda _: calculon.evaluate(
+    "search of the published edition": results.found,
+    "evaluation": lambda: calculon.evaluate(
         "llama3-8B", "h100_80g_sxm", [results.estimate_of().execution, LARGE]
     ),
-    "sweep": lambda _: calculon.sweep(
+    "sweep": lambda: calculon.sweep(
         "llama3-8B", "h100_80g_sxm", results.OTHER, set={"microbatch_size": [1, 128]}
     ),
-    "table of executions": lambda _: results.found().plan,
-    "sensitivity": lambda _: calculon.sensitivity(*LLAMA),
-    "waterfall": lambda _: calculon.waterfall(*LLAMA[:1], results.ONE, *LLAMA[1:]),
-    "why not": lambda _: calculon.why("llama3-8B", LARGE, "h100_80g_sxm"),
-    "why": lambda _: calculon.why(*LLAMA),
-    "campaign": lambda _: calculon.campaign(*LLAMA, tokens="1T"),
-    "largest model": lambda _: calculon.largest_model("h100_80g_sxm", 256, days=30),
-    "launch file": script,
-    "serve": lambda _: served(),
-    "deployments": lambda _: deployments(),
-    "batches": lambda _: calculon.by_batch(served()),
-    "comparison": lambda _: calculon.compare(
-        results.estimate_of(results.ONE), results.estimate_of()
-    ),
-    "deployments side by side": lambda _: calculon.compare(served(), deployments()[1]),
+    "table of executions": lambda: results.found().plan,
+    "sensitivity": lambda: calculon.sensitivity(*LLAMA),
+    "waterfall": lambda: calculon.waterfall(*LLAMA[:1], results.ONE, *LLAMA[1:]),
+    "why not": lambda: calculon.why("llama3-8B", LARGE, "h100_80g_sxm"),
+    "why": lambda: calculon.why(*LLAMA),
+    "campaign": lambda: calculon.campaign(*LLAMA, tokens="1T"),
+    "largest model": lambda: calculon.largest_model("h100_80g_sxm", 256, days=30),
+    "launch file": lambda: calculon.import_flags(SCRIPT, num_procs=8),
+    "serve": served,
+    "deployments": deployments,
+    "batches": lambda: calculon.by_batch(served()),
+    "comparison": lambda: calculon.compare(results.estimate_of(results.ONE), results.estimate_of()),
+    "deployments side by side": lambda: calculon.compare(served(), deployments()[1]),
 }
 
 EMPTY = {
@@ -97,14 +91,19 @@ def name(request):
     return request.param
 
 
+@cache
+def made(name):
+    return RESULTS[name]()
+
+
 @pytest.fixture
-def result(name, tmp_path):
-    return RESULTS[name](tmp_path)
+def result(name):
+    return made(name)
 
 
-def test_every_result_has_a_case(tmp_path):
+def test_every_result_has_a_case():
     kinds = {kind for kind in DOCUMENTS if issubclass(kind, Tabular)}
-    assert kinds == {type(make(tmp_path)) for make in RESULTS.values()}
+    assert kinds == {type(made(name)) for name in RESULTS}
     assert {kind.__name__ for kind in kinds} <= {*calculon.__all__}
 
 
@@ -123,11 +122,11 @@ def test_columns_are_declared_or_described(name, result):
         assert unit == {**units(), **getattr(result, "units", {})}[one]
 
 
-def test_a_frame_without_rows_has_the_same_columns(tmp_path):
+def test_a_frame_without_rows_has_the_same_columns():
     for name, make in EMPTY.items():
         frame = make().to_frame()
         assert len(frame) == 0
-        assert [*frame] == [*RESULTS[name](tmp_path).to_frame()], name
+        assert [*frame] == [*made(name).to_frame()], name
 
 
 def test_the_utilisation_is_that_of_the_page(name, result):
@@ -147,3 +146,16 @@ def test_the_utilisation_is_that_of_the_page(name, result):
         rows = frame.to_dict("records")
         expected = [row[mfu_name(row)] for row in rows]
         np.testing.assert_array_equal(np.atleast_1d(found), expected[: np.size(found)])
+
+
+PLANS = ("estimate", "plan", "fleets", "search", "evaluation", "table of executions")
+"""Results whose rows are plans of one model, which other functions take."""
+
+
+def test_frames_of_plans_are_plans():
+    for name in PLANS:
+        frame = made(name).to_frame()
+        model, system = ("megatron-22B", "a100_80g") if name == PLANS[-1] else LLAMA[::2]
+        found = calculon.evaluate(model, frame, system)
+        assert found.plan.to_frame().equals(calculon.Plan.from_frame(frame).to_frame())
+        assert len(found) == len(frame)

@@ -86,7 +86,7 @@ def test_the_fastest_of_all_is_named_and_what_is_above_the_risk_is_marked():
     answer = calculon.plan("llama3-8B", "64", "h100_80g_sxm", **asked)
     best = answer.best.plan
     anyway = calculon.search(
-        "llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected", preset="megatron-lm"
+        "llama3-8B", 64, "h100_80g_sxm", batch=512, preset="megatron-lm", risk=1
     ).best
     assert answer.fastest.stats["fits"] == anyway.stats["fits"] < 0.9 <= best.stats["fits"]
     assert answer.fastest.time == anyway.stats["total_time"]
