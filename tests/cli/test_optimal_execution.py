@@ -283,7 +283,9 @@ def test_the_best_runs_out_of_memory_with_an_acceptable_probability_only(run, op
 )
 def test_any_risk_is_acceptable_if_that_is_asked_for(run, options):
     said = run("loe", *RISKY, "best.json", "-q", "-v", *options).out
-    best = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected", risk=1).best
+    best = search(
+        "llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected", risk=1
+    ).best
     found = json.loads(Path("best.json").read_text())["0"]
     assert found["stats"]["total_time"] == best.stats["total_time"]
     assert "that is predicted to fit" not in said
