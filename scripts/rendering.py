@@ -22,13 +22,7 @@ from calculon import inputs
 from calculon.base.units import Array
 from calculon.cli.main import main
 from calculon.declarations.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
-from calculon.documents.validation_tables import (
-    CLASS_ERRORS,
-    class_rows,
-    markdown,
-    runs_file,
-    served_file,
-)
+from calculon.documents.validation_tables import markdown, runs_file, served_file
 from calculon.estimate.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
@@ -36,6 +30,7 @@ from calculon.render.text_tables import Column, Table
 from calculon.validate.measured_and_predicted import Result, compare
 from calculon.validate.predict import UNLIMITED
 from calculon.validate.published_study import Library
+from scripts import peers
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"
@@ -75,9 +70,18 @@ def served() -> str:
 
 
 def accuracy() -> str:
-    """Return the errors of predicted step times of edition corrected, by class."""
-    own = [one for (_, edition), one in results().items() if edition == CORRECTED]
-    return Table(CLASS_ERRORS[:-3], [row for row in class_rows(own) if row["of_class"]]).markdown()
+    """Return the median errors of edition corrected, in one line."""
+    return peers.accuracy_line(results())
+
+
+def identical_rows() -> str:
+    """Return the errors of other tools and of this one on identical rows."""
+    return peers.peers(results())
+
+
+def comparison() -> str:
+    """Return the short table of other tools."""
+    return peers.comparison(results())
 
 
 def reference(subject: str) -> Callable[[], str]:
@@ -200,6 +204,8 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("validation/README.md", "effect", effect),
     ("validation/README.md", "studies", studies),
     ("README.md", "accuracy", accuracy),
+    ("README.md", "comparison", comparison),
+    ("examples/peers.md", "identical_rows", identical_rows),
     *(("examples/glossary.md", subject, reference(subject)) for subject in SUBJECTS),
 )
 """File, name and text of every generated part."""
