@@ -34,7 +34,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     "examples/launch_flags.md": ("plan llama-3-8b 64 h100", "serve llama3-70B", "launch = "),
     "examples/pictures.md": ("",),
     "examples/planning.md": (
-        *("plan llama-3.1-70b any", "plan llama-3.1-70b 1k h100 --mine"),
+        *("plan llama-3.1-70b any", "plan llama-3.1-70b 1k h100 --mine", "plan llama-3.1-8b"),
         *("plan llama-3-8b", "fleets = ", "answer = "),
     ),
     "examples/python.md": ("result = ", "answer = "),
@@ -43,7 +43,7 @@ SLOW: dict[str, tuple[str, ...]] = {
         *("serve deepseek-v3", "serve llama", "serve-optimal"),
         *("plot", "study serving", "served = "),
     ),
-    "examples/why.md": ("why llama3-70B", "sensitivity"),
+    "examples/why.md": ("why llama3", "sensitivity", "found = "),
     "systems/calibration.md": ("calibrate",),
     "validation/gpt2_ladder/README.md": ("lv --study gpt2_ladder",),
 }
