@@ -36,7 +36,7 @@ LEVELS = ("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITI
 
 STDOUT = "-"
 
-USUAL = "megatron-lm on processors of NVIDIA and AMD, common on others"
+USUAL = "megatron-lm on NVIDIA and AMD, torchtitan below 16 processors; common on others"
 """The preset of a question of edition ``corrected`` that names none."""
 
 

@@ -3,11 +3,12 @@
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
+from calculon.declarations.catalog import exact
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import SpecField, spec_fields
 from calculon.declarations.short_names import FIELDS as SHORT
@@ -104,7 +105,9 @@ def _problem(name: str, value: Any) -> Problem | None:
     return field.declaration.problem(field.annotation, value, name)
 
 
-def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
+def whole_plan(
+    text: str, seq_size: int, usual: Callable[[Mapping[str, Any]], str]
+) -> dict[str, Any]:
     """Return a plan in words as an execution of edition ``corrected`` states it, with what it leaves to habit.
 
     Beside fields of an execution it may state ``procs``, ``batch``, ``seq``, ``dtype`` and ``preset``, as options of
@@ -113,22 +116,21 @@ def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
     Args:
         text: The plan, such as ``tp=8 pp=4 procs=64``.
         seq_size: Tokens of the sequences of the model.
-        preset: Framework that runs it, unless it states one.
+        usual: Return the default preset of an execution (:func:`calculon.declarations.presets.usual_preset`).
 
     Raises:
         SpecError: With every name that is unknown, and for a value that cannot be understood.
 
     Examples:
-        >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, "megatron-lm")
-        {'preset': 'megatron-lm', 'datatype': 'bfloat16', 'seq_length': 4096, 'tensor_par': 8, 'pipeline_par': 1,
-        'data_par': 2, 'batch_size': 64}
+        >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, lambda fields: "megatron-lm")
+        {'datatype': 'bfloat16', 'seq_length': 4096, 'tensor_par': 8, 'pipeline_par': 1, 'data_par': 2,
+        'batch_size': 64, 'preset': 'megatron-lm'}
     """
     pairs = pairs_of(text)
     asked = {word: pairs.pop(word) for word in _ASKED if word in pairs}
     fields = plan_fields(pairs, "plan", _ASKED)
     length = sequence_length(asked["seq"]) if "seq" in asked else min(seq_size, LONGEST_UNASKED)
     found: dict[str, Any] = {
-        "preset": asked.get("preset", preset),
         **precision(asked.get("dtype", "bf16")),
         **({} if length == seq_size else {"seq_length": length}),
         **dict.fromkeys(STATED_DEGREES, 1),
@@ -150,4 +152,5 @@ def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
         found["batch_size"] = global_batch(asked["batch"], length).sequences
     else:
         found.setdefault("batch_size", usual_batch(procs if isinstance(procs, int) else 1, length))
-    return found
+    asked_preset = exact("preset", asked["preset"]) if "preset" in asked else None
+    return {**found, "preset": asked_preset or usual(found)}
