@@ -59,7 +59,7 @@ def accuracy_line(results: Results) -> str:
         for errors in [[error(run) for run in chosen]]
     )
     said = f"Median error on published runs (negative is too fast): {'; '.join(texts)}."
-    return f"{said} [All errors](validation/README.md), with their causes."
+    return f"{said} [All errors](validation/README.md), and [their causes](validation/studies.md#causes-of-the-largest-errors)."
 
 
 def unfitted_runs(results: Results) -> list[Run]:

@@ -23,7 +23,18 @@ from calculon import inputs
 from calculon.base.units import Array
 from calculon.cli.main import main
 from calculon.declarations.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
-from calculon.documents.validation_tables import markdown, runs_file, served_file
+from calculon.documents.validation_tables import (
+    CAUSES,
+    CLASS_SENTENCES,
+    CLASSES,
+    ERRORS,
+    SERVED,
+    TOTALS,
+    TRAININGS,
+    Form,
+    runs_file,
+    served_file,
+)
 from calculon.estimate.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan

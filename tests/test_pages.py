@@ -173,3 +173,10 @@ def test_every_command_is_listed():
 
 def test_the_readme_is_short():
     assert len(PAGES["README.md"].splitlines()) <= 120
+
+
+def test_the_pages_of_the_validation_are_short():
+    pages = PAGES.keys() - {"validation/CHANGES.md"}
+    lines = {page: len(PAGES[page].splitlines()) for page in pages if "validation/" in page}
+    assert len(lines) > 5
+    assert not {page for page, count in lines.items() if count > 400}
