@@ -26,10 +26,10 @@ from calculon.declarations.overlay import BASE
 from calculon.declarations.override import override
 from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
-from calculon.declarations.result_selection import TABLE
-from calculon.declarations.run_figures import DAYS_BETWEEN, RUN_FIGURES
+from calculon.declarations.result_selection import FURTHER_COLUMNS, TABLE
+from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
-from calculon.declarations.statistics import BOUNDS, CorrectedStats
+from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 
 if TYPE_CHECKING:
@@ -68,14 +68,6 @@ _NEEDED = {*_FIELDS[Execution]} - optional_defaults(Execution).keys()
 
 _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 """The fields of each kind of spec, as files name them."""
-
-BESIDE = (
-    *("reason", "layers", *BOUNDS),
-    *("search", "total", "good", "bad", "rank", "model", "system"),
-    *("max_batch_size", "mbs_break", "any_batch", "objective", "where", "fix", "add", "top"),
-    *("role", "tokens", "tokens_per_step", "meets", "frontier", "memory_remark", *DAYS_BETWEEN),
-)
-"""Columns that tables of results have beside execution fields and statistics; most are those of a study."""
 
 NAMED = ("model", "system", "asked_preset")
 """Columns of tables of results that say what was asked: names, that of the preset as it was given."""
@@ -430,7 +422,7 @@ def check_columns(names: Iterable[object], file: str) -> None:
 def _columns() -> dict[str, None]:
     """Return the columns that tables of executions and results have."""
     statistics = (column.name for column in columns(CorrectedStats))
-    return dict.fromkeys((*_FIELDS[Execution], *statistics, *RUN_FIGURES, *BESIDE))
+    return dict.fromkeys((*_FIELDS[Execution], *statistics, *RUN_FIGURES, *FURTHER_COLUMNS))
 
 
 def _meant(column: str) -> str:
