@@ -70,10 +70,9 @@ _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 """The fields of each kind of spec, as files name them."""
 
 BESIDE = (
-    *("reason", "layers", *BOUNDS),
-    *("search", "total", "good", "bad", "rank", "model", "system"),
+    *("reason", "role", "tokens", "tokens_per_step", "meets", "frontier", *BOUNDS, *DAYS_BETWEEN),
+    *("layers", "search", "total", "good", "bad", "rank", "model", "system", "memory_remark"),
     *("max_batch_size", "mbs_break", "any_batch", "objective", "where", "fix", "add", "top"),
-    *("role", "tokens", "tokens_per_step", "meets", "frontier", "memory_remark", *DAYS_BETWEEN),
 )
 """Columns that tables of results have beside execution fields and statistics; most are those of a study."""
 
