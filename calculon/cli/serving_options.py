@@ -87,7 +87,7 @@ def add_fields(parser: Parser) -> None:
     """Declare which values of fields of deployments a search tries."""
     add_tried(
         parser,
-        fix="try only these values of a field of the deployment (calculon describe deployment); may be repeated",
+        fix="try only these values of a field (calculon describe deployment); may be repeated",
         add="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
     )
     parser.switch(

@@ -42,7 +42,7 @@ def configure(parser: Parser) -> None:
         "calculon explore ./config.json mi300x 64 --set system.mem1.GiB=256 --port 8080",
     )
     _add_specs(parser)
-    add_preset(parser, absent=USUAL, files=False)
+    add_preset(parser, absent=USUAL, longer="", files=False)
     add_question_options(parser)
     parser.option("--tokens N", "tokens of the whole training (15T)")
     add_changes(parser, "system")

@@ -33,11 +33,11 @@ SUFFIXES = (".json", ".csv", ".parquet")
 
 
 EXAMPLES = (
-    "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
+    "calculon loe turing-530B 5128 2520 float16 a100_80g output.json -m\n"
     "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
     "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
-    "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
     "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash\n"
+    "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
     "calculon loe llama3-8B 64:512:x2 512 bfloat16 h100_80g_sxm - --tokens 1T --objective usd --where 'days <= 30'"
 )
 
@@ -45,16 +45,15 @@ EXAMPLES = (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Find the best executions of a model on so many processors of a system: every split, schedule and "
-        "switch is counted, and the best are exact. Several processor counts give one result each.",
+        "Find the best executions of a model on a number of processors of a system: every split, schedule and "
+        "switch is counted, and the best are exact. Several numbers give one result each.",
         EXAMPLES,
     )
     add_space_arguments(
         parser,
-        "processors: a count (1k is 1024), a list (512,1024) or inclusive ranges: 512-2048 doubles (512, 1024, 2048), "
+        "processors: a count (1k is 1024), a list (512,1024) or inclusive ranges: 512-2048 doubles, "
         "512:4096:256 adds, 8:4096:x2 multiplies",
-        "- prints the summary only; NAME.json, .csv (both also .gz) or .parquet gets the winners, in edition "
-        "corrected with the interval of their time",
+        "NAME.json, .csv (both also .gz) or .parquet for the winners; - prints the summary only",
     )
     parser.option(
         "-c, --cpus N",
@@ -94,10 +93,11 @@ def add_winners(parser: Parser) -> None:
     )
     parser.option(
         "--pareto STAT,STAT[,STAT...]",
-        "all that no other execution beats in each of these 2 to 4, of which the first two are drawn",
+        "all executions that no other beats in each of these 2 to 4 statistics",
+        "; the first two are drawn",
     )
     add_verbose(
-        parser, "count what fits, say why the rest does not, explain the columns, list every plan"
+        parser, "count what fits and why the rest does not, explain columns, list all plans"
     )
 
 

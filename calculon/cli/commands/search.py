@@ -42,7 +42,7 @@ def configure(parser: Parser) -> None:
     )
     add_choice_options(parser)
     add_edition(parser, absent=CORRECTED)
-    add_preset(parser, absent=USUAL)
+    add_preset(parser, absent=USUAL, longer="")
     parser.switch("-q, --quiet", "no progress on standard error")
     parser.set_defaults(**dict.fromkeys(_OF_THE_PUBLISHED_TOOL, False), cpus=None)
     parser.show_first(

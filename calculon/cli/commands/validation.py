@@ -26,7 +26,7 @@ from calculon.validate import error_summary as summary
 from calculon.validate.baseline import Moves, classes_above, moves, read_baseline
 from calculon.validate.error_summary import published_tables
 from calculon.validate.measured_and_predicted import Result, compare
-from calculon.validate.own_rows import compare_rows, rows_help
+from calculon.validate.own_rows import TEMPLATE, compare_rows, rows_help
 from calculon.validate.published_study import Library
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
@@ -36,25 +36,25 @@ EXCEEDED = 1
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Compare what the model says with published measurements, study by study. Errors are in percent of the "
-        "measured value; a bias below 0 is a model that is too fast, or that needs too little memory. A study whose "
-        "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published "
+        "Compare predictions with published measurements, study by study, or with your own (--rows). Errors are in "
+        "percent of the measured value. Exit code 1 if the mean error of a study exceeds its bound.",
+        "calculon validate --study tab5\n"
+        "calculon validate --edition sc23,corrected\n"
+        "calculon validate --rows mine.csv\n"
+        "calculon validate --edition corrected --format json > before.json\n"
+        "calculon validate --edition corrected --baseline before.json --fail-above 2%\n"
+        "calculon lv\n"
+        "calculon lv --edition corrected --study nemotron4_15b\n"
+        "calculon lv --study serving\n"
+        "calculon lv --format markdown\n"
+        "calculon lv --format csv > rows.csv\n"
+        "calculon lv --edition corrected --runs runs.csv",
+        "A bias below 0 is a model that is too fast, or that needs too little memory. Edition sc23 sees the published "
         "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ... "
         "Served models (serving) and whole runs (campaign: processor-hours, failures, energy and cost) exist in "
         "edition corrected alone.\n\n"
         "With --rows, only the rows of your file are compared, under edition corrected. "
         + " ".join(rows_help()),
-        "calculon llm-validation\n"
-        "calculon lv --study tab5\n"
-        "calculon lv --edition sc23,corrected\n"
-        "calculon lv --edition corrected --study nemotron4_15b\n"
-        "calculon lv --study serving\n"
-        "calculon lv --format markdown\n"
-        "calculon lv --format csv > rows.csv\n"
-        "calculon lv --edition corrected --runs runs.csv\n"
-        "calculon lv --rows mine.csv\n"
-        "calculon lv --edition corrected --format json > before.json\n"
-        "calculon lv --edition corrected --baseline before.json --fail-above 2%",
     )
     parser.option(
         "-b, --base_dir DIR",
@@ -72,23 +72,23 @@ def configure(parser: Parser) -> None:
     )
     parser.option(
         "--runs FILE",
-        "also write the measured whole training steps as CSV, with what edition corrected predicts: intervals "
-        "of predictions rest on validation/runs.csv",
+        "also write the measured training steps as CSV, with the predictions of edition corrected",
+        ": intervals of predictions rest on validation/runs.csv",
     )
 
     parser.option(
         "--rows FILE",
-        "compare your own measurements, a CSV with one training step a row, in place of the studies",
+        f"compare your own measurements, a training step in each row: a CSV {TEMPLATE}, ...",
     )
     parser.option(
         "--baseline JSON",
-        "output of an earlier lv --format json: also say how far the median absolute error of each class and study "
-        "moved since, and which rows moved most",
+        "output of an earlier --format json: also show how errors changed since",
+        ": the median absolute error of each class and study, and the rows that moved most",
     )
     parser.option(
         "--fail-above P%",
-        "exit code 1 if the median absolute error of any class of whole steps rose by more than P percentage points "
-        "since the baseline; with --rows and without --baseline, if it is above P percent",
+        "exit code 1 if the median absolute error of a class rose by more than P percentage points since the baseline",
+        "; with --rows and without --baseline, if it is above P percent",
         type=_percent,
     )
 
