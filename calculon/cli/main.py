@@ -15,6 +15,7 @@ from itertools import islice
 from calculon import __version__
 from calculon.base.errors import Infeasible, SpecError, nearest
 from calculon.cli.options import LEVELS, STDOUT, Command, Log, Parser, check_log
+from calculon.cli.progress import waiting
 from calculon.cli.streams import (
     STDOUT_NAME,
     exit_code,
@@ -212,7 +213,7 @@ def _run(argv: list[str]) -> int:
     except SystemExit as stop:  # help, version, usage
         return int(stop.code or 0)
     check_log(target, values)
-    with Log.to(target, verbosity) as log:
+    with Log.to(target, verbosity) as log, waiting(command.name):
         code: int = module.run(values, log)
     return code
 

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.cli.help_page import Layout, help_page
+from calculon.cli.progress import hide
 from calculon.cli.respelling import UNKNOWN, respelled
 from calculon.cli.streams import LogFile, escaped, tell
 from calculon.declarations.fields import nearest_choice
@@ -228,11 +229,13 @@ class Log:
     def __call__(self, text: str) -> None:
         """Print a result."""
         if not self.quiet:
+            hide()
             print(escaped(text), file=self.stream)
 
     def show(self, *blocks: "Block") -> None:
         """Draw documents, or parts of one."""
         if not self.quiet:
+            hide()
             from calculon.render.console import show
 
             for block in blocks:

@@ -8,6 +8,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.cli.changes import add_changes, parsed
 from calculon.cli.field_options import COUNT
 from calculon.cli.options import USUAL, Log, Parser, add_preset
+from calculon.cli.progress import end as end_progress
 from calculon.cli.question_options import add_question_options, only_plan
 from calculon.cli.streams import Terminated, caught, tell
 from calculon.explore.packages import require
@@ -111,6 +112,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         tell(
             f"calculon: warning: everybody who reaches this machine can use the page, at {address}"
         )
+    end_progress()
     log(f"{address}{first.link()}  (Ctrl-C ends it)")
     log.stream.flush()
     if not arguments.no_browser and has_browser():

@@ -199,11 +199,8 @@ def _best_fleet(show: "Show", model: Any, num_procs: str, systems: list[Any], wo
     """Compare machines and numbers of processors; Infeasible when nothing meets the limits."""
     from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
     from calculon.documents.fleet_page import fleet_page
-    from calculon.render.console import status
 
-    asked = ask_fleet(model, num_procs, systems, **words)
-    with status("searching") as searched:
-        answer = fleet_answer(asked, searched)
+    answer = fleet_answer(ask_fleet(model, num_procs, systems, **words))
     show(lambda: fleet_page(answer), answer.to_dict)
     if answer.best is None:
         raise Infeasible("limits", answer.misses)

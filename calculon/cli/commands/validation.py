@@ -2,11 +2,12 @@
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log, Parser, add_edition
+from calculon.cli.progress import progress
+from calculon.cli.streams import tell
 from calculon.declarations.files import check_output, json_text, replacing
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.documents.validation_moves import move_tables
@@ -120,7 +121,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.fail_above is not None:
         lines += classes_above(results, arguments.fail_above, found)
     for line in lines:
-        print(f"calculon: validation: {line}", file=sys.stderr)
+        tell(f"calculon: validation: {line}")
     return EXCEEDED if lines else 0
 
 
@@ -144,14 +145,17 @@ def _check(arguments: argparse.Namespace) -> None:
 def _of_studies(arguments: argparse.Namespace, log: Log) -> list[Result]:
     """Return the results of the studies that were asked for."""
     library = Library.at(arguments.base_dir)
+    studies = library.studies(arguments.study)
     results = []
-    for study in library.studies(arguments.study):
-        editions = arguments.edition or (study.usual_edition,)
-        results += [compare(study, library, edition) for edition in editions]
-        if arguments.verbose:
-            log(f"Now running test: {study.name}")
-            for row in results[-1].rows:
-                log(f"Analyzing {row.label}")
+    with progress(len(studies), what="studies") as advance:
+        for study in studies:
+            editions = arguments.edition or (study.usual_edition,)
+            results += [compare(study, library, edition) for edition in editions]
+            advance(1)
+            if arguments.verbose:
+                log(f"Now running test: {study.name}")
+                for row in results[-1].rows:
+                    log(f"Analyzing {row.label}")
     return results
 
 
