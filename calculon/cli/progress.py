@@ -146,7 +146,7 @@ def progress(
         yield advance
     finally:
         if _line is not None:
-            _line.tasks = ""
+            _line.tasks = _line.activity = ""
 
 
 def _columns() -> int:

@@ -319,6 +319,7 @@ def _draw(
 def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
     """Say why nothing fits on the most processors, and what would mend it."""
     from calculon.advise.infeasibility import PROPOSED, infeasibility_report
+    from calculon.declarations.statistics import RISK
     from calculon.render.document import Grid
     from calculon.search.effect import COMMAND_LINE
 
@@ -326,7 +327,9 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     result, where = results[most], asked[most].ranking().where
     if len(results) > 1:
         log.show(f"On {result.space.num_procs:,} processors:")
-    found = infeasibility_report(result.space, result.counts, where)
+    risk = asked[most].risk
+    accepted = RISK if risk is None else risk
+    found = infeasibility_report(result.space, result.counts, where, accepted)
     if not found.executions:
         log.show(f"Nothing fits: {found.why}.")  # else the table of reasons says so
     log.show(*found.nearest_in_words)
