@@ -79,6 +79,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: object):
         keywords.setdefault("formatter_class", Layout)
         super().__init__(**keywords)  # type: ignore[arg-type]
+        self.stated: dict[str, object] = {}
+        for action in (None, "store"):
+            self.register("action", action, Stored)
         self._first: frozenset[str] = frozenset()
         self._more = ""
         self._further: list[str] = []
@@ -162,10 +165,30 @@ class Parser(argparse.ArgumentParser):
             )
         return found
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the arguments that are known, and return the others with them."""
+        self.stated.clear()
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print the message on standard error, and leave with exit code 2."""
         tell(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
+
+
+class Stored(argparse._StoreAction):
+    """Stores a value; of an option that is stated several times, the last, which it says."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Store the value."""
+        if option is not None:
+            before = parser.stated.setdefault(self.dest, values)
+            if before != values:
+                tell(
+                    f"calculon: note: {option} is stated as {before} and as {values}; the last counts"
+                )
+            parser.stated[self.dest] = values
+        super().__call__(parser, namespace, values, option)
 
 
 class HelpAll(argparse.Action):

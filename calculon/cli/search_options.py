@@ -91,10 +91,10 @@ def add_values(parser: Parser) -> None:
     )
 
 
-def add_choice_options(parser: Parser) -> None:
-    """Declare the options that narrow or widen a space."""
+def add_choice_options(parser: Parser, *, published: bool = True) -> None:
+    """Declare the options that narrow or widen a space; ``-f`` is the published spelling of one of them."""
     parser.option(
-        "-f, --fused-activation, --fused_activation WHICH",
+        f"{'-f, ' if published else ''}--fused-activation, --fused_activation WHICH",
         f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
         type=_fused,
     )

@@ -75,8 +75,8 @@ def add_deployment(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "DEPLOYMENT",
-        "how it is served: a name, a file, a script or a quoted command of an engine (import-flags), or a number "
-        "of processors",
+        'how it is served: words ("tp=2 dp=4"), a number of processors, a name, a file, a script or a quoted command '
+        "of an engine (import-flags)",
     )
     parser.argument("SYSTEM", "the machine: a name, or a file")
     add_workload(parser)

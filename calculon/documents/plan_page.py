@@ -343,6 +343,10 @@ class _PlanPage:
         tokens: int = round(plan["training"]["tokens"] / plan["training"]["steps"])
         return tokens
 
+    def _token_rate(self, plan: Plain) -> float:
+        """Return the tokens that each processor of a plan computes a second."""
+        return float(self._step_tokens(plan) / plan["stats"]["total_time"] / _processors(plan))
+
     def _same_step(self, one: Plain, other: Plain) -> bool:
         """Return whether the times of two plans are of the same tokens on as many processors."""
         tokens = self._step_tokens(one) == self._step_tokens(other)
@@ -381,8 +385,8 @@ class _PlanPage:
         if "order" not in mine:
             return ""
         if not self._same_step(mine, best):
-            each = _rate(best) / _rate(mine) - 1
-            return f": {_percent(each)} processor time a sample against the best"
+            each = self._token_rate(best) / self._token_rate(mine) - 1
+            return f": {_percent(each)} processor time a token against the best"
         return f": {against_words(self._longer(mine))}, {order_in_words(mine['order'])}"
 
     def _waterfall(self) -> Section | None:
@@ -459,11 +463,6 @@ def _gib(plan: Plain) -> str:
 
 def _processors(plan: Plain) -> int:
     return int(plan["execution"]["num_procs"])
-
-
-def _rate(plan: Plain) -> float:
-    """Return the samples that each processor of a plan computes a second."""
-    return float(plan["stats"]["sample_rate"] / _processors(plan))
 
 
 def _training_rows(training: Plain, digits: Digits, *, money: bool) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from calculon.base.errors import Problem, SpecError
+from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import Unit
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.cli.search_options import (
@@ -20,7 +20,7 @@ from calculon.cli.search_options import (
     searches,
 )
 from calculon.cli.whole_runs import assumed_of_run, interval_of_run, missed
-from calculon.declarations.files import document_suffix, replacing, write_json
+from calculon.declarations.files import document_suffix, json_text, replacing, write_json
 from calculon.declarations.named_values import PUBLISHED
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from calculon.search.task import Search
 
 SUFFIXES = (".json", ".csv", ".parquet")
+
+FORMATS = ("text", "json", "csv")
+FORMAT_HELP = "what is printed: a table (text, default), or the best as json or csv"
 
 
 EXAMPLES = (
@@ -65,6 +68,7 @@ def configure(parser: Parser) -> None:
         "give up on larger microbatches after the first that does not fit",
     )
     parser.switch("-l, --layers", "with the cost of every layer")
+    parser.option("--format FORMAT", FORMAT_HELP, choices=FORMATS, default="text")
     parser.switch("--no-tp-overlap", "never overlap tensor-parallel traffic")
     parser.switch("--no-dp-overlap", "never overlap data-parallel traffic")
     add_winners(parser)
@@ -124,6 +128,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     writes = arguments.output != STDOUT and (found or arguments.noneok)
     if writes:  # first: whoever reads the report may stop reading
         _write(results, asked, arguments)
+    if arguments.format != "text":
+        log(_winners(results, asked, arguments, arguments.format))
+        if found or arguments.noneok:
+            return 0
+        from calculon.advise.infeasibility import why_none
+
+        raise Infeasible("nothing", f"no plan fits: {why_none(results[-1].counts)}")
     _report(results, asked, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
@@ -411,16 +422,7 @@ def _write(
     """Write the winners in the format that the file name asks for."""
     path = arguments.output
     if document_suffix(path) == ".json":
-        from calculon.documents.winner_files import document
-
-        documents = {
-            str(result.space.num_procs): document(
-                result, search.question(result.space.preset), layers=arguments.layers
-            )
-            for result, search in zip(results, asked, strict=True)
-        }
-        one = len(results) == 1
-        write_json(path, next(iter(documents.values())) if one else documents)
+        write_json(path, _document(results, asked, arguments))
     elif document_suffix(path) == ".csv":
         from calculon.documents.winner_files import table_text
 
@@ -434,3 +436,29 @@ def _write(
         none = {name: column[:0] for name, column in results[0].bounds.items()}
         empty = evaluation_columns(results[0].evaluation.take(slice(0, 0)), none, results[0].names)
         write_tables(path, tables, empty)
+
+
+def _document(
+    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
+) -> Any:
+    """Return the winners as plain data: of one number of processors, or of each by its number."""
+    from calculon.documents.winner_files import document
+
+    documents = {
+        str(result.space.num_procs): document(
+            result, search.question(result.space.preset), layers=arguments.layers
+        )
+        for result, search in zip(results, asked, strict=True)
+    }
+    return next(iter(documents.values())) if len(results) == 1 else documents
+
+
+def _winners(
+    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace, form: str
+) -> str:
+    """Return the winners as JSON or CSV."""
+    if form == "json":
+        return json_text(_document(results, asked, arguments))
+    from calculon.documents.winner_files import table_text
+
+    return table_text(results, layers=arguments.layers).removesuffix("\n")

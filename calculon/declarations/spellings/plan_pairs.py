@@ -10,6 +10,7 @@ from calculon.base.errors import Problem, SpecError, nearest
 from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import SpecField, spec_fields
+from calculon.declarations.plan_words import recomputed_modules
 from calculon.declarations.short_names import FIELDS as SHORT
 from calculon.declarations.short_names import QUESTION_WORDS, field_name, field_value
 from calculon.declarations.spellings.amounts import global_batch, sequence_length
@@ -28,10 +29,11 @@ def is_plan(source: object) -> bool:
     """
     if not isinstance(source, str) or "=" not in source or os.path.exists(source):  # noqa: PTH110
         return False
-    return any(field_name(one) in _KNOWN or one in _ASKED for one in pairs_of(source))
+    return any(field_name(one) in _KNOWN or one in ASKED for one in pairs_of(source))
 
 
-_ASKED = tuple(QUESTION_WORDS.values())
+ASKED = tuple(QUESTION_WORDS.values())
+"""Words of a question that a plan in words may have."""
 
 
 def pairs_of(text: str) -> dict[str, str]:
@@ -77,7 +79,10 @@ def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()
     fields = {}
     for name, value in pairs.items():
         field = field_name(str(name))
-        if field not in _KNOWN:
+        modules = recomputed_modules(str(value)) if field == "activation_recompute" else ""
+        if modules:
+            fields["recompute_modules"] = modules
+        elif field not in _KNOWN:
             wanted = f"a field of an execution, or one of {', '.join((*SHORT, *others))}"
             hint = nearest(str(name), [*SHORT, *_KNOWN, *others])
             problems.append(Problem(str(name), wanted, "an unknown name", hint))
@@ -120,34 +125,62 @@ def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
 
     Examples:
         >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, "megatron-lm")
-        {'preset': 'megatron-lm', 'datatype': 'bfloat16', 'seq_length': 4096, 'tensor_par': 8, 'pipeline_par': 1,
-        'data_par': 2, 'batch_size': 64}
+        {'preset': 'megatron-lm', 'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 64, 'tensor_par': 8,
+        'pipeline_par': 1, 'data_par': 2}
     """
-    pairs = pairs_of(text)
-    asked = {word: pairs.pop(word) for word in _ASKED if word in pairs}
-    fields = plan_fields(pairs, "plan", _ASKED)
-    length = sequence_length(asked["seq"]) if "seq" in asked else min(seq_size, LONGEST_UNASKED)
-    found: dict[str, Any] = {
-        "preset": asked.get("preset", preset),
-        **precision(asked.get("dtype", "bf16")),
-        **({} if length == seq_size else {"seq_length": length}),
-        **dict.fromkeys(STATED_DEGREES, 1),
-        **fields,
-    }
-    if "procs" in asked:
-        counts = processor_counts(asked["procs"], "procs")
-        if len(counts) > 1:
-            raise SpecError("plan", Problem("procs", "one number of processors", asked["procs"]))
-        found["num_procs"] = counts[0]
-    elif "num_procs" not in found:
+    asked, pairs = words_and_pairs(text)
+    fields = plan_fields(pairs, "plan", ASKED)
+    usual = {"preset": preset, "dtype": "bf16", "seq": str(min(seq_size, LONGEST_UNASKED))}
+    said = fields_of_words(usual | asked, seq_size, "plan")
+    found: dict[str, Any] = {**said, **dict.fromkeys(STATED_DEGREES, 1), **fields}
+    length = found.get("seq_length") or seq_size
+    if "num_procs" not in found:
         found.setdefault("data_par", 1)
     degrees = {axis.degree: found.get(axis.degree, 1) for axis in MESH_AXES}
     wrong = [one for name, degree in degrees.items() if (one := _problem(name, degree))]
     if wrong:
         raise SpecError("plan", wrong)
     procs = found.get("num_procs") or math.prod(degrees.values())
+    found.setdefault("batch_size", usual_batch(procs if isinstance(procs, int) else 1, length))
+    return found
+
+
+def words_and_pairs(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the words of a question in a plan in words, and its other pairs.
+
+    >>> words_and_pairs("tp=8 batch=4M")
+    ({'batch': '4M'}, {'tp': '8'})
+    """
+    pairs = pairs_of(text)
+    return {word: pairs.pop(word) for word in ASKED if word in pairs}, pairs
+
+
+def fields_of_words(asked: Mapping[str, str], seq_size: int, place: str) -> dict[str, Any]:
+    """Return the fields of an execution that the words of a question say.
+
+    Args:
+        asked: Values by word: some of :data:`ASKED`.
+        seq_size: Tokens of the sequences of the model.
+        place: The argument, for messages.
+
+    Raises:
+        SpecError: For a value that cannot be understood.
+
+    Examples:
+        >>> fields_of_words({"batch": "4M", "seq": "4k", "dtype": "bf16"}, 8192, "plan")
+        {'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 1024}
+    """
+    length = sequence_length(asked["seq"]) if "seq" in asked else seq_size
+    found: dict[str, Any] = {"preset": asked["preset"]} if "preset" in asked else {}
+    if "dtype" in asked:
+        found |= precision(asked["dtype"])
+    if length != seq_size:
+        found["seq_length"] = length
+    if "procs" in asked:
+        counts = processor_counts(asked["procs"], "procs")
+        if len(counts) > 1:
+            raise SpecError(place, Problem("procs", "one number of processors", asked["procs"]))
+        found["num_procs"] = counts[0]
     if "batch" in asked:
         found["batch_size"] = global_batch(asked["batch"], length).sequences
-    else:
-        found.setdefault("batch_size", usual_batch(procs if isinstance(procs, int) else 1, length))
     return found
