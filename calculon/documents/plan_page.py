@@ -63,6 +63,9 @@ _SHOWN = 6
 _OTHERS = 2
 """Plans other than the best on a short page: the fastest, if it is riskier, and the best of other splits."""
 
+_OF_THE_MACHINE = ("the spread between", "residuals of kernels", "kernels of")
+"""Beginnings of what an interval rests on that the title of a page says: whether the machine was measured."""
+
 _IN_SHORT = ("time per iteration", "MFU")
 """Figures of the best plan on a short page, by the beginning of their names, with days and dollars."""
 
@@ -110,7 +113,7 @@ class _PlanPage:
         parts = (best, others, self._mine(), self._waterfall(), self._settings())
         return titled(
             self._title(),
-            self.preset.name,
+            f"preset {self.preset.name}",
             {**self.asked["system"], "note": ""},
             parts=filter(None, (*parts, dim(self._assumed()))),
         )
@@ -170,7 +173,10 @@ class _PlanPage:
     def _rests(self) -> str:
         """Return what the interval rests on, in short."""
         basis = self.answer.get("belief", {}).get("basis", "")
-        return f"90 % interval: {short_basis(basis).partition(';')[0]}. " if basis else ""
+        clauses = [
+            one for one in short_basis(basis).split("; ") if not one.startswith(_OF_THE_MACHINE)
+        ]
+        return f"90 % interval: {'; '.join(clauses)}. " if basis else ""
 
     def _parts(self) -> Iterator[Block | None]:
         if self.best is None:
