@@ -7,7 +7,8 @@ from typing import Any
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.campaign_options import campaign_of, campaign_source
 from calculon.cli.changes import with_changes
-from calculon.cli.options import Parser
+from calculon.cli.options import Parser, Suggested
+from calculon.declarations.spellings.precisions import PRECISIONS
 
 
 def add_question_options(parser: Parser) -> None:
@@ -21,6 +22,7 @@ def add_question_options(parser: Parser) -> None:
         "--dtype TYPE",
         "precision: bf16 (default), fp16, fp32, fp8, mxfp8, nvfp4",
         "; recipes store 16 bits and multiply 8: fp8, fp8-tensorwise, fp8-blockwise, mxfp8; or 4: nvfp4",
+        choices=Suggested(PRECISIONS),
     )
     parser.option(
         "--mine PLAN",

@@ -21,6 +21,8 @@ _RECOMPUTED = {
     "moe": "experts",
 }
 """Modules that are computed again, in the order in which they are told."""
+RECOMPUTED = {told.replace(" ", "-").lower(): name for name, told in _RECOMPUTED.items()}
+"""Modules by the words of pages."""
 
 
 def recomputed_modules(words: str) -> str:
@@ -29,8 +31,7 @@ def recomputed_modules(words: str) -> str:
     >>> recomputed_modules("norms"), recomputed_modules("norms+expert-activations"), recomputed_modules("full")
     ('norm', 'norm+moe_act', '')
     """
-    known = {told.replace(" ", "-"): name for name, told in _RECOMPUTED.items()}
-    names = [known.get(word.replace("_", "-"), word) for word in words.lower().split("+")]
+    names = [RECOMPUTED.get(word.replace("_", "-"), word) for word in words.lower().split("+")]
     return written(names) if {*names} <= {*MODULES} else ""
 
 

@@ -10,7 +10,7 @@ from calculon.base.errors import Problem, SpecError, nearest
 from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import SpecField, spec_fields
-from calculon.declarations.plan_words import recomputed_modules
+from calculon.declarations.plan_words import RECOMPUTED, recomputed_modules
 from calculon.declarations.short_names import FIELDS as SHORT
 from calculon.declarations.short_names import QUESTION_WORDS, field_name, field_value
 from calculon.declarations.spellings.amounts import global_batch, sequence_length
@@ -22,14 +22,18 @@ _KNOWN = {one.name: one for one in spec_fields(Execution)}
 
 
 def is_plan(source: object) -> bool:
-    """Return whether the source of an execution is a plan in words: some of its pairs are known, and it is no file.
+    """Return whether the source of an execution is a plan in words.
 
-    >>> is_plan("tp=8 pp=4"), is_plan("best.json"), is_plan("mine=run.sh"), is_plan({"tensor_par": 8})
-    (True, False, False, False)
+    It is no file, and some of its names are known or all of its values are numbers.
+
+    >>> is_plan("tp=8 pp=4"), is_plan("tpp=8"), is_plan("best.json"), is_plan("mine=run.sh"), is_plan({"tensor_par": 8})
+    (True, True, False, False, False)
     """
     if not isinstance(source, str) or "=" not in source or os.path.exists(source):  # noqa: PTH110
         return False
-    return any(field_name(one) in _KNOWN or one in ASKED for one in pairs_of(source))
+    pairs = pairs_of(source)
+    numbers = all(re.fullmatch(r"\d+[kKM]?", value) for value in pairs.values())
+    return numbers or any(field_name(one) in _KNOWN or one in ASKED for one in pairs)
 
 
 ASKED = tuple(QUESTION_WORDS.values())
@@ -82,6 +86,8 @@ def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()
         modules = recomputed_modules(str(value)) if field == "activation_recompute" else ""
         if modules:
             fields["recompute_modules"] = modules
+        elif field == "activation_recompute" and (wrong := _not_recomputed(str(name), value)):
+            problems.append(wrong)
         elif field not in _KNOWN:
             wanted = f"a field of an execution, or one of {', '.join((*SHORT, *others))}"
             hint = nearest(str(name), [*SHORT, *_KNOWN, *others])
@@ -91,6 +97,18 @@ def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()
     if problems:
         raise SpecError(place, problems)
     return fields
+
+
+def _not_recomputed(name: str, value: Any) -> Problem | None:
+    """Return the problem with what is computed again, if it is neither a published value nor modules."""
+    known = _KNOWN["activation_recompute"].declaration.choices
+    text = field_value(name, str(value).strip())
+    if text in known:
+        return None
+    words = [*known, *RECOMPUTED]
+    parts = (nearest(one, words) for one in text.split("+") if one not in words)
+    wanted = f"one of {', '.join(words)}, or several of these modules with +"
+    return Problem(name, wanted, repr(value), next(filter(None, parts), ""))
 
 
 def _value(field: SpecField, name: str, value: Any) -> Any:
