@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ from calculon.declarations.fields import Declaration, optional_defaults, shown, 
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
-from calculon.declarations.origin import Origin, digest_of, titled
+from calculon.declarations.origin import Origin, digest_of, released_types, titled
 from calculon.declarations.overlay import BASE
 from calculon.declarations.override import override
 from calculon.declarations.paths import no_path, steps_of
@@ -168,7 +168,8 @@ def asked_execution(
     model: Model | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
-    return _asked(_in_fields(source, model, system), edition, preset, changes, system=system)
+    fields = _in_fields(source, model, system)
+    return _asked(fields, edition, preset, changes, model=model, system=system)
 
 
 def _in_fields(source: Any, model: Model | None, system: System | None) -> Any:
@@ -178,7 +179,7 @@ def _in_fields(source: Any, model: Model | None, system: System | None) -> Any:
     if model is None or not is_plan(source):
         return source
     family = "" if system is None else system.provenance.family
-    return whole_plan(source, model.seq_size, usual_preset(family))
+    return whole_plan(source, model.seq_size, partial(usual_preset, family, model=model))
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
@@ -217,7 +218,7 @@ def readable_execution(
     """
     source = _in_fields(source, model, system)
     try:
-        return Readable(_asked(source, edition, preset, system=system))
+        return Readable(_asked(source, edition, preset, model=model, system=system))
     except SpecError as error:
         if isinstance(source, Execution):
             raise
@@ -256,6 +257,7 @@ def _asked(
     *,
     unread: Collection[str] = (),
     replicas: bool = False,
+    model: Model | None = None,
     system: System | None = None,
 ) -> Asked:
     """Return an execution, some fields of which are as if they were not stated; its replicas rounded down if asked."""
@@ -271,11 +273,9 @@ def _asked(
     given = {**raw, **asked}
     stated = {name: one for name, one in given.items() if name not in unread}
     stated |= {name: one for name, one in STAND_INS.items() if name in unread}
-    usual = (
-        COMMON
-        if system is None or given.keys() >= _NEEDED
-        else usual_preset(system.provenance.family)
-    )
+    usual = COMMON
+    if system is not None and not given.keys() >= _NEEDED:
+        usual = usual_preset(system.provenance.family, given, model=model)
     fields_of, framework = filled(stated, edition, preset, file, usual)
     if replicas and isinstance(count := fields_of.get("data_par"), float):
         fields_of = {**fields_of, "data_par": max(1, int(count))}
@@ -517,7 +517,14 @@ def _load(
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))
-    origin = Origin(name=printable(name), source=path, changes=changes, digest=digest, note=note)
+    origin = Origin(
+        name=printable(name),
+        source=path,
+        changes=changes,
+        digest=digest,
+        note=note,
+        released=released_types(document),
+    )
     return document, file, origin, question
 
 

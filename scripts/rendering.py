@@ -10,6 +10,7 @@ import dataclasses
 import gzip
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -23,9 +24,16 @@ from calculon.base.units import Array
 from calculon.cli.main import main
 from calculon.declarations.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
 from calculon.documents.validation_tables import (
+    CAUSES,
     CLASS_ERRORS,
+    CLASS_SENTENCES,
+    CLASSES,
+    ERRORS,
+    SERVED,
+    TOTALS,
+    TRAININGS,
+    Form,
     class_rows,
-    markdown,
     runs_file,
     served_file,
 )
@@ -33,6 +41,7 @@ from calculon.estimate.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 from calculon.render.text_tables import Column, Table
+from calculon.validate import error_summary
 from calculon.validate.measured_and_predicted import Result, compare
 from calculon.validate.predict import UNLIMITED
 from calculon.validate.published_study import Library
@@ -59,25 +68,43 @@ def results() -> dict[tuple[str, str], Result]:
     }
 
 
+def corrected() -> list[Result]:
+    """Return every validation study compared under edition corrected."""
+    return [one for (_, edition), one in results().items() if edition == CORRECTED]
+
+
+def table(form: Form, *, both: bool = False) -> Callable[[], str]:
+    """Return a function that writes a table of all studies, under edition corrected or under both editions."""
+    _, columns, rows = form
+    return lambda: Table(columns, rows([*results().values()] if both else corrected())).markdown()
+
+
 def studies() -> str:
-    """Return the tables of all validation studies, under both editions."""
-    return markdown(list(results().values()))
+    """Return the errors of each study and quantity, with a link to the study's description."""
+    titles = {row["study"]: row["title"] for row in error_summary.about(corrected())}
+    rows = [
+        {**row, "title": titles.pop(row["study"], "")} for row in error_summary.studies(corrected())
+    ]
+    columns = [Column(name, name) for name in ("study", "title", "quantity", "evidence")]
+    first, *lines = Table((*columns, *ERRORS), rows).markdown().splitlines()
+    linked = [re.sub(r"^\| (\w\S*)", r"| [\1](\1/study.yaml)", line) for line in lines]
+    return "\n".join((first, *linked))
 
 
 def runs() -> str:
     """Return the file of measured whole steps that intervals rest on."""
-    return runs_file([one for (_, edition), one in results().items() if edition == CORRECTED])
+    return runs_file(corrected())
 
 
 def served() -> str:
     """Return the file of errors of served models, which their pages tell."""
-    return served_file([one for (_, edition), one in results().items() if edition == CORRECTED])
+    return served_file(corrected())
 
 
 def accuracy() -> str:
     """Return the errors of predicted step times of edition corrected, by class."""
-    own = [one for (_, edition), one in results().items() if edition == CORRECTED]
-    return Table(CLASS_ERRORS[:-3], [row for row in class_rows(own) if row["of_class"]]).markdown()
+    rows = [row for row in class_rows(corrected()) if row["of_class"]]
+    return Table(CLASS_ERRORS[:-3], rows).markdown()
 
 
 def reference(subject: str) -> Callable[[], str]:
@@ -197,8 +224,14 @@ def effect() -> str:
 
 
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
-    ("validation/README.md", "effect", effect),
-    ("validation/README.md", "studies", studies),
+    ("validation/README.md", "classes", table(CLASSES)),
+    ("validation/README.md", "kinds", table(CLASS_SENTENCES)),
+    ("validation/README.md", "totals", table(TOTALS, both=True)),
+    ("validation/editions.md", "effect", effect),
+    ("validation/studies.md", "studies", studies),
+    ("validation/studies.md", "causes", table(CAUSES)),
+    ("validation/whole_runs.md", "trainings", table(TRAININGS)),
+    ("validation/serving/README.md", "figures", table(SERVED)),
     ("README.md", "accuracy", accuracy),
     *(("examples/glossary.md", subject, reference(subject)) for subject in SUBJECTS),
 )

@@ -19,6 +19,7 @@ import pytest
 from calculon.cli.main import COMMANDS, main
 from tests.helpers import ROOT
 from tests.store import cache
+from tests.test_architecture import PACKAGES
 
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
@@ -157,6 +158,15 @@ def test_the_files_that_contributors_are_sent_to_are_there():
         assert (ROOT / name).exists() or inside or "NAME" in name, name
 
 
+def test_the_guide_for_contributors_is_short_and_its_diagram_has_the_order_of_imports():
+    text = PAGES["CONTRIBUTING.md"]
+    assert len(text.splitlines()) <= 150
+    _, diagram = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
+    chains = re.findall(r"\w+(?:\s+<\s+\w+)+", diagram)
+    named = [name for chain in chains for name in re.split(r"\s*<\s*", chain)]
+    assert named == [name for name in PACKAGES if name != "version"]
+
+
 def test_every_command_is_listed():
     for command in COMMANDS:
         assert f"`{command.name}`" in PAGES["examples/commands.md"]
@@ -165,3 +175,10 @@ def test_every_command_is_listed():
 def test_the_readme_is_short():
     lines = PAGES["README.md"].splitlines()
     assert sum(not line.startswith("|") for line in lines) <= 151  # tables grow with studies
+
+
+def test_the_pages_of_the_validation_are_short():
+    pages = PAGES.keys() - {"validation/CHANGES.md"}
+    lines = {page: len(PAGES[page].splitlines()) for page in pages if "validation/" in page}
+    assert len(lines) > 5
+    assert not {page for page, count in lines.items() if count > 400}

@@ -166,7 +166,7 @@ def test_a_file_changes_a_preset(tmp_path):
         ({"limits": [{"that": "tp > 1", "why": "x"}]}, "fields of an execution"),
         ({"practice": [{"that": "microbatch_size == 1", "why": "so"}]}, "microbatch_size"),
         ({"titel": "x"}, "did you mean 'title'"),
-        ({"base": "megatron"}, "did you mean megatron-lm, megatron-lm-ub or megatron-lm-2021"),
+        ({"base": "megatro"}, "did you mean megatron-lm, megatron-lm-ub or megatron-lm-2021"),
     ],
 )
 def test_a_wrong_file_is_told_by_its_place(tmp_path, change, said):

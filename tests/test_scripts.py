@@ -9,7 +9,7 @@ import pytest
 from calculon.architecture.parameters import parameter_count
 from calculon.cli.main import main
 from calculon.inputs import model
-from scripts import result_tables, shapes
+from scripts import result_tables, shapes, wording
 from tests.helpers import NAMES
 
 
@@ -70,3 +70,9 @@ def test_shapes_are_near_the_budget_and_are_models(script):
 @pytest.mark.parametrize("arguments", [("10",), ("175e9", "--write", "3")])
 def test_what_there_is_no_shape_for(script, arguments):
     assert script(shapes, *arguments)[0] == 2
+
+
+def test_phrases_in_added_lines_are_warned_of_with_their_places():
+    diff = '+++ b/x.py\n@@ -3,0 +4,2 @@\n+# those of a rank\n+#  fine\n@@ -9 +11 @@\n-# beside\n+"""What.\n'
+    places = [one.partition(": ")[0] for one in wording.warnings(diff)]
+    assert places == ["x.py:4", "x.py:11"]

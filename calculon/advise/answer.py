@@ -21,8 +21,10 @@ from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
+from calculon.declarations.quantised_weights import precisions_of
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
+from calculon.declarations.spellings.precisions import precision
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
@@ -115,6 +117,8 @@ class Answer(Displayed):
         counts: The best plan on each number of processors that was asked for; of half and twice as many, where one was.
         mine: A plan of one's own.
         unfit: Why nothing fits, and what would fix it.
+        narrower: The best plan in the precision that the released weights of the model are stored in, if the machine
+            and the framework have it and nobody stated a precision; otherwise None.
     """
 
     question: Question
@@ -123,6 +127,7 @@ class Answer(Displayed):
     counts: tuple[Count, ...]
     mine: BaselinePlan | None
     unfit: InfeasibilityReport | None
+    narrower: Candidate | None = None
 
     @cached_property
     def plans(self) -> list[Candidate]:
@@ -226,6 +231,7 @@ class Answer(Displayed):
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,
             "fastest": None if self.fastest is None else self._told(self.fastest),
+            "narrower": None if self.narrower is None else self._told(self.narrower),
             "tie": None if self.tie is None else self._tie(self.tie),
             "counts": [self._count(one) for one in self.counts],
             "unfit": None if self.unfit is None else self.unfit.to_dict(COMMAND_LINE),
@@ -265,7 +271,7 @@ class Answer(Displayed):
         own = None if self.mine is None else self.mine.candidate
         counts = (one.best for one in self.counts)
         simplest = None if self.tie is None else self.tie.simplest
-        maybe = (*self.splits, simplest, self.fastest, *counts, own)
+        maybe = (*self.splits, simplest, self.fastest, self.narrower, *counts, own)
         plans = {id(one): one for one in maybe if one is not None}
         by_tokens: dict[int, list[Candidate]] = {}
         for one in plans.values():
@@ -342,6 +348,7 @@ def answer(
         count: of_count(question, count) for count in dict.fromkeys((first, *question.counts))
     }
     found = results[first]
+    best = found[0].execution if len(found) else None
     return Answer(
         question=question,
         found=found,
@@ -357,6 +364,7 @@ def answer(
             if len(found)
             else infeasibility_report(found.space, found.counts, risk=question.risk)
         ),
+        narrower=None if best is None else narrower_plan(question, best),
     )
 
 
@@ -408,6 +416,21 @@ def _best_on(found: SearchResult) -> Count:
     if len(found):
         return Count(procs, candidates(_first(found))[0])
     return Count(procs, None, why_none(found.counts))
+
+
+def narrower_plan(question: Question, best: Execution) -> Candidate | None:
+    """Return the best plan in the precision of the released weights; None without one, and where it cannot run."""
+    q = question
+    if "--dtype" not in q.assumed or q.model.origin is None:
+        return None
+    for word in precisions_of(q.model.origin.released):
+        changes: dict[str, Any] = {**precision(word)}
+        if changes["fp8_recipe"] in q.system.recipes and q.preset.runs(changes):
+            try:
+                return of_estimate(estimate(q.model, replace(best, **changes), q.system))
+            except (Infeasible, SpecError):
+                continue
+    return None
 
 
 def fastest_plan(question: Question, space: Space, best: Candidate) -> Candidate | None:

@@ -17,12 +17,13 @@ from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import STDIN
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
-from calculon.declarations.presets import COMMON, Preset, find_preset, usual_preset
+from calculon.declarations.presets import COMMON, Preset, find_preset
 from calculon.declarations.recipes import NO_RECIPE, RECIPES
 from calculon.declarations.spellings import (
     PRECISIONS,
     global_batch,
     precision,
+    precision_word,
     probability,
     processor_counts,
     sequence_length,
@@ -32,7 +33,7 @@ from calculon.declarations.statistics import RISK
 from calculon.declarations.usual_batch import LONGEST_UNASKED, usual_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.request import check_one_stretch
+from calculon.search.request import check_one_stretch, default_preset
 
 if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
@@ -131,8 +132,10 @@ def ask(
         seq, batch = taken.get("seq", seq), taken.get("batch", batch)
         preset, dtype = taken.get("preset", preset), taken.get("dtype", dtype)
     shape = _with_sequences(model, seq, assumed)
-    framework = _framework(machine, preset, assumed)
     arithmetic = precision("bf16" if dtype is None else str(dtype))
+    stated = {} if own is None or own.fields is None else own.fields
+    usual = default_preset(shape, machine, max(counts), arithmetic, stated, fix or {}, add or {})
+    framework = _framework(preset, usual, assumed)
     _check_runs(machine, str(dtype), arithmetic)
     if dtype is None:
         assumed["--dtype"] = "bf16"
@@ -181,9 +184,7 @@ def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
     found = {"preset": (base, base), "batch": (str(batch), f"{batch:,} sequences")}
     if length:
         found["seq"] = (str(length), f"{length:,} tokens")
-    recipe = said.get("fp8_recipe", NO_RECIPE)
-    kinds = {"datatype": said["datatype"]} | ({} if recipe == NO_RECIPE else {"fp8_recipe": recipe})
-    word = next((word for word, fields in PRECISIONS.items() if fields == kinds), None)
+    word = precision_word(said)
     return found if word is None else {**found, "dtype": (word, word)}
 
 
@@ -258,17 +259,17 @@ def _with_sequences(
         return inputs.model(inputs.Changed.of(source, {"seq_size": length}))
 
 
-def _framework(system: System, preset: str | None, assumed: dict[str, str]) -> Preset:
-    """Return the preset that is asked for, or the one that is usual on the processor."""
-    if preset is not None:
-        found = find_preset(preset)
-        if found.published:
-            wanted = f"a framework, or {COMMON}, as plans are of edition {CORRECTED}"
-            hint = "calculon llm-optimal-execution searches the published forms"
-            raise SpecError("plan", Problem("preset", wanted, preset, hint))
-        return found
-    assumed["--preset"] = usual_preset(system.provenance.family)
-    return find_preset(assumed["--preset"])
+def _framework(preset: str | None, usual: str, assumed: dict[str, str]) -> Preset:
+    """Return the preset that is asked for, or the usual one."""
+    if preset is None:
+        assumed["--preset"] = usual
+        return find_preset(usual)
+    found = find_preset(preset)
+    if found.published:
+        wanted = f"a framework, or {COMMON}, as plans are of edition {CORRECTED}"
+        hint = "calculon llm-optimal-execution searches the published forms"
+        raise SpecError("plan", Problem("preset", wanted, preset, hint))
+    return found
 
 
 def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:

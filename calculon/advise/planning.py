@@ -76,11 +76,12 @@ def plan(
             model.
         num_procs: Processors: one count, of which half and twice as many are planned too, or several; ``"1k"`` is
             1,024.
-        preset: Framework that runs it: a name, or a file; by default ``megatron-lm`` on NVIDIA and AMD, else
-            ``common``.
+        preset: Framework that runs it: a name, or a file; by default as
+            :func:`calculon.declarations.presets.usual_preset` has it for the machine and the processors.
         tokens: Tokens of the whole training, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
-        batch, seq: Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, or 1,024 for each
-            processor. Tokens of a sequence; by default the model's, at most 8,192.
+        batch, seq: Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, at
+            most 64 Ki and at least 1,024 for each processor. Tokens of a sequence; by default the model's, at most
+            8,192.
         dtype: Precision (:data:`calculon.declarations.spellings.PRECISIONS`): ``"bf16"`` (default), ``"fp8"``,
             ``"mxfp8"``, ...
         mine: A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.

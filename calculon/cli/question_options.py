@@ -15,7 +15,7 @@ def add_question_options(parser: Parser) -> None:
     """Declare ``--batch``, ``--seq``, ``--dtype`` and ``--mine``."""
     parser.option(
         "--batch N",
-        "global batch, in sequences (512) or tokens (4M); default: 4M tokens, or 1k for each processor",
+        "global batch, in sequences (512) or tokens (4M); default: 4M tokens, 64k to 1k for each processor",
     )
     parser.option("--seq N", "tokens of a sequence (8192, 8k); default: the model's, at most 8k")
     parser.option(

@@ -166,7 +166,7 @@ def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "lis
     """
     from calculon.declarations.spellings.processor_counts import processor_counts
     from calculon.search.effect import check_effect
-    from calculon.search.request import needed_edition
+    from calculon.search.request import default_preset, needed_edition
     from calculon.search.restrict import parse
     from calculon.search.task import Search
 
@@ -181,6 +181,10 @@ def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "lis
     batch = _sequences(arguments.max_batch_size, length)
     edition = arguments.edition or edition
     risk, where = _risk_and_condition(arguments, edition, recommends=recommends)
+    counts = processor_counts(arguments.num_procs, "NUM_PROCS")
+    preset = arguments.preset
+    if preset is None and edition != PUBLISHED:
+        preset = default_preset(model, system, max(counts), fix, add)
     asked = [
         Search(
             number=number,
@@ -202,10 +206,10 @@ def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "lis
             add=add,
             any_batch=arguments.any_batch,
             edition=edition,
-            preset=arguments.preset,
+            preset=preset,
             campaign=campaign,
         )
-        for number, count in enumerate(processor_counts(arguments.num_procs, "NUM_PROCS"))
+        for number, count in enumerate(counts)
     ]
     asked[0].ranking()
     check_effect([search.space() for search in asked])

@@ -466,6 +466,11 @@ class Model(Displayed):
         return self.linear_attention != "none" and self.part in ("block", "attention")
 
     @property
+    def recomputes_operators(self) -> bool:
+        """Whether ``recompute_modules=ops`` has operators to recompute: blocks are an attention and then an MLP."""
+        return self.part == "block" and not self.parallel_attention
+
+    @property
     def has_softmax(self) -> bool:
         """Whether some of its blocks have attention with softmax."""
         if self.in_parts:

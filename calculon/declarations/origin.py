@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import field
 from typing import Any
 
 from calculon.base.errors import printable
@@ -19,6 +20,7 @@ class Origin:
         changes: New value by path of what was changed after reading.
         digest: SHA-256 of the content, what it is based on and what was changed in it; see :func:`digest_of`.
         note: What a word was taken for that may mean several systems, and words for the others.
+        released: Fields of a deployment with the types of the released weights of a model (``about.deployment``).
     """
 
     name: str
@@ -26,6 +28,7 @@ class Origin:
     changes: Mapping[str, Any]
     digest: str
     note: str = ""
+    released: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a result carries it."""
@@ -84,3 +87,10 @@ def digest_of(raw: object, silent: Collection[str] = ()) -> str:
         raw = {str(key): value for key, value in raw.items() if key not in silent}
     text = json.dumps(json.loads(json.dumps(raw, default=str)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def released_types(document: object) -> Mapping[str, Any]:
+    """Return the fields of a deployment that a model states of its released weights; nothing for other specs."""
+    about = document.get("about") if isinstance(document, Mapping) else None
+    types = about.get("deployment") if isinstance(about, Mapping) else None
+    return types if isinstance(types, Mapping) else {}

@@ -317,6 +317,8 @@ def _others(of: Any, usually: Any) -> Iterator[str]:
         declaration, value = field.declaration, of(field.name)
         if not declaration.optional or not declaration.mark or field.name in _TOLD:
             continue
+        if field.name == "data_par_slowdown" and of("data_par") * of("context_par") == 1:
+            continue  # a single replica has no collectives that slow its work
         if value != usually(field.name, field.default):
             yield marked(declaration, field.name, value, field.default)
 

@@ -4,18 +4,19 @@ A preset fills in the fields that an execution leaves out, restricts what a sear
 framework does not have. Each is a file of ``examples/presets``, every entry with its reason.
 """
 
+import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.declarations import catalog
-from calculon.declarations.axes import DIVIDED, PUBLISHED_AXES
+from calculon.declarations.axes import DIVIDED, MESH_AXES, PUBLISHED_AXES
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.expression import Expression
@@ -203,6 +204,8 @@ def _strangers(
 class _File:
     """A preset as its file states it."""
 
+    silent_keys: ClassVar[tuple[str, ...]] = ("about",)
+
     title: str = declare("what it describes, in a line")
     framework: str = declare("name of the framework", default="")
     version: str = declare("version that it describes", default="")
@@ -289,6 +292,17 @@ class Preset:
         hint = f"{_words_of(entry.runs)}; {entry.why}" if name == "fp8_recipe" else entry.why
         return Problem(place or name, wanted, plain(value), hint)
 
+    def runs(self, asked: Mapping[str, Any]) -> bool:
+        """Return whether the framework can run fields of an execution, as far as they and its entries tell."""
+        if any(self.problem(name, value) for name, value in asked.items()):
+            return False
+        known = self.completed(asked)
+        told = (one.that for one in self.limits if known.keys() >= {*one.that.names})
+        try:
+            return all(bool(one.value(lambda name: _held(name, known[name]))) for one in told)
+        except (TypeError, ValueError, ArithmeticError):
+            return False  # for a malformed value, of which the decoder tells
+
     def usual(self, execution: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the entries say of the fields of a whole execution, whatever it has there."""
         return {name: _computed(entry.value, execution) for name, entry in self.entries.items()}
@@ -368,8 +382,13 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         limits=(*(base.limits if base else ()), *file.limits),
         practice=(*(base.practice if base else ()), *file.practice),
         uneven=file.uneven or (base.uneven if base else ()),
-        digest=digest_of([raw, base.digest] if base else raw),
+        digest=digest_of([_without_about(raw), base.digest] if base else _without_about(raw)),
     )
+
+
+def _without_about(raw: object) -> object:
+    """Return the document of a preset without the names that it is also called by."""
+    return {k: v for k, v in raw.items() if k != "about"} if isinstance(raw, Mapping) else raw
 
 
 def _beyond(file: _File) -> Iterator[Problem]:
@@ -409,25 +428,57 @@ def agreed(
 
 
 FRAMEWORK = "megatron-lm"
-"""Preset of a question that names none, on processors that the framework runs on."""
+"""Default preset on processors that the framework runs on."""
+
+ON_FEW = "torchtitan"
+"""Default preset on fewer than :data:`FEW` of them, where sharding parameters (FSDP) is the common choice."""
+
+FEW = 16
+"""Processors from which the default is :data:`FRAMEWORK`: two nodes of 8."""
 
 RUNS_ON = ("NVIDIA", "AMD")
-"""Makers of the processors that it runs on."""
+"""Makers of the processors that both frameworks run on."""
 
 
-def usual_preset(family: str) -> str:
-    """Return the preset of a question of edition ``corrected`` that names none.
+def usual_preset(
+    family: str,
+    asked: Mapping[str, Any],
+    options: Iterable[Mapping[str, Any]] = (),
+    model: Model | None = None,
+) -> str:
+    """Return the default preset of edition ``corrected``.
 
     Every command takes it for a plan, a search, and an execution that leaves out fields of the published tool. An
     execution that states all of those names no framework: ``common`` fills in the others and refuses nothing.
 
     Args:
         family: Maker and generation of the processors, as the file of a system states them.
+        asked: Fields of an execution that are asked for. Their ``num_procs``, or else the product of their degrees,
+            decides: below :data:`FEW` it is :data:`ON_FEW`, if that runs everything that is asked for.
+        options: Further fields that are asked for, each mapping on its own.
+        model: The model that runs. :data:`ON_FEW` recomputes operators, which not all models have.
 
-    >>> usual_preset("NVIDIA Hopper"), usual_preset("Google TPU")
-    ('megatron-lm', 'common')
+    >>> [usual_preset("NVIDIA Hopper", {"num_procs": count}) for count in (8, 64)]
+    ['torchtitan', 'megatron-lm']
+    >>> usual_preset("NVIDIA Hopper", {"num_procs": 8, "fp8_recipe": "blockwise"})
+    'megatron-lm'
+    >>> usual_preset("Google TPU", {"num_procs": 8})
+    'common'
     """
-    return COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
+    if family and not family.startswith(RUNS_ON):
+        return COMMON
+    few = find_preset(ON_FEW)
+    is_few = 0 < _processors(asked) < FEW and (model is None or model.recomputes_operators)
+    return ON_FEW if is_few and all(map(few.runs, (asked, *options))) else FRAMEWORK
+
+
+def _processors(asked: Mapping[str, Any]) -> int:
+    """Return the processors of an execution; 0 if it does not state them, nor its replicas."""
+    if "num_procs" in asked:
+        return asked["num_procs"] if isinstance(asked["num_procs"], int) else 0
+    degrees = [asked.get(axis.degree, 1) for axis in MESH_AXES]
+    stated = "data_par" in asked and all(isinstance(one, int) for one in degrees)
+    return math.prod(degrees) if stated else 0
 
 
 def _is_file(stated: object) -> bool:

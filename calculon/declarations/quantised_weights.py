@@ -15,6 +15,22 @@ _BLOCK = [128, 128]
 _GROUP = 128
 _ATTENTION = ("self_attn", "attention")
 
+_TRAINED_IN = {
+    "float8": ("fp8",),
+    "float8_block": ("mxfp8", "fp8-blockwise"),
+    "nvfp4": ("nvfp4",),
+}
+"""Precisions of training by the type of released weights, each on the processors that have its recipe."""
+
+
+def precisions_of(released: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return precisions of training (``--dtype``) whose products read weights as released ones are stored.
+
+    >>> precisions_of({"weights_dtype": "float8_block"})
+    ('mxfp8', 'fp8-blockwise')
+    """
+    return _TRAINED_IN.get(str(released.get("weights_dtype", "")), ())
+
 
 @dataclass(frozen=True, slots=True)
 class Quantised:

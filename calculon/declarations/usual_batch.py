@@ -1,22 +1,28 @@
 """Batch and sequence of a training step where nobody states them."""
 
 TOKENS_PER_BATCH = 4 * 2**20
-"""Tokens of a batch that is not stated: Llama 3 8B and 70B, arXiv:2407.21783, section 3.4.1."""
+"""Tokens of a batch that is not stated, on 64 to 4,096 processors: Llama 3 8B and 70B, arXiv:2407.21783, section
+3.4.1."""
+
+MOST_PER_PROCESSOR = 2**16
+"""Most tokens of such a batch for each processor: 512 Ki on 8 processors, as llm.c trains GPT-2 124M on 8 A100
+(github.com/karpathy/llm.c, discussion 481), so that a step on few processors takes seconds."""
 
 TOKENS_PER_PROCESSOR = 2**10
-"""Fewest tokens of a batch for each processor, where it is not stated: 16 Mi on 16,384, as Llama 3.1 405B (there)."""
+"""Fewest tokens of such a batch for each processor: 16 Mi on 16,384, as Llama 3.1 405B (arXiv:2407.21783)."""
 
 LONGEST_UNASKED = 8192
 """Tokens of a sequence that is not stated, where the model could have more."""
 
 
 def usual_batch(procs: int, length: int) -> int:
-    """Return the sequences of a batch that is not stated, which replicas on so many processors can share.
+    """Return the default global batch in sequences, a multiple that replicas on `procs` processors can share.
 
-    >>> usual_batch(1024, 8192), usual_batch(16384, 8192)
-    (512, 2048)
+    >>> [usual_batch(procs, 8192) for procs in (1, 8, 64, 1024, 16384)]
+    [8, 64, 512, 512, 2048]
     """
-    wanted = max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs) / length
+    few = min(TOKENS_PER_BATCH, MOST_PER_PROCESSOR * procs)
+    wanted = max(few, TOKENS_PER_PROCESSOR * procs) / length
     unit = _divisible(procs, wanted)
     return max(1, round(wanted / unit)) * unit
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 EDITIONS = {
     "sc23": "Edition sc23 is the published model (Isaev et al., SC'23, doi:10.1145/3581784.3607102), its "
-    "oddities included; validation/README.md lists them with their effect.",
+    "oddities included; validation/editions.md lists them with their effect.",
     "corrected": "Edition corrected is the published model with its defects fixed, each listed with its effect in "
-    "validation/README.md, and with features that it lacks: grouped key/value heads, gated MLPs, other norms, "
+    "validation/editions.md, and with features that it lacks: grouped key/value heads, gated MLPs, other norms, "
     "sliding windows, flash attention, latent attention, linear attention, experts, embedding, LM head and loss.",
 }
 """Each edition in a sentence."""

@@ -54,7 +54,7 @@ def validate(study: str = "", *, edition: str = CORRECTED) -> "pd.DataFrame":
     """Compare the model with published measurements, as ``calculon validation --format csv`` does.
 
     Args:
-        study: A study, or a folder of some; by default all, which takes a while; ``validation/README.md`` lists them.
+        study: A study, or a folder of some; by default all, which takes a while; ``validation/studies.md`` lists them.
         edition: Edition of the cost model.
 
     Returns:

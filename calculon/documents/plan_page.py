@@ -19,6 +19,7 @@ from calculon.declarations.plan_words import (
     spreads_experts,
 )
 from calculon.declarations.presets import plain
+from calculon.declarations.spellings.precisions import precision_word
 from calculon.declarations.statistics import FITS
 from calculon.documents.context_section import context_section
 from calculon.documents.estimate_result import result_of
@@ -136,8 +137,11 @@ class _PlanPage:
         left = _OTHERS - len(named)
         named += [("", one) for one in list(self.plans.values())[1 : 1 + left]]
         others = [row for row in self.answer["counts"] if row["num_procs"] != here]
-        rows = [self._other(name, one) for name, one in named]
-        rows += [self._other(f"on {row['num_procs']:,}: ", row) for row in others]
+        rows = [self._other(name + _degrees(one), one) for name, one in named]
+        if (narrower := self.answer["narrower"]) is not None:
+            word = precision_word(narrower["execution"])
+            rows.append(self._other(f"the best with --dtype {word}", narrower))
+        rows += [self._other(f"on {row['num_procs']:,}: {_degrees(row)}", row) for row in others]
         columns = (
             Column("plan", "other plans", fold=True),
             Column("memory", "GiB", right=True),
@@ -150,10 +154,10 @@ class _PlanPage:
         """Return the row of a plan that is not the best."""
         if "execution" not in plan:
             empty = dict.fromkeys(("memory", "fits", *_FIGURES), "-")
-            return {"plan": f"{name}none fits", **empty}
+            return {"plan": name, **empty}
         fits = plan["stats"][FITS]
         return {
-            "plan": name + degrees_words(plan["execution"]),
+            "plan": name,
             "memory": _gib(plan),
             "fits": "-" if fits is None else chance(fits),
             **{one: self._figures(plan)[one] for one in _FIGURES},
@@ -441,6 +445,12 @@ def changed_words(one: Plain, best: Plain, usual: Usual) -> list[str]:
     if recomputes(best) and not recomputes(one) and NO_RECOMPUTE not in own:
         words.append(NO_RECOMPUTE)
     return words
+
+
+def _degrees(plan: Plain) -> str:
+    """Return the degrees of a plan, or that none fits."""
+    known = plan.get("execution")
+    return degrees_words(known) if known else "none fits"
 
 
 def against_words(longer: float) -> str:

@@ -230,26 +230,28 @@ def _allowed(row: dict[str, Any]) -> str:
     return "" if row["at_least"] else f"{100 * row['tolerance']:g} %"
 
 
-RUNS_BESIDE: tuple[Form, ...] = (
+TRAININGS: Form = (
+    "Published runs: processor-hours, and of steps alone by the model (90 % interval)",
     (
-        "Published runs: processor-hours, and of steps alone by the model (90 % interval)",
-        (
-            Column("run", "run"),
-            Column("processors", "on", right=True, drop=3),
-            _number("published", "published", _hours),
-            _number("steps", "steps", _hours),
-            _number("low", "from", _hours),
-            _number("high", "to", _hours),
-            _number("ratio", "ratio"),
-            _number("by_rate", "by rate", drop=1),
-            _number("by_law", "by law"),
-            _number("rest", "rest"),
-            Column("configuration", "configuration", drop=4),
-            Column("hours_of", "hours of", drop=2),
-            Column("passes", "ok", text=_within),
-        ),
-        published_runs.trainings,
+        Column("run", "run"),
+        Column("processors", "on", right=True, drop=3),
+        _number("published", "published", _hours),
+        _number("steps", "steps", _hours),
+        _number("low", "from", _hours),
+        _number("high", "to", _hours),
+        _number("ratio", "ratio"),
+        _number("by_rate", "by rate", drop=1),
+        _number("by_law", "by law"),
+        _number("rest", "rest"),
+        Column("configuration", "configuration", drop=4),
+        Column("hours_of", "hours of", drop=2),
+        Column("passes", "ok", text=_within),
     ),
+    published_runs.trainings,
+)
+
+RUNS_BESIDE: tuple[Form, ...] = (
+    TRAININGS,
     (
         "Published runs: hours between failures, and by the default of campaigns",
         (
@@ -306,6 +308,13 @@ def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
         ),
     )
 
+
+TOTALS: Form = (
+    "All measured rows together",
+    (Column("kind", "quantity"), EDITION, *ERRORS),
+    summary.totals,
+)
+"""Errors of all times and of all memory; of one edition, without its name."""
 
 CAUSES: Form = (
     "Likely causes of the largest errors",
@@ -379,11 +388,8 @@ def _left_out(results: Sequence[Result]) -> Rows:
 def main_forms(editions: Sequence[str]) -> tuple[Form, ...]:
     """Return title, columns and rows of the tables of errors under some editions: by study, together, by source."""
     several = len(editions) > 1
-    totals: Form = (
-        "All measured rows together",
-        (Column("kind", "quantity"), *((EDITION,) if several else ()), *ERRORS),
-        summary.totals,
-    )
+    title, (kind, _, *errors), rows = TOTALS
+    totals = TOTALS if several else (title, (kind, *errors), rows)
     studies = _studies_of_editions(editions) if several else (STUDIES,)
     return (*studies, totals, CLASSES, SERVED, *RUNS_BESIDE)
 
@@ -485,7 +491,7 @@ def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Part
                 yield title + own, Table(columns, found, "--format markdown"), note
 
 
-_NOTES = {RUNS_BESIDE[0][0]: JUDGED, CLASSES[0]: CLASS_NOTE}
+_NOTES = {TRAININGS[0]: JUDGED, CLASSES[0]: CLASS_NOTE}
 
 
 def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result]]:

@@ -1,7 +1,7 @@
 """Every choice in which editions of the cost model differ, as a function: as it should be.
 
 The published model (edition ``sc23``) has behaviour that is odd but required: it overrides what it does otherwise. No
-formula asks which edition it serves. Tags such as [A05] name a row of the fidelity table in ``validation/README.md``,
+formula asks which edition it serves. Tags such as [A05] name a row of the fidelity table in ``validation/editions.md``,
 which says what was wrong and what difference it makes.
 """
 

@@ -1,7 +1,7 @@
 """Edition ``sc23``: the model as published, oddities included.
 
 Each method is one choice of the published model. Tags such as [O1] name its row in the fidelity table of
-``validation/README.md``, which says what is odd, why, and what difference it makes.
+``validation/editions.md``, which says what is odd, why, and what difference it makes.
 """
 
 import numpy as np

@@ -135,7 +135,8 @@ def make_space(
     runs = campaign is not None
     edition = find_edition(needed_edition(model, preset, runs=runs) if edition is None else edition)
     check_edition(edition.name, model, {"fix": fixed, "add": added}, preset, runs=runs)
-    _, framework = agreed(edition.name, preset, usual=usual_preset(system.provenance.family))
+    usual = default_preset(model, system, num_procs, fixed, added)
+    _, framework = agreed(edition.name, preset, usual=usual)
     _check_framework(framework, {"fix": fixed, "add": added})
     if fused is None:
         fused = framework.tried("fused_activation") or edition.fuses_activations
@@ -158,6 +159,25 @@ def make_space(
         preset=framework,
         campaign=None if campaign is None else one_stretch(campaign),
     )
+
+
+def default_preset(model: Model, system: System, num_procs: int, *asked: Mapping[str, Any]) -> str:
+    """Return the default preset of a search in edition ``corrected``.
+
+    Args:
+        model, system: What its executions run, and where.
+        num_procs: Processors; of several searches whose results are compared, the most.
+        asked: Fields that are asked for, each with a value, or with a tuple of values that are tried.
+    """
+    each = [
+        {name: value}
+        for fields in asked
+        for name, values in fields.items()
+        for value in (values if isinstance(values, (tuple, list)) else (values,))
+    ]
+    together = {n: v for fields in asked for n, v in fields.items() if not isinstance(v, tuple)}
+    counted = {**together, "num_procs": num_procs}
+    return usual_preset(system.provenance.family, counted, each, model)
 
 
 def one_stretch(source: "CampaignSource") -> "Campaign":

@@ -18,10 +18,11 @@ from calculon.declarations.decode import decode
 from calculon.declarations.expression import Expression
 from calculon.declarations.fields import LARGEST_INTEGER, shown
 from calculon.declarations.model import Model
+from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.override import override
 from calculon.hardware.system import System
 from calculon.search.effect import warn_of_idle_values
-from calculon.search.request import needed_edition, one_stretch
+from calculon.search.request import default_preset, needed_edition, one_stretch
 from calculon.search.task import Search, program
 from calculon.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of
 from calculon.study.study_file import MOST_SEARCHES, Study, beside
@@ -71,8 +72,10 @@ def plan(study: Study) -> Plans:
         system, system_digest = specs.get("system", System, point, places)
         campaign, campaign_digest = specs.campaign(point, places)
         known = [model_digest, system_digest, *([campaign_digest] if campaign else [])]
-        for values in _resolved(study, point, names):
-            search = _search(len(planned), model, system, campaign, values)
+        resolved = list(_resolved(study, point, names))
+        most = max(values["num_procs"] for values in resolved)
+        for values in resolved:
+            search = _search(len(planned), model, system, campaign, values, most)
             planned.append(Planned(search, values))
             record = [known, *values.items()]
             digest.update(json.dumps(record, sort_keys=True, default=str).encode())
@@ -108,14 +111,16 @@ def points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
 
 
 def _search(
-    number: int, model: Model, system: System, campaign: Campaign | None, values: Point
+    number: int, model: Model, system: System, campaign: Campaign | None, values: Point, most: int
 ) -> Search:
-    """Return one search."""
+    """Return one search; `most` is the largest number of processors among the searches of its curve."""
     settings = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
     runs = campaign is not None
     needed = needed_edition(model, settings["preset"], runs=runs)
     settings["edition"] = settings["edition"] or needed
     settings["campaign"] = campaign
+    if settings["preset"] is None and settings["edition"] != PUBLISHED:
+        settings["preset"] = default_preset(model, system, most, settings["fix"], settings["add"])
     fused = FUSED.get(settings.pop("fused_activation"))
     return Search(number=number, model=model, system=system, fused=fused, **settings)
 

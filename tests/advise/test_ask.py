@@ -9,6 +9,7 @@ from calculon.advise.planning import plan
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations.usual_batch import (
     LONGEST_UNASKED,
+    MOST_PER_PROCESSOR,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
 )
@@ -17,14 +18,41 @@ from calculon.search.ranking import Best
 from tests.cases import for_each
 
 
-def test_a_batch_has_4_mi_tokens_or_1_ki_for_each_processor():
-    small, large = ask("llama3-8B", 64, "h100_80g_sxm"), ask("llama3.1-405B", 16384, "h100_80g_sxm")
-    assert small.batch_size * small.model.seq_size == TOKENS_PER_BATCH
-    assert large.tokens_per_step == 16384 * TOKENS_PER_PROCESSOR
-    assert "--batch" in small.assumed
+@for_each(
+    ("procs", "tokens"),
+    [
+        (1, MOST_PER_PROCESSOR),
+        (8, 8 * MOST_PER_PROCESSOR),
+        (64, TOKENS_PER_BATCH),
+        (1024, TOKENS_PER_BATCH),
+        (16384, 16384 * TOKENS_PER_PROCESSOR),
+    ],
+)
+def test_a_default_batch_has_4_mi_tokens_within_bounds_for_each_processor(procs, tokens):
+    asked = ask("llama3-8B", procs, "h100_80g_sxm")
+    assert asked.tokens_per_step == tokens
+    assert "--batch" in asked.assumed
 
 
-@pytest.mark.parametrize(("procs", "odd"), [(1000, 125), (96, 3), (7, 7), (1024, 1)])
+@for_each(
+    ("procs", "system", "words", "preset"),
+    [
+        (15, "h100_80g_sxm", {}, "torchtitan"),
+        (16, "h100_80g_sxm", {}, "megatron-lm"),
+        ((8, 64), "mi300x", {}, "megatron-lm"),
+        (8, "tpu_v6e", {}, "common"),
+        (8, "h100_80g_sxm", {"dtype": "fp8"}, "megatron-lm"),
+        (8, "h100_80g_sxm", {"dtype": "fp8-tensorwise"}, "torchtitan"),
+        (8, "h100_80g_sxm", {"mine": "tp=4 sp=off"}, "megatron-lm"),
+        (8, "h100_80g_sxm", {"add": {"optimizer_offload": (True,)}}, "megatron-lm"),
+    ],
+)
+def test_the_default_preset_shards_parameters_on_few_processors(procs, system, words, preset):
+    asked = ask("llama3-8B", procs, system, **words)
+    assert (asked.preset.name, asked.assumed["--preset"]) == (preset, preset)
+
+
+@pytest.mark.parametrize(("procs", "odd"), [(1000, 125), (96, 3), (65, 65), (1024, 1)])
 def test_replicas_can_share_an_assumed_batch(procs, odd):
     asked = ask("llama3-8B", procs, "h100_80g_sxm")
     assert asked.batch_size % odd == 0

@@ -30,6 +30,8 @@ plan llama-3.1-8b 64 h100 --global-batch-size 1024
 plan llama-3.1-8b 64 h100 --batch-size=1024
 plan llama-3.1-8b 64 h100 --gbs 1024
 plan llama-3.1-8b 64 h100 --framework torchtitan
+plan llama-3.1-8b 8 h100 --preset fsdp
+plan llama-3.1-8b 8 h100
 plan llama-3.1-8b 64 h100 --tokens 1T
 plan llama-3.1-8b 64 h100 --json
 plan llama-3.1-8b 64 h100 -o plan.json

@@ -14,12 +14,13 @@ from calculon.cli.emission import Emission
 PLAN = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 1, "pipeline_par": 1}
 PLAN |= {"batch_size": 32, "activation_recompute": "full"}
 QUESTION = ("plan", "gpt2-124M", "8", "h100_80g_sxm", "--batch", "32", "--fix", "pipeline_par=1")
+WORDS = {"batch": 32, "fix": {"pipeline_par": 1}, "preset": "megatron-lm"}
 SPECS = ("--model", "gpt2-124M", "--system", "h100_80g_sxm")
 
 
 @pytest.fixture(scope="module", name="best")
 def _best():
-    return calculon.plan("gpt2-124M", 8, "h100_80g_sxm", batch=32, fix={"pipeline_par": 1})
+    return calculon.plan("gpt2-124M", 8, "h100_80g_sxm", **WORDS)
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -179,8 +180,11 @@ def test_another_model_than_that_of_mine_is_told(run, files):
     assert "num_blocks 12, not 24" in err
 
 
-def test_the_best_plan_is_emitted_on_standard_output(output_of, best, tmp_path):
+def test_the_best_plan_is_emitted_on_standard_output(output_of, tmp_path):
+    """It is planned for the framework of the launcher."""
     answer = tmp_path / "answer.json"
+    preset = Emission.of("megatron-bridge").preset
+    best = calculon.plan("gpt2-124M", 8, "h100_80g_sxm", **{**WORDS, "preset": preset})
     out = output_of(*QUESTION, "--emit", "megatron-bridge", "-o", answer)
     flags = calculon.export_flags(best, "megatron-bridge")
     assert out.replace(f"Output: {answer}\n", "") == flags

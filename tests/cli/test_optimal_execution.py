@@ -118,7 +118,7 @@ def test_an_edition_is_said_and_written(run, tmp_path):
     fix = ["--fix", "attn_impl=flash", "--fix", "tensor_par=8", "--add", "grad_buffer=full"]
     result = run("loe", *SPACE, "best.json", "--edition", "corrected", "--objective", "mfu", *fix)
     assert re.fullmatch(
-        r"[\d,]+ plans tried, [\d,]+ fit \(edition corrected, preset megatron-lm\)",
+        r"[\d,]+ plans tried, [\d,]+ fit \(edition corrected, preset torchtitan\)",
         _lines(result)[0],
     )
     (winner,) = json.loads((tmp_path / "best.json").read_text()).values()
@@ -135,7 +135,7 @@ def test_the_edition_is_the_one_that_the_model_needs(output_of, refuses, command
     modern = ("llama3-8B", 8, 8, "bfloat16", "h100_80g_sxm")
     fix = [f"--fix={text}" for text in ("tensor_par=8", "microbatch_size=1", "attn_impl=flash")]
     out = output_of(command, *modern, "best.csv", *fix)
-    assert "fit (edition corrected, preset megatron-lm)" in out
+    assert "fit (edition corrected, preset torchtitan)" in out
     assert set(pd.read_csv("best.csv")["edition"]) == {"corrected"}
     message = "expected corrected, which llama3-8B: "
     refuses((command, *modern, "best.csv", *fix), [("--edition sc23", message)])

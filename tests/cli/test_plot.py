@@ -140,7 +140,7 @@ def test_curves_of_a_space_are_the_best_of_each_count():
     best = search("megatron-22B", "a100_80g", 8, 8, top=1, edition="corrected", fix=fix)
     expected = [(1, None), (8, best.to_frame()["sample_rate"][0])]
     assert [(point.num_procs, point.rate) for point in one.points] == expected
-    assert one.terms == "corrected, megatron-lm"
+    assert one.terms == "corrected, torchtitan"
 
 
 def test_a_study_has_a_curve_for_each_model(run):

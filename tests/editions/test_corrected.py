@@ -1,4 +1,4 @@
-"""One test for each correction, which the published edition fails; tags are those of ``validation/README.md``."""
+"""One test for each correction, which the published edition fails; tags are those of ``validation/editions.md``."""
 
 import dataclasses
 import re
@@ -52,7 +52,7 @@ def _both(name, **changes):
 
 
 def test_every_correction_is_in_the_fidelity_table_and_has_a_test():
-    table = (ROOT / "validation" / "README.md").read_text()
+    table = (ROOT / "validation" / "editions.md").read_text()
     source = (ROOT / "calculon" / "editions" / "edition.py").read_text()
     named = set(re.findall(r"\b[AL]\d+w?\b", " ".join(re.findall(r"\[[AL]\d[^]]*\]", source))))
     tested = {name.split("_")[1].capitalize() for name in globals() if name.startswith("test_")}

@@ -32,6 +32,7 @@ MACHINE = {**SMALL, "view": "machine"}
 STAGES = 4
 PIPELINE = {
     **SMALL,
+    "preset": "megatron-lm",
     "batch": 32,
     "tensor_par": 2,
     "pipeline_par": STAGES,

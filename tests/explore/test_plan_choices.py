@@ -167,7 +167,13 @@ def test_a_value_that_cannot_be_read_changes_nothing_else():
 
 
 def test_degrees_that_do_not_divide_the_processors_are_offered_what_does():
-    state = replace(DENSE, procs=12, plan={**PLAIN, "pipeline_par": 8, CHUNKS: 1}, batch="48")
+    state = replace(
+        DENSE,
+        preset="megatron-lm",
+        procs=12,
+        plan={**PLAIN, "pipeline_par": 8, CHUNKS: 1},
+        batch="48",
+    )
     assert answers().plan(state).estimate is None
     offered = {one.field: one.values for one in answers().choices(state).sizes}
     told = {

@@ -9,7 +9,7 @@ from calculon.base.frozen import dataclass
 class Rules:
     """One switch per correction; False is as published, every other combination is for tests.
 
-    The numbers are those of the table of `validation/README.md`.
+    The numbers are those of the table of `validation/editions.md`.
     """
 
     dropout_gradient: bool = False

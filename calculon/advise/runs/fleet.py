@@ -28,7 +28,12 @@ from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
 from calculon.declarations.run_figures import CampaignFigures
 from calculon.declarations.statistics import BOUNDS, FITS
-from calculon.declarations.usual_batch import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, odd_part
+from calculon.declarations.usual_batch import (
+    MOST_PER_PROCESSOR,
+    TOKENS_PER_BATCH,
+    TOKENS_PER_PROCESSOR,
+    odd_part,
+)
 from calculon.estimate.question import question
 from calculon.hardware.system import System
 
@@ -288,7 +293,8 @@ class FleetAnswer(Displayed):
         """What was not stated and is assumed, by the option that states it."""
         found = dict(self.questions[0].assumed)
         if "--batch" in found:
-            own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, or {TOKENS_PER_PROCESSOR:,} for each processor"
+            each = f"{MOST_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
+            own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, {each}"
             found["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
         return found
 

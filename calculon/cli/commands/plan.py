@@ -127,6 +127,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _answer(arguments: argparse.Namespace, log: Log) -> int:
+    from calculon.declarations.spellings.plan_pairs import is_plan
+
     set_in_order(arguments)
     specs = [arguments.model, *machines_in(arguments.system)]
     given = [] if arguments.campaign is None else [arguments.campaign]
@@ -144,7 +146,8 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         raise SpecError("plan", Problem("", "one output on standard output", found))
     model, machines, words = asked_question(arguments)
     words |= {"mine": only_plan(arguments.mine), "risk": arguments.risk}
-    if emitted is not None and arguments.preset is None and not arguments.mine:
+    in_words = not arguments.mine or is_plan(arguments.mine)  # a launch file states its framework
+    if emitted is not None and arguments.preset is None and in_words:
         words["preset"] = emitted.preset
     objective = _objective(arguments, words["campaign"], len(machines))
 

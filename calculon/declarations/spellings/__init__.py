@@ -12,7 +12,7 @@ from calculon.declarations.spellings.amounts import (
     sequence_length,
     tokens,
 )
-from calculon.declarations.spellings.precisions import PRECISIONS, precision
+from calculon.declarations.spellings.precisions import PRECISIONS, precision, precision_word
 from calculon.declarations.spellings.processor_counts import is_counts, processor_counts
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "global_batch",
     "is_counts",
     "precision",
+    "precision_word",
     "probability",
     "processor_counts",
     "sequence_length",

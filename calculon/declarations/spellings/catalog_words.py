@@ -146,7 +146,7 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
     for name, path in known.items():
         if f"{name}-hf" in known:
             continue
-        others = (*aliases(path), *_UNSTATED.get(name, ())) if kind == "model" else ()
+        others = (*aliases(path), *_UNSTATED.get(name, ())) if kind in ("model", "preset") else ()
         for written in (name, *others):
             parts.setdefault(name, set()).update(_parts(written))
             for key in _keys(written):

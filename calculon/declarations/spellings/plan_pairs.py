@@ -3,11 +3,12 @@
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
+from calculon.declarations.catalog import exact
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import SpecField, spec_fields
 from calculon.declarations.plan_words import RECOMPUTED, recomputed_modules
@@ -127,7 +128,9 @@ def _problem(name: str, value: Any) -> Problem | None:
     return field.declaration.problem(field.annotation, value, name)
 
 
-def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
+def whole_plan(
+    text: str, seq_size: int, usual: Callable[[Mapping[str, Any]], str]
+) -> dict[str, Any]:
     """Return a plan in words as an execution of edition ``corrected`` states it, with what it leaves to habit.
 
     Beside fields of an execution it may state ``procs``, ``batch``, ``seq``, ``dtype`` and ``preset``, as options of
@@ -136,20 +139,20 @@ def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
     Args:
         text: The plan, such as ``tp=8 pp=4 procs=64``.
         seq_size: Tokens of the sequences of the model.
-        preset: Framework that runs it, unless it states one.
+        usual: Return the default preset of an execution (:func:`calculon.declarations.presets.usual_preset`).
 
     Raises:
         SpecError: With every name that is unknown, and for a value that cannot be understood.
 
     Examples:
-        >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, "megatron-lm")
-        {'preset': 'megatron-lm', 'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 64, 'tensor_par': 8,
-        'pipeline_par': 1, 'data_par': 2}
+        >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, lambda fields: "megatron-lm")
+        {'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 64, 'tensor_par': 8, 'pipeline_par': 1,
+        'data_par': 2, 'preset': 'megatron-lm'}
     """
     asked, pairs = words_and_pairs(text)
     fields = plan_fields(pairs, "plan", ASKED)
-    usual = {"preset": preset, "dtype": "bf16", "seq": str(min(seq_size, LONGEST_UNASKED))}
-    said = fields_of_words(usual | asked, seq_size, "plan")
+    assumed = {"dtype": "bf16", "seq": str(min(seq_size, LONGEST_UNASKED))}
+    said = fields_of_words(assumed | asked, seq_size, "plan")
     found: dict[str, Any] = {**said, **dict.fromkeys(STATED_DEGREES, 1), **fields}
     length = found.get("seq_length") or seq_size
     if "num_procs" not in found:
@@ -160,7 +163,7 @@ def whole_plan(text: str, seq_size: int, preset: str) -> dict[str, Any]:
         raise SpecError("plan", wrong)
     procs = found.get("num_procs") or math.prod(degrees.values())
     found.setdefault("batch_size", usual_batch(procs if isinstance(procs, int) else 1, length))
-    return found
+    return found if "preset" in found else {**found, "preset": usual(found)}
 
 
 def words_and_pairs(text: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -189,7 +192,9 @@ def fields_of_words(asked: Mapping[str, str], seq_size: int, place: str) -> dict
         {'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 1024}
     """
     length = sequence_length(asked["seq"]) if "seq" in asked else seq_size
-    found: dict[str, Any] = {"preset": asked["preset"]} if "preset" in asked else {}
+    found: dict[str, Any] = {}
+    if "preset" in asked:
+        found["preset"] = exact("preset", asked["preset"])
     if "dtype" in asked:
         found |= precision(asked["dtype"])
     if length != seq_size:

@@ -1,9 +1,11 @@
 """Types of numbers as people write them: ``bf16``, ``half``, ``tf32``, and ``fp8`` as the recipe that it is."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.declarations.fields import shown
+from calculon.declarations.recipes import NO_RECIPE
 
 PRECISIONS: Mapping[str, Mapping[str, str]] = {
     "bf16": {"datatype": "bfloat16"},
@@ -62,3 +64,16 @@ def precision(text: str, name: str = "precision") -> Mapping[str, str]:
         wanted = "one of " + ", ".join(PRECISIONS)
         raise SpecError(name, Problem("", wanted, shown(text), nearest(word, [*_WORDS])))
     return PRECISIONS[_WORDS[word]]
+
+
+def precision_word(execution: Mapping[str, Any]) -> str | None:
+    """Return the word for the precision of an execution; None without one.
+
+    >>> precision_word({"datatype": "bfloat16", "fp8_recipe": "blockwise"})
+    'fp8-blockwise'
+    """
+    recipe = execution.get("fp8_recipe", NO_RECIPE)
+    kinds = {"datatype": execution["datatype"]}
+    if recipe != NO_RECIPE:
+        kinds["fp8_recipe"] = recipe
+    return next((word for word, fields in PRECISIONS.items() if fields == kinds), None)

@@ -305,7 +305,7 @@ MODULE_RULES = (
     ),
     Rule(
         "modules_of_blocks",
-        lambda r: _nothing(r) | (r.model.part == "block" and not r.model.parallel_attention),
+        lambda r: _nothing(r) | r.model.recomputes_operators,
         expected(
             "recompute_modules",
             "none, since blocks of {model.name} are not attention and then an MLP",

@@ -41,7 +41,7 @@ def test_cells_are_the_best_of_their_degrees():
 def test_a_map_of_today_names_its_edition():
     today = ("--fix=tensor_par=8", *FIXED, "--edition", "corrected")
     found = heatmap(asked(plot_arguments("heatmap", *SPACE, *today)))
-    assert found.heading[-1].endswith("edition corrected, megatron-lm")
+    assert found.heading[-1].endswith("edition corrected, torchtitan")
 
 
 @for_each(

@@ -59,7 +59,7 @@ def test_a_large_space_gives_its_front_only(front, monkeypatch):
 
 
 def test_a_chart_of_today_names_its_edition():
-    assert pareto(found(*EDITION)).heading[-1] == "edition corrected, megatron-lm"
+    assert pareto(found(*EDITION)).heading[-1] == "edition corrected, torchtitan"
 
 
 def test_numbers_of_processors_are_counts():

@@ -181,7 +181,11 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypa
 @first_of(
     ("address", "dialect", "left_out"),
     [
-        ("model=nanogpt-mlp&system=a100_80g_sxm&procs=8", "megatron-lm.sh", True),
+        (
+            "model=nanogpt-mlp&system=a100_80g_sxm&procs=8&preset=megatron-lm",
+            "megatron-lm.sh",
+            True,
+        ),
         (f"model=llama3-8B&system=h100_80g_sxm&procs=64&{MACHINE}", "nemo.yaml", False),
         (f"model=llama3-8B&system=h100_80g_sxm&procs=64&{MACHINE}", "megatron-lm.sh", False),
     ],
