@@ -393,7 +393,11 @@ def answer(
         ),
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=own_plan(question),
-        unfit=None if len(found) else infeasibility_report(found.space, found.counts),
+        unfit=(
+            None
+            if len(found)
+            else infeasibility_report(found.space, found.counts, risk=question.risk)
+        ),
         narrower=None if best is None else narrower_plan(question, best),
     )
 

@@ -145,7 +145,7 @@ def ask(
         batch_size=batch_size,
         tokens=_tokens(tokens_of_run, run, shape, batch_size),
         arithmetic=arithmetic,
-        mine=own,
+        mine=None if own is None else own.of_model(shape.seq_size),
         fix=dict(fix or {}),
         add=dict(add or {}),
         assumed=assumed,

@@ -31,7 +31,8 @@ def add_plan(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "EXECUTION",
-        "the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
+        'the plan: words ("tp=4 pp=4 dp=64"), an execution, a result (best.json#0), or a number of processors, which '
+        "is planned first",
     )
     parser.argument("SYSTEM", "the machine: a name, or a file")
 

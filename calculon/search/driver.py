@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon import inputs
+from calculon.base.activity import announce
 from calculon.base.units import Array
 from calculon.declarations.expression import Lookup
 from calculon.declarations.model import Model
@@ -136,8 +137,16 @@ def run(
     space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
 ) -> SearchResult:
     """Search a space with a fresh ranking; arguments as of :func:`~calculon.search.best_first.search_space`."""
-    begin, splits = perf_counter(), Splits()
-    counts = search_space(space, ranking, mbs_break=mbs_break, seen=seen, splits=splits)
+    begin, splits, tried = perf_counter(), Splits(), 0
+
+    def told(count: int) -> None:
+        nonlocal tried
+        tried += count
+        announce(f"{space.num_procs:,} x {space.system.name}: {tried:,} plans tried")
+        if seen is not None:
+            seen(count)
+
+    counts = search_space(space, ranking, mbs_break=mbs_break, seen=told, splits=splits)
     seconds = perf_counter() - begin
     scores, numbers = ranking.ranked()
     return SearchResult(space, ranking.objectives, counts, numbers, scores, splits, seconds)

@@ -29,6 +29,7 @@ from calculon.serving.plain_deployment import deployment_of, loaded
 from calculon.serving.records.asked import (
     DeploymentSource,
     WorkloadSource,
+    deployment_in_words,
     read_deployment,
     read_workload,
 )
@@ -247,8 +248,8 @@ def serve(
     Args:
         model, system: As in :func:`calculon.estimate`.
         deployment: A name of the catalog, a file, the fields of one, or a record; a script that starts vLLM, SGLang or
-            TensorRT-LLM, or the command itself, of which what is not modelled is a warning; or a number of processors,
-            of which each node is a replica (:func:`deployment_of`).
+            TensorRT-LLM, or the command itself, of which what is not modelled is a warning; words (``"tp=2 dp=4"``); or
+            a number of processors, of which each node is a replica (:func:`deployment_of`).
         workload: Likewise, or the document of a result of this function, which has one. Where `deployment` is such a
             file and prompt and output are not both said, its workload counts.
         changes: Fields of the deployment that count instead of its own.
@@ -274,6 +275,9 @@ def serve(
     source: Any = deployment
     if not isinstance(deployment, bool) and isinstance(source, Integral):
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
+    elif (fields := deployment_in_words(source)) is not None:
+        fields |= changes or {}
+        asked = deployment_of(asked_model, asked_system, fields.pop("num_procs"), load, fields)
     else:
         asked = _asked(asked_model, asked_system, source, load, changes)
     for one in (asked, asked.prefilling):

@@ -143,7 +143,7 @@ def test_the_nearest_miss_has_its_probability_of_fitting(case):
         execution = miss.estimate.execution
         errors = errors_of(found.space.model, execution.preset, execution.zero_stage)
         assert miss.fits == float(errors.fits(np.array(miss.needed), miss.available))
-        assert f"it fits with a probability of {chance(miss.fits)}." in found.lines()[1]
+        assert f"risk of running out {chance(1 - miss.fits)}." in found.lines()[1]
 
 
 @pytest.mark.large

@@ -166,14 +166,9 @@ def test_an_execution_changes_a_launch_file(run, refuses, own, folder):
     assert printed.out == Path("better.sh").read_text()
     assert printed.err.splitlines()[2:] == out.splitlines()[2:-1]
     Path("empty.sh").write_text("")
-    rows = [
-        (("-o", own), "expected a file of its own"),
-        (
-            ("--patch", "empty.sh"),
-            "empty.sh: expected a launch file of Megatron-LM, found another file",
-        ),
-    ]
-    refuses(call, rows)
+    refuses(call, [(("-o", own), "expected a file of its own")])
+    other = "empty.sh: expected a launch file of Megatron-LM, found another file"
+    refuses(call[:3], [(("--patch", "empty.sh"), other)])
 
 
 @pytest.mark.large

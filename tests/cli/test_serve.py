@@ -113,9 +113,9 @@ def test_bad_input(refuses):
     rows = [
         ("--set max_bach=3", "did you mean 'max_batch'?"),
         ("--workload llama3-8B_h100x64", "workload"),
-        ("--prompt x", "prompt: "),
     ]
     refuses((*SMALL, *LENGTHS), rows)
+    refuses((*SMALL, "--output", 500), [("--prompt x", "prompt: ")])
 
 
 def test_changes_of_a_deployment_that_cannot_be(refuses):

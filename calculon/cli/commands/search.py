@@ -3,8 +3,16 @@
 import argparse
 
 from calculon.cli.commands import optimal_execution
-from calculon.cli.commands.optimal_execution import add_winners
-from calculon.cli.options import STDOUT, USUAL, Log, Parser, add_edition, add_preset
+from calculon.cli.commands.optimal_execution import FORMAT_HELP, FORMATS, add_winners
+from calculon.cli.options import (
+    STDOUT,
+    USUAL,
+    Log,
+    Parser,
+    add_edition,
+    add_format,
+    add_preset,
+)
 from calculon.cli.question_options import set_in_order
 from calculon.cli.search_options import add_choice_options
 from calculon.declarations.named_values import CORRECTED
@@ -40,9 +48,10 @@ def configure(parser: Parser) -> None:
     parser.option(
         "-o, --output FILE", "write the best (.json, .csv, also .gz; .parquet)", default=STDOUT
     )
-    add_choice_options(parser)
+    add_format(parser, FORMATS, FORMAT_HELP)
+    add_choice_options(parser, published=False)
     add_edition(parser, absent=CORRECTED)
-    add_preset(parser, absent=USUAL)
+    add_preset(parser, absent=USUAL, longer="")
     parser.switch("-q, --quiet", "no progress on standard error")
     parser.set_defaults(**dict.fromkeys(_OF_THE_PUBLISHED_TOOL, False), cpus=None)
     parser.show_first(
@@ -56,7 +65,7 @@ def configure(parser: Parser) -> None:
         "--where",
         "--fix",
         "--risk",
-        "--verbose",
+        "--format",
         "--output",
     )
 
