@@ -114,8 +114,8 @@ class Gantt:
 
     def recomputed(self, piece: Piece) -> float:
         """Return the share of a pass that is recomputation."""
-        if not self.again or piece.kind not in _BACKWARD:
-            return 0.0
+        if not self.again or piece.kind not in _BACKWARD or not piece.long:
+            return 0.0  # a stage without blocks in a chunk has passes that take no time
         return self.again[piece.stage][piece.chunk] / piece.long
 
 

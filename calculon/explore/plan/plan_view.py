@@ -44,7 +44,7 @@ def _figures(state: State, answers: Answers) -> Part | None:
     result = shown.brief
     if result is None:
         return None
-    facts = Facts((*key_figures(state, answers, result),))
+    facts = Facts((*key_figures(state, answers, shown, result),))
     return Part(
         title="Your plan" if state.plan else "The best plan",
         blocks=(dim(words_of(state, answers, shown)), facts),
