@@ -15,7 +15,7 @@ from calculon.documents.charts.operator_chart import (
     whole_time,
 )
 from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
-from calculon.documents.operator_page import PASSES, block_page
+from calculon.documents.operator_page import PASS_WORDS, block_page
 from calculon.documents.result import Result
 from calculon.documents.roofline_chart import BOUND, drawn, roofline_chart
 from calculon.estimate.operator_passes import OperatorPass
@@ -120,10 +120,9 @@ def _block(state: State, answers: Answers) -> Part | None:
         )
         for one in seen.operators
     )
-    titles = ("operator", *(PASSES.get(work, work) for work in works), "together", "share")
+    titles = ("operator", *(PASS_WORDS.get(work, work) for work in works), "together", "share")
     operators = numbers(titles, (*rows, (*map(bold, whole),)))
-    words = ["agrad: gradients of inputs", "wgrad: gradients of weights"]
-    words += ["recompute: the forward pass once more"] if "recompute" in titles else []
+    words = ["recompute: the forward pass once more"] if "recompute" in titles else []
     if any(split_name(one)[1] in ("F", "G") for one in seen.operators):
         words.append("F and G: the collectives before and after tensor-parallel products")
     largest = (
@@ -136,7 +135,7 @@ def _block(state: State, answers: Answers) -> Part | None:
             Styled(seen.lacking, "alert"),
             _kinds(state, seen),
             f"A microbatch takes {whole[-1]} in a block. {largest}. A click on an operator tells more of it below.",
-            dim(f"{'; '.join(words)}."),
+            dim(f"{'; '.join(words)}." if words else ""),
             Section("Table of operators", (operators,)),
             Section("As calculon block prints it", (block_page(answers.block(state)),)),
         ),
@@ -145,7 +144,14 @@ def _block(state: State, answers: Answers) -> Part | None:
         ),
         summary=f"Time of each operator of a block by pass, the longest first: {', '.join(names[:3])}. "
         "The table of operators has all of them.",
+        names=_apart(answers.block(state)),
     )
+
+
+def _apart(found: Block) -> dict[str, str]:
+    """Return the names of operators within their half of a block, in words."""
+    names = (split_name(one)[1] for one in found.operators)
+    return {name: name.replace("_", " ") for name in names}
 
 
 def _kinds(state: State, seen: _Seen) -> Line:
@@ -189,7 +195,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
         ("left", "left", *["right"] * 4, "left"),
         ("operator", "pass", *_FIGURES),
         (
-            (_operator_link(seen, links, one.operator), PASSES[one.work], *_figures(one))
+            (_operator_link(seen, links, one.operator), PASS_WORDS[one.work], *_figures(one))
             for one in sorted(shown, key=lambda one: -one.time)
         ),
     )
@@ -234,7 +240,7 @@ def _operator(state: State, answers: Answers) -> Part | None:
     works = headed(
         (*["left"] * (1 + shaped), *["right"] * 6, "left"),
         titles,
-        ((PASSES[one.work], *[product_words(one)] * shaped, *_work(one)) for one in passes),
+        ((PASS_WORDS[one.work], *[product_words(one)] * shaped, *_work(one)) for one in passes),
     )
     titles = ("", "its time", "saved of it", "of the block")
     faster = numbers(titles, _faster(state, answers, seen, passes))
