@@ -24,7 +24,7 @@ from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.explore.serving.serving_controls import serving_controls, settled_deployment
 from calculon.explore.view_names import SERVING
 from calculon.plan.columns import field_of
-from calculon.render.texts import bandwidth, capacity, counted
+from calculon.render.texts import bandwidth, capacity, counted, token_count
 
 UNFOLDED = ("activation_recompute", "zero_stage")
 """Switches that stand beside the sizes; all others are folded away."""
@@ -61,7 +61,7 @@ def controls(
         systems=answers.offer.names(SYSTEM),
         presets=answers.offer.presets,
         dtypes=[*PRECISIONS],
-        usual_tokens=scaled(TOKENS),
+        usual_tokens=token_count(TOKENS),
         kept=[(name, one) for name, one in state.options.items() if name not in visible],
         wrong=wrong,
         **of_view,

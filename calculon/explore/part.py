@@ -72,6 +72,12 @@ class Part:
             return None
         return figure(self.chart, titled=False, legend=not self.key)
 
+    @property
+    def leads(self) -> bool:
+        """Whether points of its chart lead to addresses."""
+        panels = () if self.chart is None else self.chart.panels
+        return any(any(mark.links) for panel in panels for mark in panel.marks)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartKind:

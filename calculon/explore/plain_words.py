@@ -31,6 +31,9 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _OPTION = re.compile(r"(--?[a-z][\w-]*(?: [\w.\[\]]+=[^\s,;)]+)?)")
 """An option of a command, with a field and its value."""
 
+_COMMON = re.compile(r"[A-Z][a-z]+([ ,:][ a-z(]|$)")
+"""A label that is lower-case within a sentence: no abbreviation, and no name of several words."""
+
 _NAME = re.compile(r"(?<![\w./])[A-Za-z]\w*(?:\[\d+\])*(?:\.\w+(?:\[\d+\])*)*(?:_\*)?")
 
 
@@ -102,6 +105,6 @@ def _labelled(text: str, names: Mapping[str, str], *, begins: bool, paths: bool 
         if not said:
             return name
         first = begins and not text[: found.start()].strip(" '")
-        return said if first or not said[1:2].islower() else said[0].lower() + said[1:]
+        return said if first or not _COMMON.match(said) else said[0].lower() + said[1:]
 
     return _NAME.sub(words, text)

@@ -60,7 +60,7 @@ def operator_chart(
     """
     rest = operators[MOST:]
     labels = [*names[:MOST], *([counted(len(rest), "other")] if rest else [])]
-    addresses = [*links[:MOST], ""][: len(labels)]
+    addresses = links[: len(labels)]  # the others together lead to the first of them
     total, longest = sum(map(whole_time, operators)), max(map(whole_time, operators), default=0.0)
     unit, factor = time_unit(longest)
     pieces = []

@@ -89,10 +89,11 @@ def _operator_link(seen: _Seen, links: Mapping[str, str], name: str) -> Styled:
 
 
 def _links(state: State, seen: _Seen) -> dict[str, str]:
-    """Return the address of each operator; of one that only sends, none."""
+    """Return the address of each operator; of one that only sends, the address of the traffic of the plan."""
     timed = {one.operator for one in seen.passes}
+    traffic = f"{state.link(view='plan')}#part-traffic"
     return {
-        one["name"]: state.with_options(operator=one["name"]) if one["name"] in timed else ""
+        one["name"]: state.with_options(operator=one["name"]) if one["name"] in timed else traffic
         for one in seen.operators
     }
 
@@ -151,7 +152,7 @@ def _block(state: State, answers: Answers) -> Part | None:
 def _apart(found: Block) -> dict[str, str]:
     """Return the names of operators within their half of a block, in words."""
     names = (split_name(one)[1] for one in found.operators)
-    return {name: name.replace("_", " ") for name in names}
+    return {name: name.replace("_", " ") for name in names if "_" in name}
 
 
 def _kinds(state: State, seen: _Seen) -> Line:

@@ -49,7 +49,7 @@ def test_bars_add_up_to_the_statistics_and_are_sorted(found, result):
     lengths = [end for _, end in ends(pieces[-1])]
     assert lengths[:MOST] == sorted(lengths[:MOST], reverse=True)
     assert tick_texts(panel.y) == [*names[:MOST], f"{len(operators) - MOST} others"]
-    assert pieces[0].links == [*(f"/?operator={name}" for name in names[:MOST]), ""]
+    assert pieces[0].links == [f"/?operator={name}" for name in names[: MOST + 1]]
 
 
 def test_points_lie_below_the_roofs_and_lead_to_their_operators(found, result):
