@@ -24,6 +24,7 @@ from calculon.declarations.statistics import FITS, mfu_name
 from calculon.documents.context_section import context_section
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
+from calculon.documents.headline import headline
 from calculon.documents.how_sure import (
     ABOVE,
     WHY_TIED,
@@ -40,7 +41,7 @@ from calculon.documents.plans_table import digits_of, duration_between
 from calculon.documents.result import Result
 from calculon.documents.run_defaults import defaults_line, run_rows
 from calculon.documents.settings_section import settings_section
-from calculon.documents.setup import Row, interval_heads, memory_row, speed_rows
+from calculon.documents.setup import Row, interval_heads, speed_rows
 from calculon.documents.stage_table import stages_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
@@ -66,9 +67,6 @@ _OTHERS = 2
 
 _OF_THE_MACHINE = ("the spread between", "residuals of kernels", "kernels of")
 """Beginnings of what an interval rests on that the title of a page says: whether the machine was measured."""
-
-_IN_SHORT = ("time per iteration", "MFU")
-"""Figures of the best plan on a short page, by the beginning of their names, with days and dollars."""
 
 
 def plan_page(answer: Answer, *, short: bool = False) -> Document:
@@ -123,9 +121,8 @@ class _PlanPage:
         """Return the best plan with its time, utilization, days, dollars, and memory."""
         whole = self._best(best, short=True)
         (grid,) = (block for block in whole.blocks if isinstance(block, Grid))
-        kept = (*_IN_SHORT, "days for", "USD")
-        rows = [row for row in grid.rows[1:] if str(row[0]).startswith(kept)]
-        short = replace(grid, rows=(grid.rows[0], *rows, memory_row(best)))
+        training, money = self.plans["0"]["training"], bool(self.asked["tokens"])
+        short = replace(grid, rows=(grid.rows[0], *headline(best, training, money=money)))
         blocks = (short if block is grid else block for block in whole.blocks)
         return replace(whole, blocks=(*blocks, *self._above_risk()))
 

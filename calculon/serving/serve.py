@@ -174,6 +174,14 @@ class Served(Tabular):
     @cached_property
     def record(self) -> ServedRecord:
         """Everything that files and pages have: names of model and machine, and the first passes."""
+        return self._record({one.part: one.elasticity for one in self.helps})
+
+    @cached_property
+    def brief(self) -> ServedRecord:
+        """The same without the worth of better parts of the machine, which takes longer than all else."""
+        return self._record({})
+
+    def _record(self, helps: dict[str, float]) -> ServedRecord:
         speculation = speculation_of(self.model, self.deployment)
         return ServedRecord(
             model=self.model.name,
@@ -193,7 +201,7 @@ class Served(Tabular):
             ranges=self.ranges,
             limits=tuple(map(LimitRecord.of, self.limits)),
             worth=self.worth,
-            helps={one.part: one.elasticity for one in self.helps},
+            helps=helps,
             passes=PassRecords(
                 decode=PassRecord.of(self.decode), prefill=PassRecord.of(self.prefill)
             ),

@@ -29,9 +29,9 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Open a page in the browser on which every control answers at once: a plan with its time, memory and rivals, "
-        "a search, the machine and what more of it would buy, and the pipeline down to single operators. It takes the "
-        "question of calculon plan, and shows the same numbers. The address of the page is its state: a link "
-        "reproduces it.\n"
+        "a search, the machine and what more of it would buy, the pipeline down to single operators, and deployments "
+        "that serve the model. It takes the question of calculon plan, and shows the same numbers. The address of the "
+        "page is its state: a link reproduces it.\n"
         "The page is served by this program, to this machine alone and without any other network; Ctrl-C ends it. On "
         "a machine without a screen, forward the port (ssh -L 8765:localhost:8765 MACHINE) and open the address that "
         "is printed.",

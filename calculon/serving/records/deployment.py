@@ -74,6 +74,7 @@ class Deployment(Pool):
     weights_dtype: str = declare(
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
         choices=tuple(WEIGHT_TYPES),
+        control="Weights",
         default="bfloat16",
         label="weights",
     )
@@ -92,6 +93,7 @@ class Deployment(Pool):
     kv_dtype: str = declare(
         "type of cached keys and values",
         choices=tuple(CACHE_TYPES),
+        control="Cache",
         default="bfloat16",
         label="cache",
     )
@@ -102,13 +104,18 @@ class Deployment(Pool):
         default="continuous",
     )
     max_batch: int = declare(
-        "most sequences of a replica; 0: as many as fit into memory", at_least=0, default=0
+        "most sequences of a replica; 0: as many as fit into memory",
+        at_least=0,
+        control="Largest batch",
+        default=0,
     )
     token_budget: int = declare(
         "most tokens of a pass, which mixes decoding with chunks of prompts; 0: prompts are never cut, and have passes "
         "of their own",
         unit="tokens",
         at_least=0,
+        control="Tokens of a pass",
+        words={0: "prompts alone"},
         default=8192,
         source="vLLM V1, --max-num-batched-tokens of an API server on GPUs of 70 GB and more (recalled)",
     )

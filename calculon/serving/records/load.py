@@ -37,10 +37,13 @@ class Workload:
 
     prompt: Length = declare(
         "tokens of a prompt, on average, with all that comes before in its conversation",
+        control="Prompt",
         unit="tokens",
     )
     output: Length = declare(
-        "generated tokens, on average; prefill gives the first of them", unit="tokens"
+        "generated tokens, on average; prefill gives the first of them",
+        control="Output",
+        unit="tokens",
     )
     prompt_cv: float = declare(
         "standard deviation of prompts over their mean; 0: all have the same length",
@@ -56,10 +59,14 @@ class Workload:
         "requests in a second, which come whatever is waiting (an open loop)",
         unit="1/s",
         above=0,
+        control="Requests/s",
         default=None,
     )
     users: int | None = declare(
-        "users, each with one request at a time (a closed loop)", at_least=1, default=None
+        "users, each with one request at a time (a closed loop)",
+        at_least=1,
+        control="Users",
+        default=None,
     )
     think: TimeSpan = declare(
         "from an answer to the next request of a user", unit="s", default=TimeSpan(0)
@@ -74,6 +81,7 @@ class Workload:
         "shared_prefix and turns state where it comes from",
         at_least=0,
         below=1,
+        control="Cached share",
         default=0.0,
     )
     shared_prefix: Length | None = declare(
@@ -86,9 +94,17 @@ class Workload:
         at_least=1,
         default=1,
     )
-    ttft_limit: Interval | None = declare("longest time to the first token", unit="s", default=None)
+    ttft_limit: Interval | None = declare(
+        "longest time to the first token",
+        unit="s",
+        control="TTFT limit",
+        default=None,
+    )
     tpot_limit: Interval | None = declare(
-        "longest time per token after the first", unit="s", default=None
+        "longest time per token after the first",
+        unit="s",
+        control="TPOT limit",
+        default=None,
     )
     percentile: float = declare(
         "share of the requests that keep the limits, of a rate",

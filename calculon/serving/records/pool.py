@@ -15,23 +15,28 @@ class Pool:
 
     unknown_keys: ClassVar[str] = "error"
 
-    num_procs: int = declare("processors of all replicas", at_least=1)
+    num_procs: int = declare("processors of all replicas", at_least=1, control="Processors used")
     tensor_par: int = declare(
         "ranks of a stage, which share every product; key/value heads are copied where there are more ranks",
         at_least=1,
+        control="Tensor parallel (TP)",
         default=1,
     )
-    pipeline_par: int = declare("stages that share the blocks", at_least=1, default=1)
+    pipeline_par: int = declare(
+        "stages that share the blocks", at_least=1, control="Pipeline parallel (PP)", default=1
+    )
     attn_data_par: int = declare(
         "groups of the ranks of tensor_par that have requests of their own: each has all but the routed experts, split "
         "over its own ranks (attention data parallelism)",
         at_least=1,
+        control="Attention data parallel",
         default=1,
         source="SGLang, --enable-dp-attention with --tp and --dp; TensorRT-LLM, enable_attention_dp",
     )
     expert_par: int = declare(
         "groups of the ranks of tensor_par that have different experts; each group shares the width of its own",
         at_least=1,
+        control="Expert parallel (EP)",
         default=1,
     )
     redundant_experts: int = declare(
