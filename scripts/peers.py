@@ -59,8 +59,8 @@ def accuracy_line(results: Results) -> str:
         for errors in [[error(run) for run in chosen]]
     )
     said = f"Median error on published runs (negative is too fast): {'; '.join(texts)}."
-    causes = "[their causes](validation/studies.md#causes-of-the-largest-errors)"
-    return f"{said} [All errors](validation/README.md), and {causes}."
+    causes = "validation/studies.md#causes-of-the-largest-errors"
+    return f"{said} [All errors](validation/README.md), and [their causes]({causes})."
 
 
 def unfitted_runs(results: Results) -> list[Run]:
