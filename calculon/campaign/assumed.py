@@ -1,4 +1,4 @@
-"""Which defaults of a campaign have an effect on it."""
+"""Defaults of a campaign that were filled in, with their sources and whether they affect the run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,34 +12,33 @@ _WHERE: Mapping[str, Callable[[Campaign], bool]] = {
     "checkpoints.bandwidth_per_node": lambda c: c.checkpoints.bandwidth is None,
     "checkpoints.memory_lost": lambda c: c.checkpoints.levels > 1,
 }
-"""Fields that have an effect beside others only."""
+"""Fields that have an effect only under a condition on other fields."""
 
 
 def counts(campaign: Campaign, path: str) -> bool:
-    """Whether a field, by path, has an effect on a run as it is asked for.
+    """Return True if a field, given by path, affects the run that a campaign describes.
 
     >>> from calculon.campaign.read import read_campaign
     >>> asked = read_campaign({"tokens": "1T", "reliability": {"silent": 1e-6}})
     >>> counts(asked, "reliability.silent_detect"), counts(asked, "checkpoints.memory_lost")
     (True, False)
     """
-    if (
-        path == "checkpoints.kept"
-    ):  # their price, and how far back a silent corruption may be mended
+    # kept checkpoints cost storage, and they limit how far back a silent corruption can be undone
+    if path == "checkpoints.kept":
         return campaign.fleet.storage is not None or campaign.reliability.silent > 0
     return path not in _WHERE or _WHERE[path](campaign)
 
 
 _MEASURED_ON = {"reliability.mtbf_processor": "h100"}
-"""How the names of the systems begin that a default was measured on."""
+"""Prefix of the names of the systems on which a default was measured, by path."""
 
 
 def told_defaults(campaign: Campaign, systems: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the defaults that nobody stated as plain data, with their sources, and whether they have an effect.
+    """Return the defaults in use as JSON-serializable dicts, each with its source and whether it has an effect.
 
     Args:
         campaign: The run.
-        systems: Names of the machines; the source of a default says for which of them it is that of another processor.
+        systems: Names of the machines. The source of a default that was measured on another processor says so.
     """
     names = list(systems)
     return [
@@ -50,7 +49,7 @@ def told_defaults(campaign: Campaign, systems: Iterable[str]) -> list[dict[str, 
 
 
 def _taken(path: str, systems: Iterable[str]) -> str:
-    """Say for which machines a default is taken that was measured on others."""
+    """Return the remark that a default was measured on a different processor than the given systems have."""
     if (measured := _MEASURED_ON.get(path)) is None:
         return ""
     others = [name for name in systems if not processor_of(name).startswith(measured)]

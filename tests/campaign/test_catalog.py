@@ -92,7 +92,7 @@ def test_numbers_are_g_per_kwh():
     ("text", "message"),
     [
         ("frnace", "--carbon: .*did you mean 'france'"),
-        ("mars", "--carbon: .*known are .*texas.*, and codes of them such as us-va"),
+        ("mars", "--carbon: .*known grids: .*texas.*, and their codes such as us-va"),
         ("-3", "--carbon: .*of at least 0"),
         ("nan", "--carbon: .*finite"),
     ],

@@ -51,7 +51,7 @@ def test_nothing_fails():
 def test_small_jobs_are_warned_of():
     assert small_job_warning(SMALL_JOB) == ""
     expected = job_mtbf(1024, PER_PROCESSOR["RSC-1"]) / 3600
-    assert f"7.9 h between failures, where the rate of its nodes says {expected:.1f} h" in (
+    assert f"7.9 h between failures, while the rate of its nodes suggests {expected:.1f} h" in (
         small_job_warning(SMALL_JOB - 1)
     )
 
@@ -59,7 +59,7 @@ def test_small_jobs_are_warned_of():
 def test_a_rate_is_set_among_those_that_are_published():
     hours = sorted(one for one in PER_PROCESSOR.values() if one)
     said = rate_among_published(2 * hours[-1])
-    assert f"of {len(hours)} that are published {len(hours)} are higher" in said
+    assert f"{len(hours)} of {len(hours)} published rates are higher" in said
     assert f"up to {2 * hours[-1] / hours[0]:.2g} times" in said
     assert rate_among_published(hours[0]) == ""
 
