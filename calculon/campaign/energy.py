@@ -243,7 +243,7 @@ def card_energy(processor_hours: Values, tdp: Values, pue: Values = 1.0) -> Arra
 def carbon(kwh: Values, g_per_kwh: Values) -> Array:
     """Return the tonnes of CO2 for an energy.
 
-    The carbon intensity is the grid's (location-based) or that of the contracts (market-based).
+    The carbon intensity of the grid gives location-based emissions, the one of contracts market-based emissions.
 
     >>> float(carbon(1000.0, 500.0))
     0.5

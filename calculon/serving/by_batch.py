@@ -1,4 +1,4 @@
-"""Times and rates of a replica over its batch, and where each bound cuts."""
+"""Batch curve: times and rates of a replica at every batch, and the bounds that limit the batch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
 PLACES = 160
-"""Batches of a curve, about: all of few, else those whose logarithms are evenly spaced."""
+"""Approximate number of batches on a curve: all batches if there are fewer, otherwise evenly spaced on a log scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A bound of the batch: its name, as of :class:`~calculon.serving.served_points.Point`, and the largest batch."""
+    """Bound of the batch: its name, as in :class:`~calculon.serving.states.served_points.Point`, and largest batch."""
 
     name: str
     batch: int
@@ -38,20 +38,20 @@ class Cut:
 
 @dataclass(frozen=True)
 class ByBatch(Displayed):
-    """What a saturated replica gives over the sequences that it decodes at a time.
+    """Figures of a saturated replica by the number of sequences that it decodes concurrently.
 
     Attributes:
-        served: The deployment under its workload.
-        batch (shape (batches,)): Sequences of a replica, ascending: from 1 to the most that have room in memory and in
-            a pass.
-        tpot, decode, ttft (shape (batches,)): Time per token, the pass that decodes all sequences, and prefill of a
-            prompt beside them.
-        prefill_share (shape (batches,)): Share of the time that prompts take.
-        request_rate (shape (batches,)): Of one replica.
-        causes (shape (causes, batches)): The part of the time per token in which nothing is prefilled, by
-            :data:`~calculon.serving.row_times.CAUSES`.
-        cuts: Bounds: memory, ``max_batch``, ``token_budget``, processors that prefill, and limits of the workload that
-            some batch misses; 0 is a limit that no batch keeps.
+        served: The deployment with its workload.
+        batch (shape (batches,)): Sequences of a replica, ascending: from 1 to the largest batch that fits into memory
+        and into a pass.
+        tpot, decode, ttft (shape (batches,)): Time per output token, time of a pass that decodes all sequences, and
+        time to first token while the batch decodes.
+        prefill_share (shape (batches,)): Share of time spent on prefill.
+        request_rate (shape (batches,)): Requests per second of one replica.
+        causes (shape (causes, batches)): Time per output token without prefill, by
+        :data:`~calculon.serving.passes.row_times.CAUSES`.
+        cuts: Bounds of the batch: memory, ``max_batch``, ``token_budget``, processors that prefill, and limits of the
+            workload that some batch misses; 0 if no batch meets the limit.
     """
 
     served: Served
@@ -74,13 +74,13 @@ class ByBatch(Displayed):
 
     @property
     def output_rate_per_proc(self) -> Array:
-        """Generated tokens per second for each processor."""
+        """Generated tokens per second and processor."""
         found: Array = self.output_rate / self.served.deployment.num_procs
         return found
 
     @property
     def columns(self) -> dict[str, Array]:
-        """The columns of the table by name."""
+        """Columns of the table, by name."""
         found = {
             "batch": self.batch,
             "tpot": self.tpot,
@@ -96,7 +96,7 @@ class ByBatch(Displayed):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return a JSON-serializable dict."""
         served = self.served
         point = served.stats
         return {
@@ -118,7 +118,7 @@ class ByBatch(Displayed):
         }
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame with a row for each batch."""
+        """Return a DataFrame with one row per batch."""
         import pandas as pd  # only for people who want frames
 
         return pd.DataFrame(self.columns)
@@ -132,13 +132,14 @@ class ByBatch(Displayed):
     def plot(
         self, kind: str = "batch", *, interactive: bool = False
     ) -> "Figure | InteractiveFigure":
-        """Draw the curves, as ``calculon plot batch`` does.
+        """Draw the curves, like ``calculon plot batch``.
 
         Args:
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+            kind: Only ``batch`` is available.
+            interactive: Return a Plotly figure, as on the web page (extra ``web``).
 
         Raises:
-            SpecError: For another kind than ``batch``, and where the library is missing.
+            SpecError: For a kind other than ``batch``, and if the plotting library is missing.
         """
         return drawn(self, kind, interactive=interactive)
 
@@ -146,8 +147,8 @@ class ByBatch(Displayed):
 def by_batch(served: Served) -> ByBatch:
     """Return times and rates of a deployment over its batch.
 
-    At each batch they are those of a saturated replica that has so many sequences at all times, as
-    :func:`~calculon.serving.serve.serve` finds them where this is ``max_batch``.
+    At each batch these are the figures of a saturated replica that always has this number of sequences, equal to the
+    result of :func:`~calculon.serving.serve.serve` with this ``max_batch``.
     """
     bounds = [*_bounds(served)]
     most = min(one.batch for one in bounds if one.name in _ROOM)
@@ -159,6 +160,7 @@ def by_batch(served: Served) -> ByBatch:
     times = load.replica.decode_pass(batch)
     shares = np.stack([one / times.time for one in times.causes().values()])
     static = served.deployment.batching == "static"
+    # a static batch is prefilled before it decodes, so its time per token contains no prefill
     decoding = state.tpot if static else state.tpot * (1 - state.prefill_share)
     return ByBatch(
         served=served,
@@ -178,9 +180,10 @@ _ROOM = ("memory", "token_budget")
 
 
 def _places(most: int, cuts: Sequence[int]) -> Array:
-    """Return batches from 1 to the most: all of few, else a grid with powers of two, and those where something cuts."""
+    """Return batches from 1 to `most`: all of them if there are few, else a grid with powers of two and all bounds."""
     if most <= PLACES:
         return np.arange(1.0, most + 1)
+    # common batches are powers of two, and the curve shows each bound exactly
     doubled = 2.0 ** np.arange(most.bit_length())
     cutting = [float(one) for one in cuts if 1 <= one <= most]
     grid = np.round(np.geomspace(1, most, PLACES))
@@ -188,8 +191,9 @@ def _places(most: int, cuts: Sequence[int]) -> Array:
 
 
 def _bounds(served: Served) -> Iterator[Cut]:
-    """Yield the bounds of the batch that no limit of the workload sets, each found without the others."""
+    """Yield the bounds of the batch that do not come from limits of the workload, each independent of the others."""
     d, w = served.deployment, served.workload
+    # a deployment and a workload without any limit show each remaining bound on its own
     every = replace(d, max_batch=0)
     load = replace(
         w, rate=None, users=None, think=TimeSpan(0), requests=None, ttft_limit=None, tpot_limit=None
@@ -205,7 +209,7 @@ def _bounds(served: Served) -> Iterator[Cut]:
 
 
 def _limits(served: Served, most: int) -> Iterator[Cut]:
-    """Yield the limits of the workload that not every batch keeps."""
+    """Yield the limits of the workload that some batch misses."""
     single = loaded(served.model, served.system, served.deployment, served.workload)
     for name in ("tpot", "ttft"):
         limit: float | None = getattr(served.workload, f"{name}_limit")

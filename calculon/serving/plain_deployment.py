@@ -1,4 +1,4 @@
-"""A plain deployment on so many processors, where none is stated."""
+"""Default deployment of a model on a number of processors: tensor parallelism within a node, and replicas."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,11 +16,11 @@ from calculon.serving.records.pool import Pool
 from calculon.serving.states.operating_point import Load
 
 PREFILL = "prefill"
-"""The field of processors of their own that prefill; a change of a part of it has a dot after it."""
+"""Field of the processors that only prefill (disaggregated prefill); changes of its parts are ``prefill.NAME``."""
 
 
 def loaded(model: Model, system: System, deployment: Deployment, workload: Workload) -> Load:
-    """Return a single deployment with its load."""
+    """Return the operating point solver of a single deployment."""
     return Load(Replica(model, system, Deployments.of(deployment), workload))
 
 
@@ -31,17 +31,18 @@ def deployment_of(
     workload: Workload,
     changes: Mapping[str, Any] | None = None,
 ) -> Deployment:
-    """Return a plain deployment on so many processors: tensor parallelism over a node, and replicas.
+    """Return the default deployment on a number of processors: tensor parallelism within a node, and replicas.
 
-    Tensor parallelism is as wide as a node allows, and divides processors and attention heads. Where a sequence does
-    not fit, stages are added, as few as it takes. Processors of their own that prefill are split in the same way.
+    Tensor parallelism is as wide as a node allows, and divides the processors and the attention heads. If a sequence
+    does not fit, pipeline stages are added, as few as possible. Processors that only prefill are split by the same
+    rule.
 
     Raises:
-        SpecError: For no processors, and as :func:`~calculon.serving.asked.read_deployment`.
+        SpecError: For no processors, and as in :func:`~calculon.serving.records.asked.read_deployment`.
     """
     if procs < 1:
         raise SpecError(
-            "deployment", Problem("", "a deployment, or 1 processor at least", str(procs))
+            "deployment", Problem("", "a deployment, or at least 1 processor", str(procs))
         )
     given, pool = _pools(changes or {})
     if problems := [*_wrong(Deployment, given), *_wrong(Pool, pool or {}, f"{PREFILL}.")]:
@@ -50,10 +51,11 @@ def deployment_of(
         return _plain(model, system, procs, workload, given)
     apart = pool.get("num_procs")
     if apart is None or apart >= procs:
-        wanted = f"the processors of {procs} that only prefill: 1 to {procs - 1}"
+        wanted = f"1 to {procs - 1} of {procs} processors that only prefill"
         raise SpecError(
             "deployment", Problem(f"{PREFILL}.num_procs", wanted, shown(apart) if apart else "none")
         )
+    # both pools share data types and scheduler; only the split over processors differs
     choices = {name: value for name, value in given.items() if name not in POOL_SIZES}
     decodes = _plain(model, system, procs - apart, workload, given)
     prefills = _plain(model, system, apart, workload, choices | pool)
@@ -63,7 +65,7 @@ def deployment_of(
 
 
 def _pools(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return changes of a deployment, and those of its processors that prefill, if there are any."""
+    """Return the changes of a deployment, and the changes of its prefill pool (None without one)."""
     dotted = f"{PREFILL}."
     own = {name: value for name, value in changes.items() if not name.startswith(dotted)}
     parts = {name.removeprefix(dotted): value for name, value in changes.items() if name not in own}
@@ -78,7 +80,7 @@ def _pools(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] |
 
 
 def _wrong(record: type, stated: Mapping[str, Any], place: str = "") -> Iterator[Problem]:
-    """Yield unknown fields of a pool, and numbers of its split that are none, from which the plain split follows."""
+    """Yield unknown fields of a pool, and invalid sizes, which have to be valid before the default split is derived."""
     known = {one.key: one for one in spec_fields(record)}
     for name, value in stated.items():
         if name not in known:
@@ -95,7 +97,7 @@ def _wrong(record: type, stated: Mapping[str, Any], place: str = "") -> Iterator
 def _plain(
     model: Model, system: System, procs: int, workload: Workload, given: Mapping[str, Any]
 ) -> Deployment:
-    """Return a plain deployment of one pool."""
+    """Return the default deployment of one pool."""
     each = procs // given.get("pipeline_par", 1)
     widest = [
         t for t in range(1, min(each, system.networks[0].size) + 1)
@@ -103,6 +105,7 @@ def _plain(
     ] or [1]  # fmt: skip
     plain = {"num_procs": procs, "tensor_par": widest[-1], **given}
     split = plain["tensor_par"]
+    # without a valid split, the first attempt raises the error that names the field
     stages = [p for p in range(1, procs // split + 1) if procs % (split * p) == 0] or [1]
     found = read_deployment(plain)
     for stage in stages:

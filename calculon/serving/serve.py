@@ -1,4 +1,4 @@
-"""The answer for one deployment and workload: times, rates, memory, and which limits hold."""
+"""Result for one deployment and workload: times, rates, memory, and limits of the workload."""
 
 import math
 import os
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Served(Displayed):
-    """What a deployment gives.
+    """Result of serving: figures of a deployment under a workload.
 
     Attributes:
         model, system, deployment, workload: The records.
-        point: Where a replica works: its batch, figures, passes and limits.
+        point: Operating point of a replica: its batch, figures, passes and limits.
     """
 
     model: Model
@@ -66,32 +66,32 @@ class Served(Displayed):
 
     @property
     def batch(self) -> int:
-        """Sequences that a replica decodes at a time."""
+        """Sequences that a replica decodes concurrently."""
         return self.point.batch
 
     @property
     def cut(self) -> str:
-        """What bounds them."""
+        """Reason that limits the batch."""
         return self.point.cut
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """The limits of the workload."""
+        """Limits of the workload."""
         return self.point.limits
 
     @property
     def run_time(self) -> float | None:
-        """Seconds of a finite run; None where it never ends."""
+        """Seconds of a finite run; None for an endless one."""
         return self.point.run_time
 
     @property
     def decode(self) -> PassTimes:
-        """The pass that decodes the batch."""
+        """Pass that decodes the batch."""
         return self.point.decode
 
     @property
     def prefill(self) -> PassTimes:
-        """The pass of one whole prompt."""
+        """Pass of one whole prompt."""
         return self.point.prefill
 
     def __getitem__(self, name: str) -> float:
@@ -101,12 +101,12 @@ class Served(Displayed):
 
     @property
     def stats(self) -> dict[str, float | None]:
-        """The figures by name."""
+        """Figures by name."""
         return only_values(self.point.figures)
 
     @property
     def served_class(self) -> ServedClass:
-        """The class by which published rows are compared with it."""
+        """Class of deployments that published rows are compared with."""
         return class_of(
             self.model,
             self.deployment,
@@ -117,17 +117,17 @@ class Served(Displayed):
 
     @property
     def ranges(self) -> dict[str, FigureRange]:
-        """Ranges of figures by name, each with 90 % of measured values: by published rows, like ones counting more."""
+        """90 % prediction intervals of figures by name, from published rows; similar deployments have more weight."""
         return served_ranges(self.served_class, self.stats)
 
     @property
     def worth(self) -> str:
-        """The figure by which parts of the machine are worth something: a rate, or where that is given a time."""
+        """Figure that better hardware is judged by: the output rate, or interactivity if the load fixes the rate."""
         return "output_rate" if self.workload.kind == SATURATED else "interactivity"
 
     @cached_property
     def helps(self) -> tuple[Help, ...]:
-        """What better parts of the machine are worth, the best first."""
+        """Gains from better parts of the machine, largest first."""
 
         def figure(system: System) -> float:
             found = only_values(
@@ -146,18 +146,19 @@ class Served(Displayed):
     def plot(
         self, kind: str = "batch", *, interactive: bool = False
     ) -> "Figure | InteractiveFigure":
-        """Draw times and rates over the batch, as ``calculon plot batch`` does.
+        """Draw times and rates over the batch, like ``calculon plot batch``.
 
         Args:
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+            kind: Only ``batch`` is available.
+            interactive: Return a Plotly figure, as on the web page (extra ``web``).
 
         Raises:
-            SpecError: For another kind than ``batch``, and where the library is missing.
+            SpecError: For a kind other than ``batch``, and if the plotting library is missing.
         """
         return drawn(self, kind, interactive=interactive)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return fields, batch and figures of the deployment as a DataFrame of one row."""
+        """Return fields, batch and figures of the deployment as a DataFrame with one row."""
         import pandas as pd  # only for people who want frames
 
         fields = flat(self.deployment.to_dict())
@@ -173,7 +174,7 @@ class Served(Displayed):
 
     @cached_property
     def record(self) -> ServedRecord:
-        """Everything that files and pages have: names of model and machine, and the first passes."""
+        """Record of the result for files and pages: names of model and machine, figures, and the first passes."""
         speculation = speculation_of(self.model, self.deployment)
         return ServedRecord(
             model=self.model.name,
@@ -200,14 +201,14 @@ class Served(Displayed):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return a JSON-serializable dict."""
         return self.record.to_dict()
 
 
 def class_of(
     model: Model, deployment: Deployment, system: System, concurrency: float, most: float
 ) -> ServedClass:
-    """Return the class of a deployment that generates sequences of `most` that there may be in a replica."""
+    """Return the class of a deployment that decodes `concurrency` sequences per replica, of at most `most`."""
     return ServedClass.of(
         model,
         deployment.engine,
@@ -219,7 +220,7 @@ def class_of(
 
 
 def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with those of records inside by path: ``prefill.num_procs``."""
+    """Return fields with the fields of nested records by path: ``prefill.num_procs``."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -242,21 +243,22 @@ def serve(
 
     Args:
         model, system: As in :func:`calculon.estimate`.
-        deployment: A name of the catalog, a file, the fields of one, or a record; a script that starts vLLM, SGLang or
-            TensorRT-LLM, or the command itself, of which what is not modelled is a warning; or a number of processors,
-            of which each node is a replica (:func:`deployment_of`).
-        workload: Likewise, or the document of a result of this function, which has one. Where `deployment` is such a
-            file and prompt and output are not both said, its workload counts.
-        changes: Fields of the deployment that count instead of its own.
-        **options: Fields of the workload, likewise: ``prompt=2000``.
+        deployment: A name of the catalog, a file, a mapping of fields, or a record; a script that starts vLLM, SGLang
+            or TensorRT-LLM, or the command itself (options that are not modelled give a warning); or a number of
+            processors, with one replica per node (:func:`deployment_of`).
+        workload: A name of the catalog, a file, a mapping or a record, or the document of a result of this function,
+            which contains a workload. If `deployment` is such a result and no workload with prompt and output is given,
+            its workload is used.
+        changes: Fields that override the deployment.
+        **options: Fields that override the workload: ``prompt=2000``.
 
     Returns:
-        The figures in the steady state. Of a load that is neither a rate nor users, the largest batch that keeps the
-        limits counts; where none does, that of one sequence, and the limits say what is missed.
+        The figures in the steady state. If the load states neither a rate nor users, the batch is the largest one that
+        meets the limits; if none does, the batch is one sequence, and the limits state by how much they are missed.
 
     Raises:
-        SpecError: For everything wrong with the inputs.
-        Infeasible: Where the model or a single sequence does not fit.
+        SpecError: For all problems of the inputs.
+        Infeasible: If the model or a single sequence does not fit.
 
     Examples:
         >>> found = serve("llama3-8B", 1, "h100_80g_sxm", prompt=1000, output=200)
@@ -268,6 +270,7 @@ def serve(
     load = read_workload(_workload_beside(deployment, workload, options), options)
     check_length(asked_model, load)
     source: Any = deployment
+    # bool is an Integral too, but True is not a number of processors
     if not isinstance(deployment, bool) and isinstance(source, Integral):
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
     else:
@@ -286,7 +289,7 @@ def _asked(
     workload: Workload,
     changes: Mapping[str, Any] | None,
 ) -> Deployment:
-    """Return the deployment that a source says, which may be a script that starts an engine."""
+    """Return the deployment of a source, which may be a script that starts an engine."""
     if not _may_start_engine(source):
         return read_deployment(source, changes)
     from calculon.launch.launch_files import is_launch_file, tell_lost  # rarely needed
@@ -299,9 +302,9 @@ def _asked(
     path = str(source)
     if launch is None:
         if is_launch_file(path):
-            hint = "calculon llm takes it as an execution"
+            hint = "calculon llm reads it as an execution"
             wanted = "a deployment: how a model is served"
-            raise SpecError(path, Problem("", wanted, "a launcher of training", hint))
+            raise SpecError(path, Problem("", wanted, "a script that launches training", hint))
         return read_deployment(source, changes)
     tell_lost(path, launch)
     own = {name: value for name, value in stated.items() if name != "num_procs"}
@@ -311,7 +314,7 @@ def _asked(
 def _workload_beside(
     deployment: DeploymentSource | int, workload: WorkloadSource | None, options: Mapping[str, Any]
 ) -> WorkloadSource | None:
-    """Return the source of a workload: where too little is asked, the file of the deployment if it is a result."""
+    """Return the source of a workload; if prompt or output is missing, the file of the deployment if it is a result."""
     asked = workload is not None or all(options.get(name) for name in ("prompt", "output"))
     if asked or not isinstance(deployment, (str, os.PathLike)):
         return workload
@@ -323,7 +326,7 @@ def _workload_beside(
 
 
 def _may_start_engine(source: object) -> bool:
-    """Return whether a source of a deployment is a file that may be a script, or a text that may be a command."""
+    """Return True if a source of a deployment may be a script, or text that may be a command."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     path = os.fsdecode(source)
@@ -333,7 +336,11 @@ def _may_start_engine(source: object) -> bool:
 
 
 def check_split(model: Model, deployment: Deployment) -> None:
-    """Raise SpecError where a model cannot be split as a deployment says."""
+    """Check that a model can be split as a deployment states.
+
+    Raises:
+        SpecError: If it cannot.
+    """
     problems = list(_wrong_split(model, deployment))
     if deployment.prefill is not None:
         problems += [
@@ -346,7 +353,7 @@ def check_split(model: Model, deployment: Deployment) -> None:
 
 
 def _wrong_split(model: Model, deployment: Pool) -> Iterator[Problem]:
-    """Yield why the replicas of a pool cannot be split as it says."""
+    """Yield the reasons why the replicas of a pool cannot be split as stated."""
     if model.attn_heads % deployment.attention_par:
         name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
         wanted = f"a divisor of attn_heads={model.attn_heads} of {model.name}"
@@ -359,16 +366,16 @@ def _wrong_split(model: Model, deployment: Pool) -> Iterator[Problem]:
 
 
 def _unshared_caches(model: Model, deployment: Pool) -> Iterator[Problem]:
-    """Yield why ranks cannot share a cache token by token: too few have copies of it."""
+    """Yield a problem if ranks cannot share a KV cache token by token because too few of them hold copies of it."""
     ranks, parts = deployment.attention_par, deployment.context_par
     alike = copies_of_heads(model, ranks)
     if alike % parts:
-        hint = f"of {ranks} ranks that share attention, {alike} have copies of the same keys and values"
+        hint = f"{alike} of the {ranks} ranks that share attention hold copies of the same keys and values"
         yield Problem("context_par", f"a divisor of {alike}", str(parts), hint)
 
 
 def _exchange_of_none(deployment: Deployment, hint: str) -> Iterator[Problem]:
-    """Yield what a deployment says of the exchange with experts where a model has none."""
+    """Yield the fields about the exchange with experts that a deployment states although the model has no experts."""
     for name in ("routing", "overlap", "dispatch_dtype"):
         plain = Deployment.__dataclass_fields__[name].default
         if (found := getattr(deployment, name)) != plain:
@@ -376,7 +383,7 @@ def _exchange_of_none(deployment: Deployment, hint: str) -> Iterator[Problem]:
 
 
 def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
-    """Yield why the experts of a model cannot be split as a deployment says, or that it has none."""
+    """Yield the reasons why the experts of a model cannot be split as stated, or that it has none."""
     groups, copies = deployment.expert_par, deployment.redundant_experts
     if not model.mixes:
         hint = f"{model.name} has no experts"
@@ -386,7 +393,7 @@ def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
         if isinstance(deployment, Deployment):
             yield from _exchange_of_none(deployment, hint)
         if deployment.attn_data_par > 1:
-            more = f"{hint}: replicas have requests of their own, too"
+            more = f"{hint}: use replicas instead, which also have separate requests"
             yield Problem("attn_data_par", "1", str(deployment.attn_data_par), more)
     elif (model.num_experts + copies) % groups:
         if copies:

@@ -137,7 +137,7 @@ def test_what_is_no_deployment_workload_or_number_of_processors_is_named():
     for given in (None, 1.5, True, "", [8]):
         with pytest.raises(SpecError, match="deployment: expected a name of the catalog, a p") as e:
             serve(SMALL, given, H100, LOAD)
-        assert "a whole number of processors stands for a plain one" in str(e.value), given
+        assert "a number of processors gives a default deployment" in str(e.value), given
     for given in (3, 1.5, ["chat"]):
         with pytest.raises(SpecError, match="workload: expected a name of the catalog, a path"):
             serve(SMALL, 1, H100, given)

@@ -1,4 +1,4 @@
-"""Prefill in processors of its own: what it takes, and when caches are where they are decoded.
+"""Disaggregated prefill: time of prefill on separate processors, and of the KV cache transfer to the decode pool.
 
 Source: Zhong et al., *DistServe*, arXiv 2401.09670; Patel et al., *Splitwise*, arXiv 2311.18677.
 """
@@ -15,16 +15,16 @@ from calculon.serving.passes.replica import Replica
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefilling:
-    """What pools that prefill give; columns of shape ``(deployments,)``.
+    """Pools that only prefill; columns of shape ``(deployments,)``.
 
     Attributes:
-        replica: What prefills.
-        time: From the begin of a prompt to its first token; groups of ranks with prompts of their own begin together.
-        busy: Time that a replica has for each prompt.
-        moved: Time from the first token until the cache of the prompt is where it is decoded.
-        replicas: Independent engines.
-        memory: Of a rank.
-        room: Prompts whose caches fit into the memory of one.
+        replica: Replicas that prefill.
+        time: Time from the start of a prompt to its first token; groups of ranks with separate prompts start together.
+        busy: Time that a replica spends on each prompt.
+        moved: Time from the first token until the KV cache of the prompt has reached the decode pool.
+        replicas: Number of independent engines.
+        memory: Memory of a rank.
+        room: Prompts whose KV caches fit into the memory of a replica.
     """
 
     replica: Replica
@@ -37,12 +37,12 @@ class Prefilling:
 
     @property
     def rate(self) -> Array:
-        """Most prompts in a second."""
+        """Maximum prompts per second."""
         return self.replicas / self.busy
 
 
 def prefilling(replica: Replica) -> Prefilling | None:
-    """Return what the pools that prefill give; None where the replicas that decode do."""
+    """Return the pools that only prefill; None if the replicas that decode prefill too."""
     pool = replica.deployments.prefilling
     if pool is None:
         return None
@@ -63,11 +63,11 @@ def prefilling(replica: Replica) -> Prefilling | None:
 
 
 def _moved(replica: Replica, pool: Replica, prefill: Seconds) -> Seconds:
-    """Return the time for which the cache of a prompt is under way beyond its prefill.
+    """Return the time of the KV cache transfer of a prompt that its prefill does not hide.
 
-    Ranks of both pools send and receive their shares at once; the largest share takes the longest. Each block is sent
-    as soon as it is there, so that what is left is the last, or what the network lacks of keeping up (Splitwise,
-    section 4.2).
+    Ranks of both pools send and receive their shares at the same time, and the largest share takes the longest. Each
+    block is sent as soon as it is computed, so the exposed part is the last block, or the excess of the transfer over
+    prefill if the network is slower (Splitwise, section 4.2).
     """
     system, length = replica.system, replica.workload.prompt
     share = np.maximum(*(cached_bytes(one, length) for one in (replica, pool)))
@@ -79,9 +79,9 @@ def _moved(replica: Replica, pool: Replica, prefill: Seconds) -> Seconds:
 
 
 def balanced(prefill: Seconds, decode: Seconds, batch: Count, output: float) -> Fraction:
-    """Return the replicas that prefill for each that decodes, so that neither waits.
+    """Return the number of prefill replicas per decode replica with which neither pool waits for the other.
 
-    Source: DistServe, section 4: both pools pass on as many requests, ``1 / t_pf`` each here, ``B / ((o - 1) t_d)``
-    there.
+    Source: DistServe, section 4: both pools pass on equal rates of requests, ``1 / t_pf`` per prefill replica and ``B /
+        ((o - 1) t_d)`` per decode replica.
     """
     return prefill * batch / ((output - 1) * decode)

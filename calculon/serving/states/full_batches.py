@@ -19,22 +19,22 @@ from calculon.serving.states.steady import (
     static_rate,
 )
 
-# Steady states of full batches that were found before: each replica with each batch is timed once.
+# Cache of steady states with full batches: each replica with each batch is timed once.
 
 State = tuple[Steady, Prompts, Seconds]
-"""A steady state, what prompts add, and the time of a decode pass."""
+"""Steady state, effect of prefill, and time of a decode pass."""
 
 AT_ONCE = 2**14
-"""States that are timed together: bounds the memory of all rows of their passes."""
+"""Number of states that are timed together, which limits the memory of all rows of their passes."""
 
 _BATCHES = 2.0**21
-"""More than any batch has sequences."""
+"""Factor that combines the number of a replica and its batch into one key: larger than any batch."""
 
 _STEADY, _PROMPTS = len(Steady._fields), len(Prompts._fields)
 
 
 class KnownStates:
-    """The states of replicas, by their number and a whole number of sequences.
+    """Cache of steady states by the number of a replica and its batch.
 
     Args:
         find: Returns the states of replicas, given by their numbers, with batches.
@@ -55,7 +55,7 @@ class KnownStates:
         return Steady(*steady), Prompts(*prompts), found[-1]
 
     def _add(self, keys: Array) -> None:
-        """Find the states of new keys."""
+        """Compute and store the states of new keys."""
         if not len(keys):
             return
         parts = []
@@ -67,6 +67,7 @@ class KnownStates:
             )
             columns = (np.broadcast_to(one, some.shape) for one in (*steady, *prompts, decode))
             parts.append(np.stack([*columns]))
+        # keys stay sorted for np.searchsorted
         every = np.concatenate([self._keys, keys])
         order = np.argsort(every, kind="stable")
         self._keys = every[order]
@@ -74,19 +75,19 @@ class KnownStates:
 
 
 MOST_SEQUENCES = 2.0**20
-"""Sequences of a replica beyond which none are looked for."""
+"""Maximum sequences of a replica that are considered."""
 
 
 class FullBatches:
-    """Replicas that always have as many sequences as they may.
+    """Replicas that always have as many sequences as allowed.
 
     Attributes:
         replica, load, deployments: The replicas, their workload, and their deployments.
-        memory: Of a rank of each.
-        sequences: What of it sequences take.
+        memory: Memory of a rank of each replica.
+        sequences: Memory that sequences take.
         room: Sequences that fit into the memory of a replica.
-        prefixes: What replicas keep between requests.
-        pool: The pools that only prefill, where there are any.
+        prefixes: Prefixes that replicas cache between requests.
+        pool: Pools that only prefill; None without them.
     """
 
     def __init__(self, replica: Replica):
@@ -100,21 +101,21 @@ class FullBatches:
         self._states = KnownStates(self._timed)
 
     def _memory(self) -> RankMemory:
-        """Return the memory of a rank, with activations of the largest pass."""
+        """Return the memory of a rank, including the activations of its largest pass."""
         d, w = self.deployments, self.load
         tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
-        if d.prefilling is not None:  # passes have a token of each sequence alone
+        if d.prefilling is not None:  # passes only decode, one token per sequence
             tokens = d.token_budget
         return rank_memory(self.replica, tokens)
 
     def most(self) -> tuple[Count, Array]:
-        """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
+        """Return the largest batch of a replica, and its limiting reason as an index of :data:`CUTS`."""
         allowed = self.deployments.max_batch
         bounds = [np.where(allowed > 0, allowed, np.inf), *self.rooms().values()]
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
     def rooms(self) -> dict[str, Count]:
-        """Return the sequences for which there is room in memory, and in a pass that mixes."""
+        """Return the largest batches by memory, and by the token budget of passes that mix decode and prefill."""
         d, w = self.deployments, self.load
         found = {"memory": self.room}
         if d.mixes:
@@ -124,10 +125,10 @@ class FullBatches:
         return found
 
     def state(self, batch: Count, places: Array | None = None) -> State:
-        """Return the steady state of full batches, what prompts add, and the time of a decode pass.
+        """Return the steady state of full batches, the effect of prefill, and the time of a decode pass.
 
-        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
-        their rates.
+        Each batch belongs to the deployment at an index; by default there is one batch per deployment. A prefill pool
+        limits their rates.
         """
         state, prompts, decode = self._decoded(batch, places)
         if self.pool is not None:
@@ -140,12 +141,12 @@ class FullBatches:
         return state, prompts, decode
 
     def _decoded(self, batch: Count, places: Array | None = None) -> State:
-        """Return the same, where prompts are prefilled as fast as they are decoded."""
+        """Return the same for prompts that are always prefilled as fast as they are decoded."""
         return self._states.of(self._alike if places is None else self._alike[places], batch)
 
-    def _timed(self, kinds: Array, batch: Count) -> State:
-        """Return the same, of kinds of replicas."""
-        replica = self.replica.take(self._firsts[kinds])
+    def _timed(self, numbers: Array, batch: Count) -> State:
+        """Return the same for distinct replicas, given by their numbers."""
+        replica = self.replica.take(self._firsts[numbers])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -159,7 +160,8 @@ class FullBatches:
             return saturated(batch, each, prompts, self.load.output), prompts, decode
         prompts = replica.prompts(batch, decode)
         full = saturated(batch, each, prompts, self.load.output)
-        prefixes = self.prefixes.take(self._firsts[kinds])
+        # lost prefixes depend on the rate, which depends on them: one iteration, from the rate without lost prefixes
+        prefixes = self.prefixes.take(self._firsts[numbers])
         if not prefixes.matter:
             return full, prompts, decode
         prompts = prefixes.prompts(batch, decode, prompts, full)

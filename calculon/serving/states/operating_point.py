@@ -1,4 +1,4 @@
-"""The points at which replicas work under a load: their batches, and all that follows from these."""
+"""Operating point of a deployment: the batch that a load leads to, with throughput, latency, memory and cost."""
 
 from dataclasses import replace
 
@@ -49,19 +49,19 @@ from calculon.serving.states.steady import (
 )
 
 _FEW = 0.9
-"""Share of the memory below which messages tell what drivers and others take of it."""
+"""Share of the memory below which messages mention the part that drivers and other processes take."""
 
 _ALL = slice(None)
 
 
 class Load(FullBatches):
-    """Replicas under their load: the batch that it leads to, and all that follows."""
+    """Replicas under a load: the batch that it leads to, and all figures that follow."""
 
     def answer(self) -> Point:
-        """Find the batch of a single deployment, and state all that follows from it.
+        """Return the operating point of a single deployment.
 
         Raises:
-            Infeasible: Where not a single sequence has room in memory, or in a pass.
+            Infeasible: If not even one sequence fits into memory, or into a pass.
         """
         w = self.load
         if self.room[0] < 1:
@@ -72,7 +72,7 @@ class Load(FullBatches):
         if most[0] < 1:
             name = CUTS[cut[0]]
             raise Infeasible(
-                name, f"{name}: no pass has room for a token of a sequence and its prompt"
+                name, f"{name}: a pass is too small for a token of a sequence and its prompt"
             )
         points = self.solve()
         return Point(
@@ -88,10 +88,11 @@ class Load(FullBatches):
         )
 
     def solve(self) -> Points:
-        """Find the batch of each deployment, and state all that follows from it."""
+        """Return the operating points of all deployments."""
         d, w = self.deployments, self.load
         most, cut = self.most()
         room = most >= 1
+        # infeasible rows are computed with one sequence and masked by `room`, so that all columns keep their shape
         most = np.maximum(most, 1.0)
         alone = self._decoded(most)[0].rate
         if self.pool is not None:
@@ -122,18 +123,18 @@ class Load(FullBatches):
         )
 
     def _unfit(self, memory: RankMemory, replica: Replica, length: int) -> Infeasible:
-        """Say by how much memory does not do for a sequence of so many tokens."""
+        """Return the error that states by how much memory is too small for a sequence of a given length."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
         one = float(cached_bytes(replica, length)[0])
         fraction = replica.deployments.record.memory_fraction
         needed, whole = held + one / fraction, replica.system.mem1.capacity
-        left = f" that a process gets of {whole / GIB:,.1f}" if available < _FEW * whole else ""
+        left = f" available to a process, of {whole / GIB:,.1f}" if available < _FEW * whole else ""
         pool = "" if replica is self.replica else "prefill: "
         begin = f"{pool}a sequence of {length:,} tokens does not fit"
         if held + one <= available:
             caches = f"memory_fraction={fraction:g} leaves {float(memory.room[0]) / GIB:,.2g} GiB"
-            message = f"{begin}: {caches}, and its cache takes {one / GIB:,.2g}"
+            message = f"{begin}: {caches}, and its KV cache takes {one / GIB:,.2g}"
             return Infeasible("memory_fraction", message)
         parts = ", ".join(
             f"{name} {float(size) / GIB:,.1f}"
@@ -154,7 +155,7 @@ class Load(FullBatches):
         )
 
     def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
-        """Return the most sequences where no more are decoded than a pool prefills, and what bounds them."""
+        """Return the decode batch limited by prefill throughput, and its limiting reason."""
         each = pool.rate / self.deployments.replicas
         enough = _fewest(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
         return _at_most(enough, most, cut, "prefill")
@@ -167,7 +168,7 @@ class Load(FullBatches):
         decode: Seconds,
         alone: Array,
     ) -> ServingFigures:
-        """Fill the figures of pools; `alone` is the rate of a replica that decodes as much as it can."""
+        """Return the figures completed for a prefill pool; `alone` is the rate of decode replicas without it."""
         w, replicas = self.load, self.deployments.replicas
         return replace(
             figures,
@@ -179,7 +180,7 @@ class Load(FullBatches):
         )
 
     def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
-        """Return the sequences that a replica decodes, and what bounds them."""
+        """Return the sequences that a replica decodes, and the limiting reason."""
         d, w = self.deployments, self.load
         if w.users is not None:
             return _at_most(self._at_hand(most), most, cut, "users")
@@ -195,7 +196,7 @@ class Load(FullBatches):
         return most, cut
 
     def _at_hand(self, most: Count) -> Count:
-        """Return the sequences that users have at a time, infinite where they are more than there may be."""
+        """Return the concurrent sequences of users; infinite if they exceed the largest batch."""
         d, w = self.deployments, self.load
         own = self._users / d.replicas
         if self.pool is not None:
@@ -211,7 +212,7 @@ class Load(FullBatches):
         return _fewest(most, enough)
 
     def _at_hand_apart(self, pool: Prefilling, most: Count) -> Count:
-        """Return the same of users whose prompts have processors of their own: those that these do not hold."""
+        """Return the concurrent sequences of users that are not in the prefill pool."""
 
         def enough(at: Array, batch: Count) -> Array:
             _, prompts, decode = self.state(batch, at)
@@ -223,7 +224,7 @@ class Load(FullBatches):
         return _fewest(most, enough)
 
     def kept(self, name: str, limit: float, most: Count) -> Count:
-        """Return the most sequences that keep a limit of the workload, ``tpot`` or ``ttft``; 0 where none does."""
+        """Return the largest batch within a limit of the workload, ``tpot`` or ``ttft``; 0 if no batch meets it."""
 
         def keeps(places: Array, batch: Count) -> Array:
             return self.limited(name, batch, places) <= limit
@@ -231,18 +232,20 @@ class Load(FullBatches):
         return largest(most, keeps, self.replica.more_chunks if self.deployments.mixes else None)
 
     def limited(self, name: str, batch: Count, places: Array | None = None) -> Seconds:
-        """Return the time that a limit of the workload bounds, ``tpot`` or ``ttft``, of full batches."""
+        """Return the time that a limit of the workload bounds, ``tpot`` or ``ttft``, for full batches."""
         state, prompts, decode = self.state(batch, places)
         if name == "tpot":
             return state.tpot
         return prompts.latency + self._collisions(batch, prompts, decode)
 
     def _collisions(self, batch: Count, prompts: Prompts, decode: Seconds) -> Seconds:
-        """Return the wait of prompts for those of others, and for the pass at work, with so many sequences at hand."""
+        """Return the wait of a prompt for other prompts and for the running pass, at a number of sequences."""
         if self.deployments.record.batching == "static":
             return np.zeros_like(decode)
         load = (batch, decode / self.replica.per_pass, prompts, self.load.output)
-        if self.pool is not None:  # which decodes nothing
+        if (
+            self.pool is not None
+        ):  # a prefill pool decodes nothing, so no decode pass delays a prompt
             return queue_of_users(*load)
         return queue_of_users(*load) + self.replica.per_pass * pass_at_work(*load)
 
@@ -265,6 +268,7 @@ class Load(FullBatches):
             late = self._collisions(batch, prompts, decode)
             return full, Wait(late, late)
         each, asked = w.rate / d.replicas, np.full_like(decode, w.rate)
+        # arrivals above the maximum rate: the queue grows without end, and replicas work with full batches
         late = each > best.rate
         if d.record.batching == "static":
             state = full._replace(rate=each)
@@ -278,7 +282,7 @@ class Load(FullBatches):
     def _wait_at_rate(
         self, asked: Array, state: Steady, prompts: Prompts, decode: Seconds, most: Count
     ) -> Wait:
-        """Return the wait for a place among the sequences, for prompts before, and for the pass at work."""
+        """Return the wait for a free slot in the batch, for earlier prompts, and for the running pass."""
         d, w = self.deployments, self.load
         held = (w.output - 1) * state.tpot
         places = d.replicas * most
@@ -293,7 +297,7 @@ class Load(FullBatches):
     def _of_users_apart(
         self, pool: Prefilling, full: Steady, prompts: Prompts, decode: Seconds
     ) -> tuple[Steady, Wait]:
-        """Return the state with users whose prompts have processors of their own, and the wait for these."""
+        """Return the state with users whose prompts have a separate pool, and the wait for this pool."""
         replicas, token = self.deployments.replicas, decode / self.replica.per_pass
         whole = self._without_wait(prompts, token)
         rate = np.minimum(self._closed(pool, whole), replicas * full.rate)
@@ -302,24 +306,24 @@ class Load(FullBatches):
 
     @property
     def _users(self) -> int:
-        """Users with a request at a time; in a finite run no more than there are requests."""
+        """Users with one request at a time; in a finite run at most the number of requests."""
         w = self.load
         assert w.users is not None
         return w.users if w.requests is None else min(w.users, w.requests)
 
     def _without_wait(self, prompts: Prompts, token: Seconds) -> Seconds:
-        """Return the time from one request of a user to the next, without any wait."""
+        """Return the time from one request of a user to the next, without waiting."""
         return prompts.latency + (self.load.output - 1) * token + self.load.think
 
     def _closed(self, pool: Prefilling, whole: Seconds, at: Array | slice = _ALL) -> Array:
-        """Return the requests per second of users by the wait for processors that prefill."""
+        """Return the requests per second of users in a closed loop, given the wait for the prefill pool."""
         users = np.full_like(whole, self._users)
         return closed_rate(users, pool.busy[at], pool.replicas[at], self.load.prompt_cv, whole)
 
     def _of_users(
         self, full: Steady, prompts: Prompts, decode: Seconds, batch: Count
     ) -> tuple[Steady, Wait]:
-        """Return the state with users, and the wait of those for whom there is no room."""
+        """Return the state with users, and the wait of users for whom the batch is full."""
         d, w = self.deployments, self.load
         own = self._users / d.replicas
         if d.record.batching == "static":
@@ -338,10 +342,10 @@ class Load(FullBatches):
     def _run_time(
         self, requests: Count, batch: Count, state: Steady, prompts: Prompts, queue: Wait
     ) -> Seconds:
-        """Return the time in which a replica answers so many requests: in waves, or as they come.
+        """Return the time in which a replica answers a number of requests: in waves, or as they arrive.
 
-        Users ask one after the other until all are answered, and nobody thinks after the last; of a rate the last
-        request comes after all others, and waits no longer than the mean where that is finite.
+        Users ask one request after the other until all are answered, and do not think after the last one. With a rate,
+        the last request arrives after all others and waits for the mean time if that is finite.
         """
         w = self.load
         if w.users is not None:
@@ -358,15 +362,16 @@ class Load(FullBatches):
         return run_time(requests, batch, state.rate, last)
 
     def _run_out(self, requests: Count, batch: Count) -> Seconds:
-        """Return the time in which a replica answers so many requests with outputs of different lengths.
+        """Return the time in which a replica answers a number of requests with outputs of different lengths.
 
-        Until nobody waits any more, batches are full; then they run out. Where all have room at once they run out from
-        the beginning.
+        Batches are full while requests are waiting, and then run empty. If all requests fit at once, the batch runs
+        empty from the start.
         """
         w, replica = self.load, self.replica
         steps, fresh = w.output - 1, requests <= batch
         _, prompts, decode = self.state(batch)
-        begun = batch * steps * (1 + w.output_cv**2) / 2  # what is left of those under way
+        # remaining steps of running sequences: the mean residual life of a renewal process
+        begun = batch * steps * (1 + w.output_cv**2) / 2
         full = np.where(fresh, 0.0, np.maximum(0.0, requests * steps - begun))
         each = np.repeat(np.arange(len(batch)), PARTS)
         ends = []
@@ -390,13 +395,15 @@ class Load(FullBatches):
         price: Quote | None,
         ends: Seconds | None,
     ) -> ServingFigures:
-        """Fill the figures of states."""
+        """Return the figures of the states."""
         d, w, replica = self.deployments, self.load, self.replica
         held, open_loop = self._held(batch), w.rate is not None
         nothing, none = np.zeros_like(batch), np.full_like(batch, np.nan)
         busiest = concurrency(state, w.output)
         tpot_p = state.tpot
         if open_loop:
+            # the percentile of the time per token is the time of the batch that is rarely exceeded, not a tail of token
+            # times
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
@@ -440,7 +447,7 @@ class Load(FullBatches):
     def _longest_gap(
         self, batch: Count, state: Steady, prompts: Prompts, decode: Seconds
     ) -> Seconds:
-        """Return the longest time between two tokens; no prompts come between those of a single request."""
+        """Return the longest time between two tokens; with a single request, no prompt comes between its tokens."""
         longest = prompts.longest
         if self.pool is None:
             longest = np.maximum(longest, self.replica.longest_gap(batch, decode))
@@ -453,7 +460,7 @@ class Load(FullBatches):
         return np.maximum(np.where(alone, decode, longest), state.tpot)
 
     def _speculation(self, batch: Count) -> SpeculationFigures:
-        """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""
+        """Return the gain from speculative decoding with full batches, and the batch up to which it pays off."""
         tokens = np.full_like(batch, self.replica.per_pass)
         if self.replica.rows == 1:
             nothing = np.full_like(batch, np.nan)
@@ -472,12 +479,12 @@ class Load(FullBatches):
         )
 
     def _longest_context(self) -> Count:
-        """Return the tokens of the longest sequence that fits alone."""
+        """Return the tokens of the longest sequence that fits on its own."""
         firsts = self.replica.take(self._firsts), self.memory.take(self._firsts)
         return SequenceRoom(*firsts).longest[self._alike]
 
     def _even_context(self, batch: Count) -> Count:
-        """Return the context at which a decode pass reads as many bytes of caches as of weights."""
+        """Return the context at which a decode pass reads as many bytes of KV cache as of weights."""
         _, alike, first = distinct([self._alike, batch])
         times, blocks = (
             self.replica.take(first).decode_pass(batch[first]),
@@ -487,7 +494,7 @@ class Load(FullBatches):
         return blocks.length(times.total("weights") / each)[alike]
 
     def _held(self, batch: Count) -> ServingMemory:
-        """Return what a rank holds with so many sequences, each in the middle of its output."""
+        """Return the memory of a rank with a number of sequences, each in the middle of its output."""
         m, own = self.memory, self.deployments.of_group(batch)
         cache = own * self.sequences.held + self.sequences.shared
         logits = own * self.sequences.logits
@@ -498,13 +505,13 @@ class Load(FullBatches):
     def _limits(
         self, figures: ServingFigures, best: Steady, most: Count
     ) -> tuple[LimitColumn, ...]:
-        """Return the limits of the workload, and whether figures keep them."""
+        """Return the limits of the workload together with the figures that they bound."""
         w, found = self.load, []
         if w.rate is not None:
             rate, asked = best.rate * self.deployments.replicas, np.full_like(most, w.rate)
             found.append(LimitColumn(name="rate", unit="requests/s", most=rate, found=asked))
             crowd = batch_percentile(figures.concurrency, w.percentile)
-            name = f"sequences of a replica at {100 * w.percentile:g} %"
+            name = f"sequences per replica at {100 * w.percentile:g} %"
             found.append(LimitColumn(name=name, unit="", most=most, found=crowd))
         for name, limit, figure in (
             ("ttft", w.ttft_limit, figures.ttft_p),
@@ -517,21 +524,21 @@ class Load(FullBatches):
 
 
 def _where(first: Array, one: Steady, other: Steady) -> Steady:
-    """Return one state where a condition holds, and the other elsewhere."""
+    """Return the first state where a condition holds, otherwise the second."""
     return Steady(*(np.where(first, *both) for both in zip(one, other, strict=True)))
 
 
 def _fewest(most: Count, holds: Condition) -> Count:
-    """Return the fewest sequences for which a condition holds; infinite where it holds for none up to the most."""
+    """Return the smallest batch that meets a condition; infinite if none up to `most` does."""
     found = least(most, holds)
     return np.where(found > 0, found, np.inf)
 
 
 def _at_most(wanted: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
-    """Return the batch that a load takes, named as its bound, where there is room for it, else the most."""
+    """Return the batch of a load and its name as the limiting reason; if it exceeds `most`, that and its reason."""
     return np.minimum(wanted, most), np.where(wanted <= most, CUTS.index(name), cut)
 
 
 def _lower(bound: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
-    """Return the most sequences, one at least, under a further bound, and what bounds them."""
+    """Return the largest batch, at least 1, under a further bound, and the limiting reason."""
     return np.maximum(1.0, np.minimum(bound, most)), np.where(bound < most, CUTS.index(name), cut)

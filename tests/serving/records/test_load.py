@@ -81,8 +81,8 @@ def test_turns_have_all_before_them_in_their_prompt(turns, common):
 @for_each(
     ("fields", "message"),
     [
-        ({"prefix_hit": 0.5, "turns": 2}, "0 beside these"),
-        ({"prefix_hit": 0.5, "shared_prefix": 5}, "0 beside these"),
+        ({"prefix_hit": 0.5, "turns": 2}, "0 together with these"),
+        ({"prefix_hit": 0.5, "shared_prefix": 5}, "0 together with these"),
         ({"shared_prefix": 2000}, "less than prompt=2,000"),
         ({"turns": 9}, "at least 2,005"),
         ({"think": 5}, "no users who think"),

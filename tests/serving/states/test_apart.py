@@ -129,5 +129,5 @@ def test_a_number_of_processors_of_which_some_prefill():
     assert found.deployment.prefill.to_dict()["tensor_par"] == 4
     assert found.deployment.own_procs == 8
     assert found.deployment.tensor_par == 8
-    with pytest.raises(SpecError, match=r"prefill.num_procs: expected .* 1 to 11"):
+    with pytest.raises(SpecError, match=r"prefill.num_procs: expected 1 to 11"):
         serve(SMALL, 12, H100, LOAD, changes={"prefill.num_procs": 12})

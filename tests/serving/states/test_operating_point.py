@@ -111,7 +111,7 @@ def test_a_run_of_users_ends_with_the_answer_to_the_last():
         (7.6, 7.57, "ttft: 7.6 of 7.57 s, 0.4 % more"),
         (7.5701, 7.57, "ttft: 7.5701 of 7.57 s, 0.0013 % more"),
         (1.0, 2.0, "ttft: 1 of 2 s"),
-        (float("inf"), 2.0, "ttft: without end, of 2 s"),
+        (float("inf"), 2.0, "ttft: unbounded, limit 2 s"),
     ],
 )
 def test_a_limit_in_words(found, most, words):
