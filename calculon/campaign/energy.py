@@ -216,10 +216,12 @@ def energy(
     idling = np.multiply(processors, power.waiting) * waiting / KILO
     spare_processors = np.multiply(spare_nodes, np.divide(processors, nodes))
     spares = spare_processors * power.idle * hours / KILO
+    # the rest of a node scales with its processors if only a share is known; a stated power is drawn all the time
     if power.node is None:
         rest = power.share * (stepping + idling + spares)
     else:
         rest = np.add(nodes, spare_nodes) * power.node * hours / KILO
+    # PUE multiplies the energy of all machines, spares and hosts included
     machines = stepping + idling + spares + rest
     return Energy(
         stepping=stepping,

@@ -82,11 +82,13 @@ def limits(campaign: Campaign, figures: Mapping[str, float | None]) -> tuple[Lim
     """
     declared = {one.name: one.declaration for one in spec_fields(Campaign)}
     found = []
+    # limits in files have the unit of the field, figures the unit of pages; both sides are compared in the latter
     for name, figure in LIMITED.items():
         most = getattr(campaign, name)
         if most is None:
             continue
         value = figures[figure]
+        # a limit that cannot be checked is an error: silently meeting it would mislead
         if value is None:
             wanted, hint = _UNKNOWN[name]
             raise SpecError(campaign.name, Problem(name, f"{wanted} to check it", "none", hint))

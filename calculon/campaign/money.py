@@ -113,6 +113,7 @@ def own_price(
             `power_kw` if absent.
     """
     share = own.processors or processors
+    # owners pay for all hours of a year, and spread the cost over the hours of use
     used = HOURS_PER_YEAR * own.utilisation
     node = own.node_usd + own.network_usd
     provisioned = power_kw if provisioned_kw is None else provisioned_kw
@@ -265,6 +266,7 @@ def break_even_hours(on_demand: Values, per_year: Values, per_hour: Values = 0.0
     """
     saved = np.subtract(on_demand, per_hour)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # without a saving per hour a purchase never breaks even; the mask below makes that infinity
         hours = np.divide(per_year, saved)
     return np.where(saved > 0, hours, inf)[()]
 

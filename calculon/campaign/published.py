@@ -188,6 +188,7 @@ class PublishedTraining:
 @cache
 def published_trainings() -> tuple[PublishedTraining, ...]:
     """Return the training runs with published processor-hours."""
+    # sorted, because the order of a folder depends on the file system
     files = sorted((catalog.root() / FOLDER).glob("*/measured.csv"))
     lines = ((file, line) for file in files for line in read_csv(str(file), _COLUMNS))
     systems = {file: _system_of(file.with_name("study.yaml")) for file in files}

@@ -62,6 +62,7 @@ def _document(source: str | os.PathLike[str] | Mapping[str, Any] | None) -> tupl
 
 def _with_parts(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with an empty part for each part in which values are changed."""
+    # an override only replaces what exists, so a part that the file omits is added empty
     heads = {path.partition(".")[0] for path in changes if "." in path}
     return {**{name: {} for name in sorted(heads & {*PARTS})}, **raw}
 

@@ -360,6 +360,7 @@ class Campaign:
         """Global batch as text and sequence length of the last steps; None if the campaign does not state them."""
         last = self.phases[-1] if self.phases else Phase()
         batch, length = last.batch, last.seq_size
+        # a ramp ends with its last entry; a linear ramp ends with the batch of the execution, which is not known here
         if batch is None and self.batch_ramp is not None and self.batch_ramp.rungs:
             batch = self.batch_ramp.rungs[-1].batch
         if length is None and self.seq_ramp:

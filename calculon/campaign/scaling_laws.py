@@ -57,6 +57,7 @@ class ScalingLaw:
         """Return the tokens after which a model reaches a loss; infinite if it never does."""
         left = np.asarray(loss, float) - self.least_loss(parameters)
         reached = left > 0
+        # 1.0 replaces negative differences, whose power would be NaN; the mask below overwrites them
         needed = (self.of_tokens / np.where(reached, left, 1.0)) ** (1.0 / self.token_power)
         return np.asarray(np.where(reached, needed, np.inf))
 
@@ -115,6 +116,7 @@ def tokens_of_loss(loss: float, parameters: float) -> dict[str, float]:
         for name, tokens in found.items()
         if math.isfinite(tokens)
     )
+    # below the irreducible loss no model helps; above it a larger model would, and the message differs
     irreducible = loss <= COUNTS.irreducible
     least = COUNTS.irreducible if irreducible else float(COUNTS.least_loss(parameters))
     why = "is irreducible" if irreducible else "is the limit for infinite tokens"

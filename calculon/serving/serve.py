@@ -347,6 +347,7 @@ def check_split(model: Model, deployment: Deployment) -> None:
             replace(one, field=f"prefill.{one.field}")
             for one in _wrong_split(model, deployment.prefill)
         ]
+    # drafts run on the ranks of the last stage, so they have to split like the model
     problems += unsplit(draft_of(model, deployment), deployment)
     if problems:
         raise SpecError(deployment.name, problems)
@@ -368,6 +369,7 @@ def _wrong_split(model: Model, deployment: Pool) -> Iterator[Problem]:
 def _unshared_caches(model: Model, deployment: Pool) -> Iterator[Problem]:
     """Yield a problem if ranks cannot share a KV cache token by token because too few of them hold copies of it."""
     ranks, parts = deployment.attention_par, deployment.context_par
+    # only ranks with copies of the same keys and values can divide their tokens
     alike = copies_of_heads(model, ranks)
     if alike % parts:
         hint = f"{alike} of the {ranks} ranks that share attention hold copies of the same keys and values"

@@ -170,6 +170,7 @@ def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
     """
     older: dict[str, Any] = {"provenance": {}}  # members that older files lack
     deployment = without_replicas(raw[DEPLOYMENT], path, DEPLOYMENT)
+    # ranges are computed from the published rows of today instead of being read
     stated = {DEPLOYMENT: deployment, "ranges": {}}
     found = decode(ServedRecord, {**older, **raw, **stated}, path)
     if found.served_class is None:  # written before ranges had classes

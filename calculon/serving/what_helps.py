@@ -97,6 +97,7 @@ def helps(system: System, figure: Callable[[System], float]) -> tuple[Help, ...]
         system: The machine.
         figure: Returns the figure on a machine; larger is better.
     """
+    # a ratio of logarithms is the elasticity, which hardly depends on the size of the step
     now = figure(system)
     found = [
         Help(part=part, elasticity=math.log(figure(better(system, STEP)) / now) / math.log(STEP))

@@ -49,6 +49,7 @@ class CachedBlocks:
         >>> blocks.length(blocks.tokens(np.array([60.0, 250.0]))).tolist()
         [60.0, 250.0]
         """
+        # up to the window all blocks grow; beyond it only blocks with full attention do
         short = tokens / (self.full + self.windowed)
         if not self.windowed:
             return short
@@ -93,6 +94,7 @@ def check_length(model: Model, workload: Workload) -> None:
 
 def heads_of_rank(model: Model, tensor_par: Count) -> Count:
     """Return the key/value heads that a rank caches: its share, or one head that it has in common with other ranks."""
+    # with more ranks than key/value heads, a rank holds a copy of one head
     return np.ceil(model.key_value_heads / tensor_par)
 
 

@@ -54,6 +54,7 @@ class KeptPrefixes:
         w = self.replica.workload
         if self.replica.deployments.prefilling is not None:
             return False
+        # without think time the next turn comes at once, and its prefix is still in tier 1
         return w.kept > 0 and (self.tier is not None or (w.turns > 1 and w.think > 0))
 
     @cached_property
@@ -116,6 +117,7 @@ class KeptPrefixes:
         rate = self._rate(batch, token, prompts, state)
         at_hand = np.minimum(batch, concurrency(at_rate(rate, token, prompts), w.output))
         places = self.places(at_hand, rate)
+        # most workloads lose no prefix, and timing prompts without hits is expensive
         if np.any(places.lost > 0):
             found = self.replica.prompts(batch, decode, places.lost)
         if self.tier is None:

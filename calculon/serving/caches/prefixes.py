@@ -104,6 +104,7 @@ def kept_share(room: Count, rate: Array, think: float, turns: int) -> Fraction:
         think: Mean time between turns.
         turns: Requests per conversation, at least 2.
     """
+    # a rate of 0 asks for nothing: any capacity is then plenty
     asked = np.maximum(rate * think, 1e-300)
     wanted = np.maximum(room, 0.0) / asked
     low, high = np.zeros_like(wanted), turns * wanted
@@ -123,6 +124,7 @@ def hit_places(first: Count, second: Count, rate: Array, think: float, turns: in
         rate, think, turns: As in :func:`kept_share`.
     """
     near = kept_share(first, rate, think, turns)
+    # bisection may return a share that is smaller by rounding although the cache is larger
     both = np.maximum(near, kept_share(first + second, rate, think, turns))
     return HitPlaces(near, both - near, 1 - both)
 

@@ -54,6 +54,7 @@ def weight_bytes(
     of a model stay in 16 bits. A table that embedding and head share is stored once if one stage has both. Drafts are
     on the last stage.
     """
+    # blocks of different kinds are averaged over stages, although a stage may have more of the larger kind
     each = _block_bytes(model, types, sizes)
     of_block, model = each / model.num_blocks, executed(model)
     most = np.ceil(model.num_blocks / stages) * of_block
@@ -122,6 +123,7 @@ def rank_memory(replica: Replica, tokens: Count | float) -> RankMemory:
     Memory taken by drivers and other processes (``ext.memory.withheld``) is not part of the capacity.
     """
     model, draft, d = replica.model, replica.draft, replica.deployments
+    # the weights do not depend on the number of sequences, but a pass needs one
     sizes = replica.sizes(decoded=1)
     capacity = np.zeros(sizes.count) + replica.system.usable[0]
     weights = weight_bytes(model, replica.types, sizes, d.pipeline_par, draft)
@@ -150,6 +152,7 @@ def cached_bytes(replica: Replica, length: Count | float) -> Bytes:
     blocks, d, element = replica.model.num_blocks, replica.deployments, replica.types.cache
     filled = np.asarray(length, float) + (d.kv_block - 1) / 2
     split, stages = d.attention_par, d.pipeline_par
+    # the fullest stage is either one with the most blocks, or the last one with the cache of the draft
     whole = sequence_bytes(replica.model, filled, split, element) / d.context_par
     most = whole * (np.ceil(blocks / stages) / blocks)
     last = whole * (np.floor(blocks / stages) / blocks)

@@ -169,6 +169,7 @@ def draft_of(model: Model, deployment: Deployment) -> Draft:
         return Draft(speculation)
     draft = inputs.model(name)
     check_served(draft)
+    # a verification compares token ids, so both models have to share a tokenizer
     if abs(draft.vocab / model.vocab - 1) > PADDING:
         wanted = f"a model with the vocabulary of {model.name} (vocab={model.vocab})"
         found = f"{draft.name} with vocab={draft.vocab}"

@@ -110,6 +110,7 @@ class PassSizes:
     @property
     def filled(self) -> Array:
         """Rows of all groups over the rows if all were as busy as the busiest: below 1 if some groups are idle."""
+        # the busiest group has at least one sequence, so fewer sequences than groups leave some groups idle
         all_full = self.attn_data_par * self.of_group.tokens
         return np.divide(self.tokens, all_full, out=np.ones_like(all_full), where=all_full > 0)
 
@@ -144,6 +145,7 @@ def seen_keys(cached: Count, chunk: Count, window: int, *, chunked: bool = False
         return chunk * cached + chunk * (chunk + 1) / 2
     if chunked:
         return _of_chunks(cached + chunk, window) - _of_chunks(cached, window)
+    # tokens whose window still reaches the start see one key more each; all later ones see a full window
     rising = np.clip(window - cached, 0, chunk)
     return rising * cached + rising * (rising + 1) / 2 + (chunk - rising) * window
 

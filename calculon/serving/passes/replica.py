@@ -98,6 +98,7 @@ class Replica:
 
     def passes(self, sizes: PassSizes) -> PassTimes:
         """Return the times of passes through all stages in turn, including drafts; equal sizes are cached."""
+        # large columns rarely repeat, and their keys would cost more memory than they save time
         if sizes.count >= MANY:
             return self._time(sizes)
         key = sizes.key
@@ -198,6 +199,7 @@ class Replica:
         """Return the same for prompts of one length with a number of cached tokens."""
         times = self.spans(self.sizes(prompts=prompts, chunk=computed, cached=cached))
         if not self.deployments.staged:
+            # without pipeline stages the replica is busy for the whole pass
             return times.time, times.time
         tokens = prompts * computed
         return self._through(times, tokens), self._slowest(times, tokens)
@@ -263,6 +265,7 @@ class Replica:
         if not self.deployments.staged:
             return times.time
         part = self._part(batch) * self.rows
+        # with stages, one of the passes in flight is replaced by the mixed pass; the others stay decode passes
         plain = self._slowest(self.spans(self._decoded(batch)), part)
         several = self.deployments.pipeline_par > 1
         return np.where(several, decode + self._slowest(times, tokens) - plain, times.time)

@@ -144,6 +144,7 @@ class PassTimes:
             found["network"] += np.where(network, work, 0.0)
             computes = ~network & (row.arithmetic >= row.memory)
             found["arithmetic"] += np.where(computes, work, 0.0)
+            # 1 byte avoids 0/0 for rows without traffic, whose work is 0 as well
             reads = np.where(network | computes, 0.0, work) / np.maximum(row.moved, 1.0)
             found["weights"] += reads * row.weights
             found["cache"] += reads * row.cache
@@ -201,6 +202,7 @@ def pass_times(
     }
     time = stages["block"] + stages["first"] + stages["last"]
     some = sizes.tokens > 0
+    # without graphs, kernels run while the host launches the next ones: the longer of both counts
     waits = np.where(some & ~np.asarray(graphs), np.maximum(0.0, launching - time), 0.0)
     scheduler = np.where(some, system.ext.serving.step_host * step, 0.0)
     host = _host(waits + scheduler)
@@ -365,6 +367,7 @@ def _by_law(
     if kernel.rate is ENGINE_RATE:
         done = kernel.engine.efficiency.padded(flops[0, 0]) / (kernel.engine.peak * share)
         return _combined(system, floor, done, _moved(system, moved[0, 0]))
+    # the laws contain the start of a launch outside of graphs: it is subtracted, and the serving floor added instead
     start = _start(kernel)
     once = layer._replace(launches=None)
     arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)
@@ -428,6 +431,7 @@ def _reduction(system: System, message: Bytes, ranks: Count) -> Parts:
     """
     members = np.asarray(ranks, np.int64)
     several = (members > 1) & (message > 0)
+    # a group of one needs no all-reduce; it is timed as a group of two and masked below
     small = system.small_reduce(message, ranks)
     group = Group.in_mesh(system, np.maximum(members, 2), np.ones_like(members))
     library = group_time(system, "all_reduce", np.maximum(message, 1.0), group, AUTO)

@@ -45,6 +45,7 @@ class SplitCache(NamedTuple):
         """Return the exchange of a block for one group of ranks, with attention to a window (0: to all tokens)."""
         ranks = sizes.context_par
         heads = np.ceil(model.attn_heads * ranks / sizes.tensor_par)
+        # with latent attention, queries and results are in the space of the latents
         asked, found = model.attn_size, model.value_size
         if model.latent:
             asked, found = model.kv_lora_rank + model.qk_rope_head_dim, model.kv_lora_rank

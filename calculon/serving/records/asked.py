@@ -37,6 +37,7 @@ def read_workload(
     source: WorkloadSource | None = None, options: Mapping[str, Any] | None = None
 ) -> Workload:
     """Return a workload; without a source, from options alone. Arguments and errors as in :func:`read_deployment`."""
+    # command-line options that are not given are None, and must not override a file
     stated = {name: value for name, value in (options or {}).items() if value is not None}
     if source is None and (missing := [one for one in ("prompt", "output") if one not in stated]):
         hint = "add --prompt 2k --output 500, or name a workload that states them: --workload chat"

@@ -204,6 +204,7 @@ class Deployment(Pool):
 
     def contradictions(self) -> Iterator[Problem]:
         """Yield contradictions between fields."""
+        # the checks of a pool would report misleading problems for a pool without processors
         if self.prefill is not None and self.own_procs < 1:
             wanted = f"more than prefill.num_procs={self.prefill.num_procs}, which it includes"
             yield Problem("num_procs", wanted, str(self.num_procs))
@@ -263,6 +264,7 @@ class Deployment(Pool):
         """Deployment of the processors that only prefill; None without them."""
         if self.prefill is None:
             return None
+        # prefill replicas share data types and engine with the deployment, but have no batch limit and no chunks
         split: dict[str, Any] = {
             one.name: getattr(self.prefill, one.name) for one in spec_fields(Pool)
         }

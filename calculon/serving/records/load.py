@@ -114,6 +114,7 @@ class Workload:
     def _contradictions(self) -> Iterator[Problem]:
         if self.rate is not None and self.users is not None:
             yield Problem("rate", "one of rate and users", "both")
+        # the time per output token is defined between two tokens
         if self.output < 2:
             hint = "an output of one token is prefill alone"
             yield Problem("output", "at least 2", str(self.output), hint)
@@ -213,6 +214,7 @@ class Workload:
         if not self.prompt_cv:
             return (PromptLength(1.0, self.prompt, self.computed),)
         new = self.computed / (self.prompt - self.common)
+        # a longer prompt has more new and more cached tokens, in the same proportion
         return self._two_lengths(self.prompt_cv * self.prompt, new)
 
     def prompt_at(self, share: float) -> PromptLength:

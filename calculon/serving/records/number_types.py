@@ -96,6 +96,7 @@ def engine_of(system: System, weights: str) -> str:
     In the latter case only the weights are narrow; the kernel that multiplies them converts them. Source: Frantar et
     al., *MARLIN*, arXiv 2408.11743, section 3.
     """
+    # `known` as the last resort: a machine may have neither of the 16-bit types
     known = (*system.matrix, *(system.ext.matrix or {}))
     return next(
         one for one in (WEIGHT_TYPES[weights].engine, WIDE, "float16", *known) if one in known

@@ -70,6 +70,7 @@ class Pool:
                 wanted = f"a divisor of tensor_par={self.tensor_par}"
                 hint = "tensor_par counts all ranks of a stage"
                 yield Problem(name, wanted, str(getattr(self, name)), hint)
+        # the model decides whether ranks hold copies at all; see `check_split` in calculon/serving/serve.py
         if self.attention_par % self.context_par:
             wanted = f"a divisor of tensor_par / attn_data_par = {self.attention_par}"
             yield Problem("context_par", wanted, str(self.context_par))

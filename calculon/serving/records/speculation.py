@@ -95,6 +95,7 @@ def acceptance_of(accepted: float, drafted: int) -> float:
         middle = (low + high) / 2
         enough = tokens_per_pass(middle, drafted) - 1 >= accepted
         low, high = (low, middle) if enough else (middle, high)
+    # for a target of 0 bisection approaches 0 from above, and the lower end is exact
     return high if accepted > 0 else low
 
 

@@ -58,6 +58,7 @@ def prefilling(replica: Replica) -> Prefilling | None:
         moved=_moved(replica, own, time),
         replicas=pool.replicas,
         memory=memory,
+        # each group of ranks holds its own prompts
         room=np.floor(memory.room / each) * together,
     )
 
@@ -72,6 +73,7 @@ def _moved(replica: Replica, pool: Replica, prefill: Seconds) -> Seconds:
     system, length = replica.system, replica.workload.prompt
     share = np.maximum(*(cached_bytes(one, length) for one in (replica, pool)))
     most = np.maximum(*(one.deployments.replica_procs for one in (replica, pool)))
+    # sender and receiver belong to neighbouring replicas, as far apart as the larger of them has ranks
     stride = np.asarray(most, np.int64)
     way = Group.in_mesh(system, np.full(stride.shape, 2), stride)
     time = group_time(system, "p2p", share, way, AUTO)

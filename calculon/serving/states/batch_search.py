@@ -55,6 +55,7 @@ def least(most: Count, holds: Condition) -> Count:
 def _powers(most: Count) -> tuple[Array, Count]:
     """Return powers of two up to `most` for each deployment, and `most` itself."""
     exponents = np.arange(1 + int(np.log2(np.max(most, initial=1.0))))
+    # infinity becomes `most`, and duplicates after it are dropped by the difference below
     tried = np.minimum(np.append(2.0**exponents, np.inf), most[:, None])
     new = np.diff(tried, axis=1, prepend=0.0) > 0
     places, _ = np.nonzero(new)

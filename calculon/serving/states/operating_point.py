@@ -77,6 +77,7 @@ class Load(FullBatches):
         points = self.solve()
         return Point(
             figures=points.figures,
+            # `solve` works on columns; a single deployment is a column of one
             batch=int(points.batch[0]),
             cut=CUTS[points.cut[0]],
             decode=self.replica.decode_pass(points.batch),
@@ -100,6 +101,7 @@ class Load(FullBatches):
             most, cut = self._prefilled(self.pool, most, cut)
         batch, cut = self._batch(most, cut)
         full, prompts, decode = self.state(batch)
+        # the maximum rate needs the largest batch, not the batch of the load
         best, _, _ = self.state(most)
         state, queue = self._loaded(full, prompts, decode, best, batch, most)
         price = price_of(self.replica.system, d.record)
@@ -413,6 +415,7 @@ class Load(FullBatches):
             slow = np.maximum(slow, long.latency)
         ttft_p = queue.percentile + slow
         alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
+        # running sequences are on average in the middle of their output, not at the admitted length
         used = held.weights + held.reserve + held.activation + held.cache
         own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
@@ -456,6 +459,7 @@ class Load(FullBatches):
             most = np.full_like(batch, self._users)
         elif w.requests is not None:
             most = np.full_like(batch, w.requests)
+        # a single request at a time is never interrupted by a prompt
         alone = np.ceil(most / self.deployments.replicas) <= 1
         return np.maximum(np.where(alone, decode, longest), state.tpot)
 
@@ -480,6 +484,7 @@ class Load(FullBatches):
 
     def _longest_context(self) -> Count:
         """Return the tokens of the longest sequence that fits on its own."""
+        # many deployments share a replica, and the bisection is expensive
         firsts = self.replica.take(self._firsts), self.memory.take(self._firsts)
         return SequenceRoom(*firsts).longest[self._alike]
 

@@ -104,6 +104,7 @@ def next_end(duration: Seconds, servers: Count, busy: Fraction, percentile: floa
         runs whether or not a prompt arrives: Doshi, *Queueing systems with vacations*, Queueing Systems 1, 1986.
     """
     mean = busy * duration / (servers + 1)
+    # only a share `busy` of the requests waits: busy (1 - w/d)^n = 1 - percentile
     rare = np.minimum(1.0, (1 - percentile) / np.maximum(busy, _LATENT))
     return Wait(mean, np.maximum(mean, duration * (1 - rare ** (1 / servers))))
 

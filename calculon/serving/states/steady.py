@@ -86,6 +86,7 @@ def of_users(
     """
     hand = users if at_hand is None else at_hand
     steps = output - 1
+    # work of other prompts that is not before the first token is between the tokens
     others = _others(hand, prompts) * prompts.busy
     tpot = decode + (others - queue_of_users(hand, decode, prompts, output)) / steps
     rate = users / (_cycle(hand, decode, prompts, output) + think)
@@ -148,6 +149,7 @@ def _cycle(users: Count, decode: Seconds, prompts: Prompts, output: Count | floa
 def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
     """Return the state of a replica that answers requests as they arrive, below its maximum rate."""
     share = rate * prompts.busy
+    # adding 0 gives the rate the shape of the column
     return Steady(rate + 0 * decode, decode / (1 - share), share)
 
 
