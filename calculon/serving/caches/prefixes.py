@@ -90,9 +90,8 @@ def idle_conversations(rate: Array, think: float, turns: int) -> Count:
     >>> idle_conversations(np.array([2.0]), 30.0, 4).tolist()
     [45.0]
     """
-    return (
-        rate * think * ((turns - 1) / turns)
-    )  # the last turn of a conversation is followed by no wait
+    # the last turn of a conversation is followed by no wait
+    return rate * think * ((turns - 1) / turns)
 
 
 def kept_share(room: Count, rate: Array, think: float, turns: int) -> Fraction:

@@ -82,9 +82,8 @@ class Draft:
         first, nothing = self.sizes(step), np.zeros(step.count)
         yield first, np.ones(step.count)
         if further := self.speculation.tokens - 1:
-            some = (
-                step.decoded > 0
-            )  # steps that only prefill draft once; their further passes count zero times
+            # steps that only prefill draft once; their further passes count zero times
+            some = step.decoded > 0
             decoded = np.where(some, step.decoded, 1.0)
             alone = replace(
                 first,

@@ -59,9 +59,8 @@ class Replica:
     def take(self, places: Any) -> "Replica":
         """Return the deployments at some indices, in that order, with the cached draft."""
         taken = replace(self, deployments=self.deployments.take(places))
-        vars(taken)["draft"] = (
-            self.draft
-        )  # reading the file of a draft model again would dominate a search
+        # reading the file of a draft model again would dominate a search
+        vars(taken)["draft"] = self.draft
         return taken
 
     def without_draft(self) -> "Replica":

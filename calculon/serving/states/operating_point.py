@@ -245,9 +245,8 @@ class Load(FullBatches):
         if self.deployments.record.batching == "static":
             return np.zeros_like(decode)
         load = (batch, decode / self.replica.per_pass, prompts, self.load.output)
-        if (
-            self.pool is not None
-        ):  # a prefill pool decodes nothing, so no decode pass delays a prompt
+        # a prefill pool decodes nothing, so no decode pass delays a prompt
+        if self.pool is not None:
             return queue_of_users(*load)
         return queue_of_users(*load) + self.replica.per_pass * pass_at_work(*load)
 
