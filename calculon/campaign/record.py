@@ -126,7 +126,7 @@ class Checkpoints:
         default=None,
     )
     bandwidth: float | None = declare(
-        "bandwidth of the storage for all nodes together; if absent the sum over its nodes",
+        "bandwidth limit of the storage for all nodes together; if absent only the nodes limit it",
         unit="GB/s",
         scale=GIGA,
         above=0,

@@ -131,7 +131,11 @@ class Load(FullBatches):
         one = float(cached_bytes(replica, length)[0])
         fraction = replica.deployments.record.memory_fraction
         needed, whole = held + one / fraction, replica.system.mem1.capacity
-        left = f" available to a process, of {whole / GIB:,.1f}" if available < _FEW * whole else ""
+        left = (
+            f" that a process can use, {whole / GIB:,.1f} in total"
+            if available < _FEW * whole
+            else ""
+        )
         pool = "" if replica is self.replica else "prefill: "
         begin = f"{pool}a sequence of {length:,} tokens does not fit"
         if held + one <= available:
