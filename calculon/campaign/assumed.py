@@ -15,12 +15,12 @@ _WHERE: Mapping[str, Callable[[Campaign], bool]] = {
 """Fields that have an effect only under a condition on other fields."""
 
 
-def counts(campaign: Campaign, path: str) -> bool:
+def has_effect(campaign: Campaign, path: str) -> bool:
     """Return True if a field, given by path, affects the run that a campaign describes.
 
     >>> from calculon.campaign.read import read_campaign
     >>> asked = read_campaign({"tokens": "1T", "reliability": {"silent": 1e-6}})
-    >>> counts(asked, "reliability.silent_detect"), counts(asked, "checkpoints.memory_lost")
+    >>> has_effect(asked, "reliability.silent_detect"), has_effect(asked, "checkpoints.memory_lost")
     (True, False)
     """
     # kept checkpoints cost storage, and they limit how far back a silent corruption can be undone
@@ -33,7 +33,7 @@ _MEASURED_ON = {"reliability.mtbf_processor": "h100"}
 """Prefix of the names of the systems on which a default was measured, by path."""
 
 
-def told_defaults(campaign: Campaign, systems: Iterable[str]) -> list[dict[str, Any]]:
+def assumed_defaults(campaign: Campaign, systems: Iterable[str]) -> list[dict[str, Any]]:
     """Return the defaults in use as JSON-serializable dicts, each with its source and whether it has an effect.
 
     Args:
@@ -43,7 +43,7 @@ def told_defaults(campaign: Campaign, systems: Iterable[str]) -> list[dict[str, 
     names = list(systems)
     return [
         {"field": path, "value": value, "unit": unit, "source": source + _taken(path, names)}
-        | {"counts": counts(campaign, path)}
+        | {"counts": has_effect(campaign, path)}
         for path, value, unit, source in campaign.defaults
     ]
 

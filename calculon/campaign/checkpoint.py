@@ -47,7 +47,7 @@ def _bytes_of(datatype: str, optimizer: str, moment: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class SaveCost:
     """Cost of saving and loading the checkpoints of a job, as columns.
 
     Attributes:
@@ -66,9 +66,9 @@ class Saving:
     memory_pause: Seconds
 
 
-def saving(
+def save_cost(
     checkpoints: Checkpoints, system: System, size: Bytes, num_procs: Count, nodes: Count
-) -> Saving:
+) -> SaveCost:
     """Return the cost of saving and loading checkpoints of a given size.
 
     Every rank saves its own shard: it copies the shard to host memory, and the host writes it to storage.
@@ -84,7 +84,7 @@ def saving(
     write = size / rate
     waits = checkpoints.mode == "sync"
     to_peer = share / system.networks[-1].bandwidth
-    return Saving(
+    return SaveCost(
         size=size,
         pause=checkpoints.pause + (write if waits else copy),
         least_interval=np.zeros_like(write) if waits else write,

@@ -17,7 +17,14 @@ from statistics import NormalDist
 import numpy as np
 
 from calculon.base.units import Array
-from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio, sine_excess
+from calculon.campaign.exponentials import (
+    Values,
+    curvature,
+    growth,
+    ignore_float_errors,
+    ratio,
+    sine_excess,
+)
 from calculon.campaign.goodput import wall_per_useful
 
 SHARES = (0.1, 0.5, 0.9)
@@ -63,7 +70,7 @@ def mean(work: Values, interval: Values, save: Values, restart: Values, mtbf: Va
     1000.0
     """
     number, interval, save = _segments(work, interval, save)
-    with quiet():
+    with ignore_float_errors():
         found = work * wall_per_useful(interval, save, restart, mtbf)
     return np.where(number > 0, found, 0.0)[()]
 
@@ -85,7 +92,7 @@ def variance(work: Values, interval: Values, save: Values, restart: Values, mtbf
     """
     number, interval, save = _segments(work, interval, save)
     s = np.add(interval, save)
-    with quiet():
+    with ignore_float_errors():
         u, r = ratio(s, mtbf), ratio(restart, mtbf)
         # each term is written with a stable helper, because u and r are tiny for reliable jobs and the differences
         # cancel

@@ -44,7 +44,7 @@ NO_POWER = "{system} states no power: give the TDP of a processor in W (--tdp 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
+class PowerDraw:
     """Power draw of a fleet, with the sources of its figures.
 
     Attributes:
@@ -87,9 +87,9 @@ class Draw:
         return self.stepping + self.node * nodes / processors
 
 
-def draw(
+def power_draw(
     power: Power | None, utilisation: Values = 1.0, *, tdp: float | None = None
-) -> Draw | None:
+) -> PowerDraw | None:
     """Return the power draw of processors that run a plan; None if the system states no power.
 
     If idle and load power were measured, a processor draws ``load`` in the share `utilisation` of a step and ``spin``
@@ -114,7 +114,7 @@ def draw(
         spin = np.clip(SPINNING_SHARE * power.tdp, power.idle, power.load)
         assumed.append("spinning")
     assumed += _assumed_of_node(power)
-    return Draw(
+    return PowerDraw(
         tdp=power.tdp,
         stepping=spin + (power.load - spin) * np.asarray(utilisation),
         waiting=spin,
@@ -127,10 +127,10 @@ def draw(
     )
 
 
-def _of_tdp(tdp: Values, power: Power | None = None) -> Draw:
+def _of_tdp(tdp: Values, power: Power | None = None) -> PowerDraw:
     """Return the power draw as fixed shares of the TDP; `power` may state the rest of a node."""
     node = None if power is None else power.overhead
-    return Draw(
+    return PowerDraw(
         tdp=tdp,
         stepping=STEPPING_SHARE * tdp,
         waiting=WAITING_SHARE * tdp,
@@ -166,7 +166,7 @@ class Energy:
         nodes: The rest of the nodes: hosts, network cards, fans.
         facility: The data centre: cooling, losses. 0 if no PUE is given.
         card: TDP times hours, the convention of model cards: no nodes, no data centre. Not part of the total.
-        draw: The power figures with their source.
+        power_draw: The power figures with their source.
     """
 
     stepping: Array
@@ -175,7 +175,7 @@ class Energy:
     nodes: Array
     facility: Array
     card: Array
-    draw: Draw
+    power_draw: PowerDraw
 
     @property
     def machines(self) -> Array:
@@ -189,7 +189,7 @@ class Energy:
 
 
 def energy(
-    power: Draw,
+    power: PowerDraw,
     processors: Values,
     nodes: Values,
     *,
@@ -203,7 +203,7 @@ def energy(
     ``[n · (stepping · t_busy + waiting · t_waiting) + spares + nodes] · PUE``
 
     Args:
-        power: Result of :func:`draw`.
+        power: Result of :func:`power_draw`.
         processors, nodes: Processors and nodes of the job, without spares.
         busy_hours: Hours of steps, including steps that are repeated.
         waiting_hours: Hours of the rest of the run, while the job holds its processors.
@@ -230,7 +230,7 @@ def energy(
         nodes=rest,
         facility=machines * np.subtract(pue, 1.0),
         card=card_energy(np.add(processors, spare_processors) * hours, power.tdp),
-        draw=power,
+        power_draw=power,
     )
 
 

@@ -16,12 +16,12 @@ _SMALL = 0.5
 _TERMS = 14
 
 
-def quiet() -> np.errstate:
+def ignore_float_errors() -> np.errstate:
     """Return a context that ignores overflow and 0/0: overflow is meant to give infinity, and callers replace NaN."""
     return np.errstate(over="ignore", divide="ignore", invalid="ignore")
 
 
-def remembered(law: Callable[..., Array]) -> Callable[..., Array]:
+def cached_for_numbers(law: Callable[..., Array]) -> Callable[..., Array]:
     """Cache the results of a function for single numbers: a search asks for the same job with every chunk of rows."""
     kept = lru_cache(256)(law)
 
@@ -41,7 +41,7 @@ def ratio(amount: Values, per: Values) -> Array:
     >>> float(ratio(0.0, 0.0)), float(ratio(1.0, 0.0)), float(ratio(3.0, np.inf))
     (0.0, inf, 0.0)
     """
-    with quiet():
+    with ignore_float_errors():
         found = np.divide(amount, per)
     return np.where(np.isnan(found), 0.0, found)[()]
 
@@ -61,7 +61,7 @@ def growth(x: Values) -> Array:
     (1.0, inf)
     """
     x = np.asarray(x, float)
-    with quiet():
+    with ignore_float_errors():
         found = np.where(np.isposinf(x), np.inf, np.expm1(x) / x)
     return np.where(x == 0, 1.0, found)[()]
 
@@ -75,7 +75,7 @@ def curvature(x: Values) -> Array:
     x = np.asarray(x, float)
     small = np.abs(x) < _SMALL
     # np.where evaluates both branches, so the series gets 0 in place of large arguments
-    with quiet():
+    with ignore_float_errors():
         found = np.where(np.isposinf(x), np.inf, (np.expm1(x) - x) / (x * x))
         return np.where(small, _series(np.where(small, x, 0.0), 2), found)[()]
 
@@ -88,6 +88,6 @@ def sine_excess(x: Values) -> Array:
     """
     x = np.asarray(x, float)
     small = np.abs(x) < _SMALL
-    with quiet():
+    with ignore_float_errors():
         found = np.where(np.isinf(x), np.inf, (np.sinh(x) - x) / x**3)
         return np.where(small, _series(np.where(small, x * x, 0.0), 3, 2), found)[()]

@@ -11,7 +11,14 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
-from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio, remembered
+from calculon.campaign.exponentials import (
+    Values,
+    cached_for_numbers,
+    curvature,
+    growth,
+    ignore_float_errors,
+    ratio,
+)
 
 _STEPS = 6
 """Number of Newton steps: four reach the last digit from the chosen start, two are a margin."""
@@ -34,7 +41,7 @@ def wall_per_useful(interval: Values, save: Values, restart: Values, mtbf: Value
     >>> float(wall_per_useful(817.0, 30.0, 300.0, np.inf)) == 1 + 30 / 817
     True
     """
-    with quiet():
+    with ignore_float_errors():
         held_up = 1.0 + ratio(save, interval)
         found = growth(ratio(np.add(interval, save), mtbf)) * np.exp(ratio(restart, mtbf))
         return found * held_up
@@ -59,19 +66,19 @@ def daly(save: Values, mtbf: Values) -> Array:
 
     It is the third-order expansion of :func:`best_interval` in √(2 δ/M).
     """
-    with quiet():
+    with ignore_float_errors():
         share = ratio(save, mtbf)
         short = _root(save, mtbf) * (1.0 + np.sqrt(share / 2.0) / 3.0 + share / 18.0) - save
         return np.where(share < 2.0, short, mtbf)[()]
 
 
 def _root(save: Values, mtbf: Values) -> Array:
-    with quiet():
+    with ignore_float_errors():
         found = np.sqrt(np.multiply(2.0, save) * mtbf)
     return np.where(np.isinf(mtbf), np.inf, found)[()]
 
 
-@remembered
+@cached_for_numbers
 def best_interval(save: Values, mtbf: Values) -> Array:
     """Return the exact optimal checkpoint interval: the useful time between saves with the least wall time.
 
@@ -82,7 +89,7 @@ def best_interval(save: Values, mtbf: Values) -> Array:
     Returns:
         0 if a save takes no time; infinite if nothing fails, even then.
     """
-    with quiet():
+    with ignore_float_errors():
         share = np.asarray(ratio(save, mtbf), float)
         w = np.sqrt(2.0 * share)
         # Daly's series is the start for small δ/M; for large δ/M the solution tends to δ/M + 1, which bounds it from
@@ -112,7 +119,7 @@ def best_steps(step_time: Values, save: Values, mtbf: Values, shortest: Values =
     >>> float(best_steps(10.0, 30.0, 3600.0)), float(best_steps(10.0, 30.0, 3600.0, shortest=901.0))
     (45.0, 91.0)
     """
-    with quiet():
+    with ignore_float_errors():
         wanted = np.divide(best_interval(save, mtbf), step_time)
         fewest = np.maximum(np.ceil(np.divide(shortest, step_time)), 1.0)
         below = np.maximum(np.floor(wanted), fewest)
@@ -145,7 +152,7 @@ def two_levels(
         beyond_memory: Share of the failures that in-memory copies do not survive (q).
     """
     inner, outer = intervals[0], np.maximum(intervals[0], intervals[1])
-    with quiet():
+    with ignore_float_errors():
         copies = np.where(np.isinf(inner), 1.0, np.divide(outer, inner))
         work = _stage(np.add(inner, saves[0]), restarts, mtbf, beyond_memory)
         storing = _stage(np.asarray(saves[1], float), restarts, mtbf, beyond_memory)
@@ -190,7 +197,7 @@ def best_two_levels(saves: Pair, mtbf: Values, beyond_memory: Values) -> tuple[A
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Overhead:
     """Overhead per unit of work by cause; the sum is :func:`~calculon.campaign.goodput.wall_per_useful` minus 1.
 
     Attributes:
@@ -209,24 +216,24 @@ class Spent:
         return self.saving + self.lost + self.restart
 
 
-def spent(interval: Values, save: Values, restart: Values, mtbf: Values) -> Spent:
+def overhead(interval: Values, save: Values, restart: Values, mtbf: Values) -> Overhead:
     """Split Daly's exact expected wall time (2006, equation 20) by cause.
 
     With x = (τ + δ)/M and r = R/M there are e^x - 1 failures during work per interval τ. A restart, repeated until R
     seconds pass without a failure, takes M (e^r - 1); M (e^x - 1) - (τ + δ) of work is lost. Arguments as in
     :func:`~calculon.campaign.goodput.wall_per_useful`.
     """
-    with quiet():
+    with ignore_float_errors():
         held_up = 1.0 + ratio(save, interval)
         x, r = ratio(np.add(interval, save), mtbf), ratio(restart, mtbf)
         lost = held_up * x * curvature(x)
         again = held_up * growth(x) * r * growth(r)
-    return Spent(np.asarray(ratio(save, interval)), np.asarray(lost), np.asarray(again))
+    return Overhead(np.asarray(ratio(save, interval)), np.asarray(lost), np.asarray(again))
 
 
-def spent_with_copies(
+def two_level_overhead(
     intervals: Pair, saves: Pair, restarts: Pair, mtbf: Values, beyond_memory: Values
-) -> Spent:
+) -> Overhead:
     """Split the exact wall time of two-level checkpointing by cause; arguments as in :func:`two_levels`.
 
     A restart that fails and is repeated counts once; the rest of its time counts as lost work.
@@ -237,4 +244,4 @@ def spent_with_copies(
     # one mean restart per failure; capped by the total overhead, because the split is not exact when restarts fail
     # often
     again = np.minimum(ratio(1.0 + total, mtbf) * mean, total - saving)
-    return Spent(np.asarray(saving), np.asarray(total - saving - again), np.asarray(again))
+    return Overhead(np.asarray(saving), np.asarray(total - saving - again), np.asarray(again))

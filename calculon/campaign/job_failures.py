@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from calculon.base.units import Array
-from calculon.campaign.exponentials import Values, growth, quiet, ratio
+from calculon.campaign.exponentials import Values, growth, ignore_float_errors, ratio
 from calculon.campaign.published import published_failures
 
 # Failure rate of a job: the rates of independent sources add.
@@ -33,7 +33,7 @@ def combined(*mtbfs: Values) -> Array:
     (1.0, inf)
     """
     rates: Values = 0.0
-    with quiet():
+    with ignore_float_errors():
         for mtbf in mtbfs:
             rates = rates + np.divide(1.0, mtbf)
         return np.divide(1.0, rates)
@@ -197,7 +197,7 @@ def rework(found_after: Values, interval: Values, restart: Values, mtbf: Values)
     1.0
     """
     rare = ratio(interval, mtbf)
-    with quiet():
+    with ignore_float_errors():
         found = (1.0 + ratio(np.add(found_after, restart), mtbf)) * growth(rare)
     # NaN is ∞·0 or ∞/∞ of a run that never gets past a corruption
     return np.where(np.isnan(found), np.inf, found)[()]

@@ -10,12 +10,12 @@ from calculon.declarations.decode import decode_part
 from calculon.declarations.fields import declare, shown
 from calculon.declarations.schema import part_schema
 
-MOST_RUNGS = 1000
+MOST_BATCHES = 1000
 """Maximum number of batches in a linear ramp; published ramps have fewer than a hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRung:
+class BatchStep:
     """The batch from a number of tokens on."""
 
     start: TokenGoal = declare("tokens of the run before this batch", key="from")
@@ -23,7 +23,7 @@ class BatchRung:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceRung:
+class LengthStep:
     """The sequence length from a number of tokens on."""
 
     start: TokenGoal = declare("tokens of the run before this length", key="from")
@@ -44,13 +44,13 @@ class BatchRamp:
     """Smaller batches at the start of a run.
 
     Attributes:
-        rungs: Batches from a number of tokens on; empty for a linear ramp.
+        steps: Batches from a number of tokens on; empty for a linear ramp.
         linear: Equal steps up to the batch of the execution.
     """
 
     WANTED: ClassVar = "a list of {from, batch}, or an object with start, step and tokens"
 
-    rungs: tuple[BatchRung, ...] = ()
+    steps: tuple[BatchStep, ...] = ()
     linear: LinearRamp | None = None
 
     @classmethod
@@ -61,14 +61,14 @@ class BatchRamp:
         if not isinstance(raw, list) or not raw:
             problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls()
-        rungs = [decode_part(BatchRung, one, f"{path}[{i}]", problems) for i, one in enumerate(raw)]
-        return cls(tuple(one for one in rungs if one is not None))
+        steps = [decode_part(BatchStep, one, f"{path}[{i}]", problems) for i, one in enumerate(raw)]
+        return cls(tuple(one for one in steps if one is not None))
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of both forms."""
-        rungs = {"type": "array", "minItems": 1, "items": part_schema(BatchRung)}
-        return {"anyOf": [rungs, part_schema(LinearRamp)]}
+        steps = {"type": "array", "minItems": 1, "items": part_schema(BatchStep)}
+        return {"anyOf": [steps, part_schema(LinearRamp)]}
 
     def starts(
         self, final: int, parameters: float, path: str
@@ -84,15 +84,15 @@ class BatchRamp:
             SpecError: For a linear ramp that begins above the batch of the execution, or has too many steps.
         """
         if self.linear is None:
-            return [(one.start.of(parameters), one.batch) for one in self.rungs]
+            return [(one.start.of(parameters), one.batch) for one in self.steps]
         ramp = self.linear
         if ramp.start > final:
             wanted = f"at most {final:,}, the batch of the execution"
             raise SpecError("campaign", Problem(f"{path}.start", wanted, f"{ramp.start:,}"))
         batches = range(ramp.start, final, ramp.step)
-        if len(batches) > MOST_RUNGS:
-            least = -(-(final - ramp.start) // MOST_RUNGS)
-            wanted = f"at least {least:,}, for {MOST_RUNGS:,} batches at most"
+        if len(batches) > MOST_BATCHES:
+            least = -(-(final - ramp.start) // MOST_BATCHES)
+            wanted = f"at least {least:,}, for {MOST_BATCHES:,} batches at most"
             raise SpecError("campaign", Problem(f"{path}.step", wanted, f"{ramp.step:,}"))
         # a ramp that begins at the final batch has no steps
         tokens = ramp.tokens.of(parameters) if batches else 0.0

@@ -18,7 +18,7 @@ from calculon.campaign.goals import (
 )
 from calculon.campaign.phases import PhaseExecution, Rollout
 from calculon.campaign.prices import Carbon
-from calculon.campaign.ramps import BatchRamp, SequenceRung
+from calculon.campaign.ramps import BatchRamp, LengthStep
 from calculon.declarations.fields import declare, spec_fields
 
 HOUR, DAY = 3600.0, 86400.0
@@ -287,7 +287,7 @@ class Campaign:
         "smaller batches at the start: a list of {from: tokens, batch}, or {start, step, tokens}",
         default=None,
     )
-    seq_ramp: tuple[SequenceRung, ...] = declare(
+    seq_ramp: tuple[LengthStep, ...] = declare(
         "shorter sequences at the start: a list of {from: tokens, seq_size}", default=()
     )
     evaluate_every: int = declare("steps between evaluations; 0: none", at_least=0, default=0)
@@ -356,13 +356,13 @@ class Campaign:
             yield Problem("phases", "shares of the tokens of the run", "tokens of a phase", hint)
 
     @property
-    def at_the_end(self) -> tuple[str | None, int | None]:
+    def final_batch_and_length(self) -> tuple[str | None, int | None]:
         """Global batch as text and sequence length of the last steps; None if the campaign does not state them."""
         last = self.phases[-1] if self.phases else Phase()
         batch, length = last.batch, last.seq_size
         # a ramp ends with its last entry; a linear ramp ends with the batch of the execution, which is not known here
-        if batch is None and self.batch_ramp is not None and self.batch_ramp.rungs:
-            batch = self.batch_ramp.rungs[-1].batch
+        if batch is None and self.batch_ramp is not None and self.batch_ramp.steps:
+            batch = self.batch_ramp.steps[-1].batch
         if length is None and self.seq_ramp:
             length = self.seq_ramp[-1].seq_size
         return None if batch is None else batch.text, None if length is None else int(length)

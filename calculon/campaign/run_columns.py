@@ -10,7 +10,7 @@ from calculon.base.units import Count, FlopsPerSecond, Fraction, Seconds
 from calculon.campaign.checkpoint import bytes_per_param
 from calculon.campaign.record import Campaign
 from calculon.campaign.scaling_laws import COUNTS, tokens_of_loss
-from calculon.campaign.whole_run import Job, Stretch, WholeRun
+from calculon.campaign.whole_run import Job, TimedSegment, WholeRun
 from calculon.hardware.system import System
 
 Lookup = Callable[[str], Any]
@@ -37,10 +37,12 @@ def peak(lookup: Lookup) -> FlopsPerSecond:
     return np.asarray(lookup("model_flops_per_second_per_proc") / lookup("mfu"))
 
 
-def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup, before: float = 0.0) -> Stretch:
+def timed_segment(
+    steps: Count, tokens_per_step: Count, lookup: Lookup, before: float = 0.0
+) -> TimedSegment:
     """Return steps of executions as a segment; `before` adds seconds of other engine work to each step."""
     time, works = np.asarray(lookup("total_time")), working(lookup)
-    return Stretch(
+    return TimedSegment(
         steps=steps,
         step_time=time + before,
         tokens=steps * tokens_per_step,
@@ -95,7 +97,7 @@ def whole_runs(
         active: As for :func:`job`.
     """
     steps = steps_of(tokens, tokens_per_step)
-    whole = stretch(steps, tokens_per_step, lookup)
+    whole = timed_segment(steps, tokens_per_step, lookup)
     return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (whole,))
 
 

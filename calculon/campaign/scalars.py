@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calculon.campaign.assumed import counts
+from calculon.campaign.assumed import has_effect
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import PARTS, Campaign
 from calculon.declarations.fields import spec_fields
@@ -23,7 +23,7 @@ def scalars_of(campaign: Campaign) -> dict[str, Figure]:
     """
     parts = [("", campaign), *((f"{name}.", getattr(campaign, name)) for name in PARTS)]
     found = (one for prefix, part in parts for one in _in_part(part, prefix))
-    return {one.path: one for one in found if counts(campaign, one.path)}
+    return {one.path: one for one in found if has_effect(campaign, one.path)}
 
 
 def _in_part(part: Any, prefix: str) -> Iterator[Figure]:

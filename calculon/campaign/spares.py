@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from calculon.base.units import Array
-from calculon.campaign.exponentials import Values, quiet, ratio, remembered
+from calculon.campaign.exponentials import Values, cached_for_numbers, ignore_float_errors, ratio
 
 ENOUGH = 0.999
 """Share of time in which a job is complete with the recommended number of spares."""
@@ -19,7 +19,7 @@ _TABLE = np.array([math.lgamma(k + 1.0) for k in range(32)])
 _ENDS = 1e-17
 
 
-def away(num_nodes: Values, node_mtbf: Values, repair: Values) -> Array:
+def nodes_in_repair(num_nodes: Values, node_mtbf: Values, repair: Values) -> Array:
     """Return the mean number of nodes in repair: ``n · repair / MTBF of a node``, both times in the same unit."""
     return ratio(np.multiply(num_nodes, repair), node_mtbf)
 
@@ -34,7 +34,7 @@ def _log_factorial(k: Array) -> Array:
 
 def _exactly(mean: Array, k: Array) -> Array:
     """Return the probability of k under a Poisson distribution."""
-    with quiet():
+    with ignore_float_errors():
         log = k * np.log(mean) - mean - _log_factorial(k)
     return np.where(mean > 0, np.exp(log), np.where(k == 0, 1.0, 0.0))
 
@@ -43,7 +43,7 @@ def _at_most(mean: Array, k: Array) -> Array:
     """Return P(X ≤ k) / P(X = k), a sum over the terms k, k − 1, …: for k below the mean, or for small k."""
     term, total = np.ones_like(mean), np.ones_like(mean)
     left = k.copy()
-    with quiet():
+    with ignore_float_errors():
         while np.any(going := (left > 0) & (mean > 0) & (term > _ENDS * total)):
             term = np.where(going, term * left / np.where(going, mean, 1.0), 0.0)
             total, left = total + term, left - 1.0
@@ -60,19 +60,19 @@ def _more_than(mean: Array, k: Array) -> Array:
     return total
 
 
-def probability_of_waiting(away: Values, spares: Values) -> Array:
+def probability_of_waiting(in_repair: Values, spares: Values) -> Array:
     """Return the probability that more nodes are in repair than there are spares, if waiting nodes fail too.
 
     The upper tail of a Poisson distribution, at full precision even if it is tiny.
 
     Args:
-        away: Mean number of nodes in repair (:func:`away`).
+        in_repair: Mean number of nodes in repair (:func:`nodes_in_repair`).
         spares: Number of spare nodes: an integer, at least −1 (always more).
 
     >>> float(probability_of_waiting(0.0, 0)), float(probability_of_waiting(3.0, -1))
     (0.0, 1.0)
     """
-    mean, k = np.broadcast_arrays(np.asarray(away, float), np.asarray(spares, float))
+    mean, k = np.broadcast_arrays(np.asarray(in_repair, float), np.asarray(spares, float))
     # sum the smaller tail, which converges fast and has no cancellation; the other rows of each sum get 0 and end at
     # once
     above = k + 1.0 > mean
@@ -82,8 +82,8 @@ def probability_of_waiting(away: Values, spares: Values) -> Array:
     return np.where(k < 0, 1.0, np.where(above, tail, rest))[()]
 
 
-@remembered
-def share_of_time_waiting(away: Values, spares: Values) -> Array:
+@cached_for_numbers
+def share_of_time_waiting(in_repair: Values, spares: Values) -> Array:
     """Return the share of time that a job waits for a node, if nodes fail only while it runs.
 
     The job stops as soon as one node more is in repair than there are spares, and none fails until one is back:
@@ -95,12 +95,12 @@ def share_of_time_waiting(away: Values, spares: Values) -> Array:
     >>> float(share_of_time_waiting(3.0, 0))
     0.75
     """
-    mean, k = np.broadcast_arrays(np.asarray(away, float), np.asarray(spares, float))
+    mean, k = np.broadcast_arrays(np.asarray(in_repair, float), np.asarray(spares, float))
     return np.where(mean > 0, 1.0 / _at_most(np.where(mean > 0, mean, 1.0), k + 1.0), 0.0)[()]
 
 
-@remembered
-def fewest_spares(away: Values, enough: float = ENOUGH) -> Array:
+@cached_for_numbers
+def fewest_spares(in_repair: Values, enough: float = ENOUGH) -> Array:
     """Return the smallest number of spares with which the job is complete for a share of the time.
 
     The share of time follows from :func:`probability_of_waiting`.
@@ -108,7 +108,7 @@ def fewest_spares(away: Values, enough: float = ENOUGH) -> Array:
     >>> float(fewest_spares(0.0)), float(fewest_spares(1.0, 0.9))
     (0.0, 2.0)
     """
-    mean = np.asarray(away, float)
+    mean = np.asarray(in_repair, float)
     low = np.full(mean.shape, -1.0)
     # 40 standard deviations above the mean the tail of a Poisson distribution is 0 in a float
     high = np.ceil(mean + 40.0 * np.sqrt(mean) + 40.0)
@@ -119,23 +119,23 @@ def fewest_spares(away: Values, enough: float = ENOUGH) -> Array:
     return high[()]
 
 
-def cheapest_spares(away: Values, num_nodes: Values) -> Array:
+def cheapest_spares(in_repair: Values, num_nodes: Values) -> Array:
     """Return the number of spares with the fewest paid node-hours for a run, including spares and waiting.
 
     It minimizes ``(n + s)/(1 − share of time waiting)``, which falls and then rises with s. A small job rather waits
     for a node occasionally than pays for an idle spare.
 
     Args:
-        away: Mean number of nodes in repair (:func:`away`).
+        in_repair: Mean number of nodes in repair (:func:`nodes_in_repair`).
         num_nodes: Nodes of the job.
 
     >>> float(cheapest_spares(0.003, 1.0)), float(cheapest_spares(6.0, 2000.0))
     (0.0, 15.0)
     """
-    mean, nodes = np.broadcast_arrays(np.asarray(away, float), np.asarray(num_nodes, float))
+    mean, nodes = np.broadcast_arrays(np.asarray(in_repair, float), np.asarray(num_nodes, float))
 
     def paid(spares: Array) -> Array:
-        with quiet():
+        with ignore_float_errors():
             found: Array = (nodes + spares) / (1.0 - share_of_time_waiting(mean, spares))
         return found
 
@@ -151,7 +151,7 @@ def cheapest_spares(away: Values, num_nodes: Values) -> Array:
 
 
 def elastic_rate(
-    away: Values, spares: Values, replicas: Values, num_nodes: Values = np.inf
+    in_repair: Values, spares: Values, replicas: Values, num_nodes: Values = np.inf
 ) -> Array:
     """Return the mean rate, relative to the full rate, of a job that continues without the replicas of failed nodes.
 
@@ -159,12 +159,14 @@ def elastic_rate(
     belong to the same replica, so the rate is slightly underestimated if many are missing.
 
     Args:
-        away, spares: As for :func:`probability_of_waiting`.
+        in_repair, spares: As for :func:`probability_of_waiting`.
         replicas: Data-parallel replicas of the job.
         num_nodes: Nodes of the job, if one node may hold several replicas.
     """
     lost = np.maximum(ratio(1.0, replicas), ratio(1.0, num_nodes))
-    mean, k, lost = np.broadcast_arrays(np.asarray(away, float), np.asarray(spares, float), lost)
+    mean, k, lost = np.broadcast_arrays(
+        np.asarray(in_repair, float), np.asarray(spares, float), lost
+    )
     # the mean number of missing nodes is the sum of P(missing ≥ k) over k, cut off when no replica is left
     most = np.ceil(1.0 / lost)
     missing = np.zeros_like(mean)

@@ -21,22 +21,27 @@ from calculon.base.units import (
     Fraction,
     Seconds,
 )
-from calculon.campaign.checkpoint import Saving, saving
+from calculon.campaign.checkpoint import SaveCost, save_cost
 from calculon.campaign.end_of_run import SHARES, mean, quantiles
-from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
-from calculon.campaign.exponentials import Values, quiet, ratio
+from calculon.campaign.energy import Energy, PowerDraw, carbon, energy, power_draw
+from calculon.campaign.exponentials import Values, ignore_float_errors, ratio
 from calculon.campaign.goodput import (
-    Spent,
+    Overhead,
     best_interval,
     best_steps,
     best_two_levels,
-    spent,
-    spent_with_copies,
+    overhead,
+    two_level_overhead,
 )
 from calculon.campaign.job_failures import combined, jitter, job_mtbf, rework, slow_nodes
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
-from calculon.campaign.spares import away, cheapest_spares, elastic_rate, share_of_time_waiting
+from calculon.campaign.spares import (
+    cheapest_spares,
+    elastic_rate,
+    nodes_in_repair,
+    share_of_time_waiting,
+)
 from calculon.declarations.run_figures import CampaignFigures, DaysByUse
 from calculon.hardware.system import System
 
@@ -51,7 +56,7 @@ def processors_of_node(system: System) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class TimedSegment:
     """Steps with the same batch and sequence length.
 
     Attributes:
@@ -104,7 +109,7 @@ class WholeRun:
     Attributes:
         campaign: The campaign that describes the run.
         job: Model and processors.
-        stretches: Segments of steps, in order.
+        segments: Segments of steps, in order.
         pauses: Changes of the execution, each of which is a restart from a checkpoint.
         rounded: True for checkpoint intervals as stated and in whole steps; False for the optimal interval, which gives
             a lower bound: no run whose steps take at least this long is shorter (with one level of checkpoints).
@@ -112,7 +117,7 @@ class WholeRun:
 
     campaign: Campaign
     job: Job
-    stretches: tuple[Stretch, ...]
+    segments: tuple[TimedSegment, ...]
     pauses: int = 0
     rounded: bool = True
 
@@ -121,24 +126,23 @@ class WholeRun:
     @derived
     def steps(self) -> Count:
         """Number of useful steps."""
-        return _total(self.stretches, lambda one: one.steps)
+        return _total(self.segments, lambda one: one.steps)
 
     @derived
     def useful(self) -> Seconds:
         """Time of the useful steps."""
-        return _total(self.stretches, lambda one: one.steps * one.step_time)
+        return _total(self.segments, lambda one: one.steps * one.step_time)
 
     @derived
     def tokens(self) -> Count:
         """Tokens of the run."""
-        return _total(self.stretches, lambda one: one.tokens)
+        return _total(self.segments, lambda one: one.tokens)
 
     @derived
     def working(self) -> Fraction:
         """Share of step time in which the engines are busy."""
         return (
-            _total(self.stretches, lambda one: one.steps * one.step_time * one.working)
-            / self.useful
+            _total(self.segments, lambda one: one.steps * one.step_time * one.working) / self.useful
         )
 
     @property
@@ -220,11 +224,11 @@ class WholeRun:
         return job_mtbf(self.job.num_procs, own, *others)
 
     @derived
-    def saves(self) -> Saving:
+    def saves(self) -> SaveCost:
         """Cost of saving and loading checkpoints."""
         job = self.job
         size = job.checkpoint_size
-        return saving(self.campaign.checkpoints, job.system, size, job.num_procs, job.nodes)
+        return save_cost(self.campaign.checkpoints, job.system, size, job.num_procs, job.nodes)
 
     @derived
     def recovery(self) -> Seconds:
@@ -283,14 +287,14 @@ class WholeRun:
         return self.saves.memory_pause, self.saves.pause
 
     @derived
-    def spent(self) -> Spent:
+    def overhead(self) -> Overhead:
         """Overhead of failures and checkpoints per second of work."""
         c, r = self.campaign.checkpoints, self.campaign.reliability
         if c.levels == 1:
-            return spent(self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf)
+            return overhead(self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf)
         intervals = self.memory_interval, self.checkpoint_interval
         recoveries = np.asarray(r.detect + r.restart), self.recovery
-        return spent_with_copies(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
+        return two_level_overhead(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
 
     @derived
     def planned_restart(self) -> Seconds:
@@ -303,11 +307,11 @@ class WholeRun:
         return (self.pauses + self.spikes) * self.planned_restart
 
     @derived
-    def away(self) -> Count:
+    def in_repair(self) -> Count:
         """Mean number of nodes in repair, at most all nodes of the job."""
         r, n = self.campaign.reliability, self.job
         node_mtbf = ratio(r.mtbf_processor, r.hardware_share * n.node)
-        return np.minimum(away(n.nodes, node_mtbf, float(r.repair)), n.nodes)
+        return np.minimum(nodes_in_repair(n.nodes, node_mtbf, float(r.repair)), n.nodes)
 
     @derived
     def spare_nodes(self) -> Count:
@@ -316,24 +320,28 @@ class WholeRun:
         if r.spares is not None:
             return np.asarray(float(r.spares))
         # an elastic job continues without the missing node, so it pays for no spares unless they are stated
-        return np.zeros(()) if r.elastic else np.asarray(cheapest_spares(self.away, self.job.nodes))
+        return (
+            np.zeros(())
+            if r.elastic
+            else np.asarray(cheapest_spares(self.in_repair, self.job.nodes))
+        )
 
     @derived
     def _complete(self) -> Fraction:
         """Share of time in which the job has all of its nodes; for an elastic job its mean relative rate."""
         if self.campaign.reliability.elastic:
-            return elastic_rate(self.away, self.spare_nodes, self.job.replicas, self.job.nodes)
-        return 1.0 - share_of_time_waiting(self.away, self.spare_nodes)
+            return elastic_rate(self.in_repair, self.spare_nodes, self.job.replicas, self.job.nodes)
+        return 1.0 - share_of_time_waiting(self.in_repair, self.spare_nodes)
 
     @derived
     def running(self) -> Seconds:
         """Time of the run without waiting for nodes."""
-        return self.work * (1.0 + self.spent.total) + self.restarts
+        return self.work * (1.0 + self.overhead.total) + self.restarts
 
     @derived
     def wall(self) -> Seconds:
         """Expected wall time of the run; infinite if the job is never complete."""
-        with quiet():
+        with ignore_float_errors():
             return np.asarray(self.running / self._complete)
 
     # -- figures ------------------------------------------------------------------------------------------------------
@@ -354,8 +362,8 @@ class WholeRun:
             # most failures restart from memory and load no checkpoint
             recovery = self.recovery - (1.0 - c.memory_lost) * self.saves.load
             times = self.memory_interval, self.saves.memory_pause, recovery, self.mtbf
-            scale = self.work * (1.0 + self.spent.total) / mean(self.work, *times)
-        with quiet():
+            scale = self.work * (1.0 + self.overhead.total) / mean(self.work, *times)
+        with ignore_float_errors():
             found = scale * quantiles(self.work, *times, shares) + self.restarts
             return np.asarray(found / self._complete / DAY)
 
@@ -409,11 +417,11 @@ class WholeRun:
         """Price of a processor-hour; None if unknown."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
         owned, own = None, None if stated is None else stated.own
-        if own is not None and fleet.usd_per_kwh is not None and self.draw is not None:
+        if own is not None and fleet.usd_per_kwh is not None and self.power_draw is not None:
             owned = own_price(
                 own,
                 self.job.node,
-                power_kw=self.draw.per_processor(self.job.num_procs, self.job.nodes) / KILO,
+                power_kw=self.power_draw.per_processor(self.job.num_procs, self.job.nodes) / KILO,
                 usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )
@@ -444,19 +452,19 @@ class WholeRun:
         return self.tokens / self.usd
 
     @derived
-    def draw(self) -> Draw | None:
+    def power_draw(self) -> PowerDraw | None:
         """Power of processors and nodes; None if unknown."""
-        return draw(self.job.system.ext.power, self.working, tdp=self.campaign.fleet.tdp)
+        return power_draw(self.job.system.ext.power, self.working, tdp=self.campaign.fleet.tdp)
 
     @derived
     def energy(self) -> Energy | None:
         """Energy by consumer; None if no power is known."""
-        if self.draw is None:
+        if self.power_draw is None:
             return None
         # lost work was computed at full power before it was destroyed
-        busy = self.work * (1.0 + self.spent.lost)
+        busy = self.work * (1.0 + self.overhead.lost)
         return energy(
-            self.draw,
+            self.power_draw,
             self.job.num_procs,
             self.job.nodes,
             busy_hours=busy / HOUR,
@@ -477,7 +485,7 @@ class WholeRun:
     @derived
     def by_use(self) -> DaysByUse:
         """Days by use."""
-        work, share = self.work, self.spent
+        work, share = self.work, self.overhead
         return DaysByUse(
             useful=self.useful / DAY,
             evaluation=self.evaluation / DAY,
@@ -496,8 +504,8 @@ class WholeRun:
         return apply(lambda column: np.broadcast_to(np.asarray(column, float), shape), [found])
 
 
-def _total(stretches: Sequence[Stretch], part: Callable[[Stretch], Array]) -> Array:
+def _total(segments: Sequence[TimedSegment], part: Callable[[TimedSegment], Array]) -> Array:
     """Return the sum of a figure over all segments."""
-    parts = (np.asarray(part(one), float) for one in stretches)
+    parts = (np.asarray(part(one), float) for one in segments)
     # added from first to last, so that results do not depend on the order in which NumPy would sum an array
     return reduce(np.add, parts)

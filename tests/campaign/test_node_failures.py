@@ -16,10 +16,10 @@ from calculon.campaign.job_failures import (
 from calculon.campaign.published import published_failures
 from calculon.campaign.spares import (
     ENOUGH,
-    away,
     cheapest_spares,
     elastic_rate,
     fewest_spares,
+    nodes_in_repair,
     probability_of_waiting,
     share_of_time_waiting,
 )
@@ -76,7 +76,7 @@ def test_the_tail_is_that_of_a_poisson_law(mean, spares):
 def test_without_failures_nobody_waits():
     nothing = np.zeros(3)
     spares = np.array([0, 1, 50])
-    assert away(1000, np.inf, 24.0) == 0
+    assert nodes_in_repair(1000, np.inf, 24.0) == 0
     assert probability_of_waiting(nothing, spares).tolist() == [0, 0, 0]
     assert share_of_time_waiting(nothing, spares).tolist() == [0, 0, 0]
     assert fewest_spares(nothing).tolist() == [0, 0, 0]
@@ -84,7 +84,7 @@ def test_without_failures_nobody_waits():
 
 
 def test_nodes_of_a_job_are_away_as_often_as_they_fail():
-    assert away(2048, 50_677 / 8, 24.0) == pytest.approx(24.0 / (50_677 / 8 / 2048))
+    assert nodes_in_repair(2048, 50_677 / 8, 24.0) == pytest.approx(24.0 / (50_677 / 8 / 2048))
 
 
 @given(MEANS)

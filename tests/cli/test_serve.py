@@ -127,7 +127,10 @@ def test_changes_of_a_deployment_that_cannot_be(refuses):
         ("prefill=4", "prefill: expected an object with named fields, found 4. Hint: prefill.num"),
         ("deployment.prefill=4", "prefill: expected an object with named fields, found 4"),
         ("prefill.num_procs=abc", f"prefill.num_procs: {whole}"),
-        ("prefill.num_procs=8", "prefill.num_procs: expected 1 to 7 of 8 processors that only prefill"),
+        (
+            "prefill.num_procs=8",
+            "prefill.num_procs: expected 1 to 7 of 8 processors that only prefill",
+        ),
         ("prefill.num_proc=4", "found the unknown field 'num_proc'. Hint: did you mean 'num_procs"),
         ("prefill.tensor_par=0", f"prefill.tensor_par: {whole}"),
         ("prefill.tensor_par=2", "processors that only prefill, found none"),

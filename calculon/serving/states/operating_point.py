@@ -418,7 +418,6 @@ class Load(FullBatches):
             slow = np.maximum(slow, long.latency)
         ttft_p = queue.percentile + slow
         alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
-        # running sequences are on average in the middle of their output, not at the admitted length
         used = held.weights + held.reserve + held.activation + held.cache
         own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(

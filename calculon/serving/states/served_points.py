@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count, Seconds
-from calculon.campaign.energy import Draw, draw
+from calculon.campaign.energy import PowerDraw, power_draw
 from calculon.campaign.money import Quote, quote
 from calculon.declarations.serving_figures import ServingFigures
 from calculon.hardware.system import System
@@ -98,9 +98,9 @@ the TDP while prompts come close to it.
 """
 
 
-def power_of(system: System) -> Draw | None:
+def power_of(system: System) -> PowerDraw | None:
     """Return the power of a processor by activity; None if unknown."""
-    return draw(system.ext.power)
+    return power_draw(system.ext.power)
 
 
 def energy_words(system: System) -> str:
@@ -144,7 +144,7 @@ def joules_per_token(
     return np.asarray(watts / (figures.request_rate * output))
 
 
-def _mean(power: Draw, prefill: Array | float, decoding: Array | float) -> Array:
+def _mean(power: PowerDraw, prefill: Array | float, decoding: Array | float) -> Array:
     """Return the mean power of a processor from the shares of its time; the rest is waiting."""
     waiting = 1.0 - prefill - decoding
     steps = prefill + DECODING_SHARE * decoding

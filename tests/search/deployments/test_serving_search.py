@@ -258,7 +258,7 @@ def test_what_is_wrong_is_told(options, message):
 
 
 def test_money_of_a_machine_without_a_price():
-    with pytest.raises(SpecError, match="a100_80g.* states no price"):
+    with pytest.raises(SpecError, match=r"a100_80g.* states no price"):
         search_deployments(SMALL, 2, "a100_80g", LENGTHS, objective="usd_per_mtoken", fix=FIXED)
     found = search_deployments(
         *(SMALL, 2, "a100_80g", LENGTHS), objective="usd_per_mtoken", fix=FIXED | {"price": 1.5}

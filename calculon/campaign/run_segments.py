@@ -16,12 +16,12 @@ V = TypeVar("V")
 Ramp = list[tuple[float, int]]
 """Pairs of tokens of a run and the value from there on."""
 
-_WHOLE = Phase(share=1.0)
+_SINGLE_PHASE = Phase(share=1.0)
 """The only phase of a run that states none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class RunSegment:
     """A part of a run with constant batch and sequence length.
 
     Attributes:
@@ -50,26 +50,26 @@ class Rung:
         return self.batch_size * self.seq_size
 
 
-def rungs(
+def run_segments(
     campaign: Campaign,
     tokens: float,
     parameters: float,
     batch_size: int,
     seq_size: int,
-    own: Mapping[int, tuple[int, int]] | None = None,
-) -> tuple[Rung, ...]:
+    phase_sizes: Mapping[int, tuple[int, int]] | None = None,
+) -> tuple[RunSegment, ...]:
     """Return the segments of a run, in order.
 
     Args:
         tokens: Tokens of the run; 0 if its phases state their own.
         parameters: Parameters of the model, for tokens stated as a multiple of them.
         batch_size, seq_size: Batch and sequence length if the campaign states none.
-        own: Batch and sequence length of the executions that phases state, by index of the phase.
+        phase_sizes: Batch and sequence length of the executions that phases state, by index of the phase.
 
     Raises:
         SpecError: For a run or a phase without tokens, and for ramps that fall or begin after the end.
     """
-    phases, own = campaign.phases or (_WHOLE,), own or {}
+    phases, phase_sizes = campaign.phases or (_SINGLE_PHASE,), phase_sizes or {}
     ends = _ends(phases, tokens, parameters)
     lengths: Ramp = [(one.start.of(parameters), int(one.seq_size)) for one in campaign.seq_ramp]
     batches: list[tuple[float, BatchGoal | int]] = []
@@ -89,18 +89,18 @@ def rungs(
     _check("batch_ramp", sizes, ends[-1], " tokens in a batch")
     # a segment ends at the end of a phase or at the next value of a ramp; the set removes coinciding ends
     inside = (start for start, _ in (*lengths, *batches) if start < ends[-1])
-    found = []
+    segments = []
     for low, high in pairwise(sorted({0.0, *ends, *inside})):
         number = next(i for i, end in enumerate(ends) if low < end)
         phase = phases[number]
-        batch, length = own.get(number) or usual(low)
+        batch, length = phase_sizes.get(number) or usual(low)
         length = length if phase.seq_size is None else int(phase.seq_size)
         if phase.batch is not None:
             batch = phase.batch.sequences(length, f"phases[{number}].batch")
         name = phase.name or (f"phase {number + 1}" if len(phases) > 1 else "")
-        what = phase.execution, phase.document_mean, phase.rollout
-        found.append(Rung(number, name, high - low, batch, length, *what))
-    return tuple(found)
+        choices = phase.execution, phase.document_mean, phase.rollout
+        segments.append(RunSegment(number, name, high - low, batch, length, *choices))
+    return tuple(segments)
 
 
 def _ends(phases: Sequence[Phase], tokens: float, parameters: float) -> list[float]:
@@ -109,11 +109,11 @@ def _ends(phases: Sequence[Phase], tokens: float, parameters: float) -> list[flo
     past = 0.0
     for i, phase in enumerate(phases):
         assert phase.tokens is not None or phase.share is not None
-        own = (phase.share or 0) * tokens if phase.tokens is None else phase.tokens.of(parameters)
-        if round(past + own) <= round(past):
+        count = (phase.share or 0) * tokens if phase.tokens is None else phase.tokens.of(parameters)
+        if round(past + count) <= round(past):
             place = f"phases[{i}].tokens" if len(phases) > 1 else "tokens"
-            raise SpecError("campaign", Problem(place, "at least one token", f"{own:g}"))
-        past += own
+            raise SpecError("campaign", Problem(place, "at least one token", f"{count:g}"))
+        past += count
         ends.append(float(round(past)))
     return ends
 
