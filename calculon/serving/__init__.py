@@ -7,16 +7,16 @@ hundred million: choices (:class:`~calculon.serving.records.deployment.Deploymen
 (:class:`~calculon.serving.records.deployments.Deployments`, :class:`~calculon.serving.passes.pass_sizes.PassSizes`) are
 columns of arrays whose last axis is *deployment and batch*.
 
-====================  =========================================================================================
-``records``           inputs: deployments, workloads, data types, speculative decoding
-``passes``            rows of passes and their times; the passes of a replica
-``caches``            memory of a rank: weights, KV caches of running sequences, cached prefixes
-``states``            steady state, queueing, and the batch that a load leads to
-``plain_deployment``  default deployment for a number of processors
-``serve``             result for one deployment and workload; ``what_helps`` gains from better hardware
-``by_batch``          figures of a deployment at every batch
-``engine_scripts``    commands of vLLM, SGLang and TensorRT-LLM as deployments, and back
-====================  =========================================================================================
+======================  =======================================================================================
+``records``             inputs: deployments, workloads, data types, speculative decoding
+``passes``              rows of passes and their times; the passes of a replica
+``caches``              memory of a rank: weights, KV caches of running sequences, cached prefixes
+``states``              steady state, queueing, and the batch that a load leads to
+``default_deployment``  default deployment for a number of processors
+``serve``               result for one deployment and workload; ``hardware_gains`` gains from better hardware
+``by_batch``            figures of a deployment at every batch
+``engine_scripts``      commands of vLLM, SGLang and TensorRT-LLM as deployments, and back
+======================  =======================================================================================
 
 Everything is a mean-field estimate of the steady state, not a simulation of single requests. It exists only in edition
 ``corrected``.

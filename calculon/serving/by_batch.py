@@ -10,14 +10,14 @@ from calculon.base.display import Displayed, drawn
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction, Seconds
 from calculon.campaign.goals import TimeSpan
+from calculon.serving.default_deployment import solver_of
 from calculon.serving.passes.replica import Replica
 from calculon.serving.passes.row_times import CAUSES
-from calculon.serving.plain_deployment import loaded
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED
 from calculon.serving.serve import Served
 from calculon.serving.served_record import with_replicas
-from calculon.serving.states.operating_point import Load
+from calculon.serving.states.operating_point import OperatingPointSolver
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ PLACES = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class BatchBound:
     """Bound of the batch: its name, as in :class:`~calculon.serving.states.served_points.Point`, and largest batch."""
 
     name: str
@@ -62,7 +62,7 @@ class ByBatch(Displayed):
     prefill_share: Fraction
     request_rate: Array
     causes: Seconds
-    cuts: tuple[Cut, ...]
+    cuts: tuple[BatchBound, ...]
 
     @property
     def output_rate(self) -> Array:
@@ -151,11 +151,11 @@ def by_batch(served: Served) -> ByBatch:
     result of :func:`~calculon.serving.serve.serve` with this ``max_batch``.
     """
     bounds = [*_bounds(served)]
-    most = min(one.batch for one in bounds if one.name in _ROOM)
+    most = min(one.batch for one in bounds if one.name in _HARD_BOUNDS)
     cuts = (*bounds, *_limits(served, most))
     batch = _places(most, [one.batch for one in cuts])
     each = Deployments.of(served.deployment).take(np.zeros(len(batch), int))
-    load = Load(Replica(served.model, served.system, each, served.workload))
+    load = OperatingPointSolver(Replica(served.model, served.system, each, served.workload))
     state, _, decode = load.state(batch)
     times = load.replica.decode_pass(batch)
     shares = np.stack([one / times.time for one in times.causes().values()])
@@ -167,7 +167,7 @@ def by_batch(served: Served) -> ByBatch:
         batch=batch,
         tpot=state.tpot,
         decode=decode,
-        ttft=load.limited("ttft", batch),
+        ttft=load.limited_time("ttft", batch),
         prefill_share=state.prefill_share,
         request_rate=state.rate,
         causes=shares * decoding,
@@ -175,7 +175,7 @@ def by_batch(served: Served) -> ByBatch:
     )
 
 
-_ROOM = ("memory", "token_budget")
+_HARD_BOUNDS = ("memory", "token_budget")
 """Bounds beyond which nothing runs."""
 
 
@@ -190,7 +190,7 @@ def _places(most: int, cuts: Sequence[int]) -> Array:
     return np.unique(np.concatenate([grid, doubled, cutting]))
 
 
-def _bounds(served: Served) -> Iterator[Cut]:
+def _bounds(served: Served) -> Iterator[BatchBound]:
     """Yield the bounds of the batch that do not come from limits of the workload, each independent of the others."""
     d, w = served.deployment, served.workload
     # a deployment and a workload without any limit show each remaining bound on its own
@@ -198,23 +198,23 @@ def _bounds(served: Served) -> Iterator[Cut]:
     load = replace(
         w, rate=None, users=None, think=TimeSpan(0), requests=None, ttft_limit=None, tpot_limit=None
     )
-    free = loaded(served.model, served.system, every, load)
-    for name, room in free.rooms().items():
-        yield Cut(name, int(room[0]))
-    found = free.answer()
+    free = solver_of(served.model, served.system, every, load)
+    for name, capacity in free.batch_capacities().items():
+        yield BatchBound(name, int(capacity[0]))
+    found = free.solve_single()
     if found.cut == "prefill":
-        yield Cut(found.cut, found.batch)
+        yield BatchBound(found.cut, found.batch)
     if d.max_batch:
-        yield Cut("max_batch", d.max_batch)
+        yield BatchBound("max_batch", d.max_batch)
 
 
-def _limits(served: Served, most: int) -> Iterator[Cut]:
+def _limits(served: Served, most: int) -> Iterator[BatchBound]:
     """Yield the limits of the workload that some batch misses."""
-    single = loaded(served.model, served.system, served.deployment, served.workload)
+    single = solver_of(served.model, served.system, served.deployment, served.workload)
     for name in ("tpot", "ttft"):
         limit: float | None = getattr(served.workload, f"{name}_limit")
         if limit is None:
             continue
-        kept = single.kept(name, limit, np.full(1, float(most)))
+        kept = single.largest_within(name, limit, np.full(1, float(most)))
         if kept[0] < most:
-            yield Cut(name, int(kept[0]))
+            yield BatchBound(name, int(kept[0]))

@@ -15,10 +15,10 @@ from calculon.launch.launch_files import is_command, launch_text
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.caches.rank_memory import rank_memory
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import Workload
+from calculon.serving.records.read_records import read_deployment, read_workload
 
 UNCUT_TOKENS = 8192
 """Tokens of the largest pass if prompts are not chunked and no workload states their length."""

@@ -21,18 +21,19 @@ from calculon.estimate.served_errors import FigureRange, served_ranges
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.serving.caches.cache import check_length, check_served, copies_of_heads
-from calculon.serving.passes.drafts import draft_of, speculation_of, unsplit
+from calculon.serving.default_deployment import deployment_of, solver_of
+from calculon.serving.hardware_gains import HardwareGain, hardware_gains
+from calculon.serving.passes.drafts import draft_of, speculation_of, split_problems
 from calculon.serving.passes.row_times import PassTimes
-from calculon.serving.plain_deployment import deployment_of, loaded
-from calculon.serving.records.asked import (
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.pool import Pool
+from calculon.serving.records.read_records import (
     DeploymentSource,
     WorkloadSource,
     read_deployment,
     read_workload,
 )
-from calculon.serving.records.deployment import Deployment
-from calculon.serving.records.load import SATURATED, Workload
-from calculon.serving.records.pool import Pool
 from calculon.serving.served_record import (
     FigureRecord,
     LimitRecord,
@@ -41,7 +42,6 @@ from calculon.serving.served_record import (
     ServedRecord,
 )
 from calculon.serving.states.served_points import Limit, Point
-from calculon.serving.what_helps import Help, helps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,16 +126,16 @@ class Served(Displayed):
         return "output_rate" if self.workload.kind == SATURATED else "interactivity"
 
     @cached_property
-    def helps(self) -> tuple[Help, ...]:
+    def helps(self) -> tuple[HardwareGain, ...]:
         """Gains from better parts of the machine, largest first."""
 
         def figure(system: System) -> float:
             found = only_values(
-                loaded(self.model, system, self.deployment, self.workload).answer().figures
+                solver_of(self.model, system, self.deployment, self.workload).solve_single().figures
             )[self.worth]
             return float(found or 0.0)
 
-        return helps(self.system, figure)
+        return hardware_gains(self.system, figure)
 
     @overload
     def plot(self, kind: str = "batch", *, interactive: Literal[False] = False) -> "Figure": ...
@@ -267,22 +267,22 @@ def serve(
     """
     asked_model, asked_system = inputs.model(model), inputs.system(system)
     check_served(asked_model)
-    load = read_workload(_workload_beside(deployment, workload, options), options)
+    load = read_workload(_workload_source(deployment, workload, options), options)
     check_length(asked_model, load)
     source: Any = deployment
     # bool is an Integral too, but True is not a number of processors
     if not isinstance(deployment, bool) and isinstance(source, Integral):
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
     else:
-        asked = _asked(asked_model, asked_system, source, load, changes)
-    for one in (asked, asked.prefilling):
+        asked = _deployment_from(asked_model, asked_system, source, load, changes)
+    for one in (asked, asked.prefill_deployment):
         if one is not None:
             check_split(asked_model, one)
-    point = loaded(asked_model, asked_system, asked, load).answer()
+    point = solver_of(asked_model, asked_system, asked, load).solve_single()
     return Served(asked_model, asked_system, asked, load, point)
 
 
-def _asked(
+def _deployment_from(
     model: Model,
     system: System,
     source: DeploymentSource,
@@ -311,7 +311,7 @@ def _asked(
     return read_deployment({"about": path, **launch.deployment}, own)
 
 
-def _workload_beside(
+def _workload_source(
     deployment: DeploymentSource | int, workload: WorkloadSource | None, options: Mapping[str, Any]
 ) -> WorkloadSource | None:
     """Return the source of a workload; if prompt or output is missing, the file of the deployment if it is a result."""
@@ -348,7 +348,7 @@ def check_split(model: Model, deployment: Deployment) -> None:
             for one in _wrong_split(model, deployment.prefill)
         ]
     # drafts run on the ranks of the last stage, so they have to split like the model
-    problems += unsplit(draft_of(model, deployment), deployment)
+    problems += split_problems(draft_of(model, deployment), deployment)
     if problems:
         raise SpecError(deployment.name, problems)
 

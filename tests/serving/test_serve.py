@@ -8,11 +8,11 @@ import pytest
 import calculon
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations import catalog
+from calculon.serving.default_deployment import deployment_of
 from calculon.serving.passes.replica import Replica
-from calculon.serving.plain_deployment import deployment_of
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.read_records import read_deployment, read_workload
 from calculon.serving.serve import serve
 from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, LOAD, SMALL, small

@@ -7,8 +7,8 @@ from calculon.base.errors import Problem, SpecError
 from calculon.campaign.phases import Rollout
 from calculon.campaign.run_segments import RunSegment
 from calculon.estimate.estimate import Estimate
-from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.read_records import read_deployment
 from calculon.serving.serve import Served, serve
 
 

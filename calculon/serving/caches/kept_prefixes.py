@@ -9,16 +9,22 @@ from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.declarations.serving_figures import PrefixFigures
 from calculon.serving.caches.prefixes import (
     NO_TIER,
-    HitPlaces,
+    HitLocations,
     SecondTier,
     break_even,
-    fetched_beside,
-    hit_places,
+    hit_locations,
     idle_conversations,
+    overlapped_fetch,
 )
-from calculon.serving.caches.rank_memory import RankMemory, SequenceRoom, cached_bytes
+from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, cached_bytes
 from calculon.serving.passes.replica import Replica
-from calculon.serving.states.steady import Prompts, Steady, at_rate, concurrency, of_users
+from calculon.serving.states.steady import (
+    PrefillEffect,
+    SteadyState,
+    at_rate,
+    concurrency,
+    of_users,
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class KeptPrefixes:
     def matter(self) -> bool:
         """True if hits may be outside of tier 1; prefixes of a prefill pool are assumed to be in its tier 1."""
         w = self.replica.workload
-        if self.replica.deployments.prefilling is not None:
+        if self.replica.deployments.prefill_deployments is not None:
             return False
         # without think time the next turn comes at once, and its prefix is still in tier 1
         return w.kept > 0 and (self.tier is not None or (w.turns > 1 and w.think > 0))
@@ -63,12 +69,12 @@ class KeptPrefixes:
         r = self.replica
         return cached_bytes(r, r.workload.kept)
 
-    def first(self, at_hand: Count) -> Count:
+    def first(self, running: Count) -> Count:
         """Return the number of prefixes that fit into tier 1 next to the given number of running sequences."""
         r, groups = self.replica, self.replica.deployments.attn_data_par
-        own = at_hand / groups
-        room = SequenceRoom(r, self.memory).of_prefixes(own)
-        return groups * room / self.each
+        own = running / groups
+        capacity = SequenceCapacity(r, self.memory).of_prefixes(own)
+        return groups * capacity / self.each
 
     @property
     def second(self) -> Count:
@@ -76,7 +82,7 @@ class KeptPrefixes:
         capacity = 0.0 if self.tier is None else self.tier.capacity
         return self.replica.deployments.attn_data_par * capacity / self.each
 
-    def places(self, at_hand: Count, rate: Array) -> HitPlaces:
+    def places(self, running: Count, rate: Array) -> HitLocations:
         """Return the location of the hits of replicas at a request rate, with a number of running sequences.
 
         If the time between the turns of a conversation is unknown, its prefix is in tier 2 if there is one, else in
@@ -84,12 +90,14 @@ class KeptPrefixes:
         """
         w, zero = self.replica.workload, np.zeros_like(rate)
         if w.turns > 1 and w.think > 0:
-            return hit_places(self.first(at_hand), self.second, rate, w.think, w.turns)
+            return hit_locations(self.first(running), self.second, rate, w.think, w.turns)
         if self.tier is None:
-            return HitPlaces(zero + 1, zero, zero)
-        return HitPlaces(zero, zero + 1, zero)
+            return HitLocations(zero + 1, zero, zero)
+        return HitLocations(zero, zero + 1, zero)
 
-    def _rate(self, batch: Count, token: Seconds, prompts: Prompts, state: Steady) -> Array:
+    def _rate(
+        self, batch: Count, token: Seconds, prompts: PrefillEffect, state: SteadyState
+    ) -> Array:
         """Return the requests per second of a replica if no hit is lost, limited by the load."""
         w, replicas = self.replica.workload, self.replica.deployments.replicas
         if w.rate is not None:
@@ -100,7 +108,9 @@ class KeptPrefixes:
         found = of_users(own, token, prompts, w.output, w.think, batch)
         return np.minimum(state.rate, found.rate)
 
-    def prompts(self, batch: Count, decode: Seconds, prompts: Prompts, state: Steady) -> Prompts:
+    def prompts(
+        self, batch: Count, decode: Seconds, prompts: PrefillEffect, state: SteadyState
+    ) -> PrefillEffect:
         """Return the effect of prefill with hits in their actual location.
 
         Lost prefixes are computed again. A prefix is fetched layer by layer while it is prefilled, starting as soon as
@@ -115,8 +125,8 @@ class KeptPrefixes:
         w, found = self.replica.workload, prompts
         token = decode / self.replica.per_pass
         rate = self._rate(batch, token, prompts, state)
-        at_hand = np.minimum(batch, concurrency(at_rate(rate, token, prompts), w.output))
-        places = self.places(at_hand, rate)
+        running = np.minimum(batch, concurrency(at_rate(rate, token, prompts), w.output))
+        places = self.places(running, rate)
         # most workloads lose no prefix, and timing prompts without hits is expensive
         if np.any(places.lost > 0):
             found = self.replica.prompts(batch, decode, places.lost)
@@ -125,7 +135,7 @@ class KeptPrefixes:
         share, fetch = places.second * w.followed, self.fetch
         decoding = (w.output - 1) * token / batch
         each = share * fetch / self.replica.deployments.attn_data_par  # groups fetch in parallel
-        busy = fetched_beside(found.busy, each, decoding)
+        busy = overlapped_fetch(found.busy, each, decoding)
         latency = (1 - share) * found.latency + share * np.maximum(found.latency, fetch)
         return found._replace(added=busy / found.passes, latency=latency)
 
@@ -150,19 +160,19 @@ class KeptPrefixes:
         """Bandwidth of tier 2 above which fetching is faster than recomputing, in B/s per processor."""
         return break_even(self.each, self.recompute)
 
-    def figures(self, batch: Count, state: Steady) -> PrefixFigures:
+    def figures(self, batch: Count, state: SteadyState) -> PrefixFigures:
         """Return the figures of prefixes in a state; NaN for figures that do not apply."""
         w, nothing = self.replica.workload, np.full_like(batch, np.nan)
-        at_hand = np.minimum(batch, concurrency(state, w.output))
+        running = np.minimum(batch, concurrency(state, w.output))
         lost, second = 0 * batch, 0 * batch
         if self.matter:
-            _, second, lost = self.places(at_hand, state.rate)
+            _, second, lost = self.places(running, state.rate)
         own, waits = w.kept * w.followed / w.prompt, w.turns > 1 and w.think > 0
         fetched = w.kept > 0 and self.tier is not None
         return PrefixFigures(
             hit_rate=w.hit - own * lost,
             hit_offloaded=own * second,
-            kept_prefixes=self.first(at_hand) if w.kept else nothing,
+            kept_prefixes=self.first(running) if w.kept else nothing,
             offloaded_prefixes=self.second if fetched else nothing,
             waiting_prefixes=idle_conversations(state.rate, w.think, w.turns) if waits else nothing,
             hit_time=self.fetch if fetched else nothing,

@@ -76,7 +76,7 @@ class SecondTier:
         return own if host is None else np.maximum(own, host.time(size, processors))
 
 
-class HitPlaces(NamedTuple):
+class HitLocations(NamedTuple):
     """Location of the prefixes of requests: shares in tier 1, in tier 2 and lost, which sum to 1."""
 
     first: Fraction
@@ -94,18 +94,18 @@ def idle_conversations(rate: Array, think: float, turns: int) -> Count:
     return rate * think * ((turns - 1) / turns)
 
 
-def kept_share(room: Count, rate: Array, think: float, turns: int) -> Fraction:
+def kept_share(capacity: Count, rate: Array, think: float, turns: int) -> Fraction:
     """Return the share of the hits that a cache keeps.
 
     Args:
-        room: Number of conversations that fit.
+        capacity: Number of conversations that fit.
         rate: Requests per second.
         think: Mean time between turns.
         turns: Requests per conversation, at least 2.
     """
     # a rate of 0 asks for nothing: any capacity is then plenty
     asked = np.maximum(rate * think, 1e-300)
-    wanted = np.maximum(room, 0.0) / asked
+    wanted = np.maximum(capacity, 0.0) / asked
     low, high = np.zeros_like(wanted), turns * wanted
     # bisection of T/z; its second term alone is at most C, which gives the upper bound n C / (λ z)
     for _ in range(60):
@@ -115,7 +115,9 @@ def kept_share(room: Count, rate: Array, think: float, turns: int) -> Fraction:
     return np.asarray(-np.expm1(-low))
 
 
-def hit_places(first: Count, second: Count, rate: Array, think: float, turns: int) -> HitPlaces:
+def hit_locations(
+    first: Count, second: Count, rate: Array, think: float, turns: int
+) -> HitLocations:
     """Return the location of the hits of conversations: tier 1 evicts into tier 2, and tier 2 drops.
 
     Args:
@@ -125,10 +127,10 @@ def hit_places(first: Count, second: Count, rate: Array, think: float, turns: in
     near = kept_share(first, rate, think, turns)
     # bisection may return a share that is smaller by rounding although the cache is larger
     both = np.maximum(near, kept_share(first + second, rate, think, turns))
-    return HitPlaces(near, both - near, 1 - both)
+    return HitLocations(near, both - near, 1 - both)
 
 
-def fetched_beside(busy: Seconds, fetch: Seconds, decoding: Seconds) -> Seconds:
+def overlapped_fetch(busy: Seconds, fetch: Seconds, decoding: Seconds) -> Seconds:
     """Return the time that a request occupies a replica that fetches prefixes in parallel with its passes.
 
     Prefixes are fetched while other requests are computed, so fetching limits the rate only if it takes longer than a

@@ -30,7 +30,7 @@ class RankMemory:
         capacity: Memory available to a process.
         weights, reserve, activation: Memory that does not depend on the running sequences.
         free: Remainder for sequences, their KV caches and logits; negative if the model does not fit.
-        room: Part of it that KV caches may use, by ``memory_fraction``.
+        cache_capacity: Part of it that KV caches may use, by ``memory_fraction``.
     """
 
     capacity: Bytes
@@ -38,7 +38,7 @@ class RankMemory:
     reserve: Bytes
     activation: Bytes
     free: Bytes
-    room: Bytes
+    cache_capacity: Bytes
 
     def take(self, places: Array) -> "RankMemory":
         """Return the memory of the deployments at some indices."""
@@ -139,7 +139,7 @@ def rank_memory(replica: Replica, tokens: Count | float) -> RankMemory:
         reserve=reserve,
         activation=activation,
         free=free,
-        room=np.maximum(0.0, free) * d.record.memory_fraction,
+        cache_capacity=np.maximum(0.0, free) * d.record.memory_fraction,
     )
 
 
@@ -173,14 +173,14 @@ def admitted_tokens(deployment: Deployment, workload: Workload, drafted: int = 0
     cached until they are verified (vLLM, ``num_lookahead_tokens``).
     """
     together = deployment.batching == "static"
-    output = workload.output if together else workload.output_at_hand
+    output = workload.output if together else workload.running_output
     shares = {"reserve": output, "mean": output / 2}
     fetched = deployment.cache_offload != NO_TIER
     return workload.alone(fetched=fetched) + shares[deployment.admission] + drafted
 
 
 @dataclass(frozen=True)
-class SequenceRoom:
+class SequenceCapacity:
     """Memory of a rank for the sequences of a workload; columns of shape ``(deployments,)``.
 
     Attributes:
@@ -197,7 +197,10 @@ class SequenceRoom:
         drafted = self.replica.draft.speculation.tokens
         admitted = admitted_tokens(d.record, self.replica.workload, drafted)
         each = cached_bytes(self.replica, admitted) + self._logits
-        return np.floor(np.maximum(0.0, self.memory.room - self.shared) / each) * d.attn_data_par
+        return (
+            np.floor(np.maximum(0.0, self.memory.cache_capacity - self.shared) / each)
+            * d.attn_data_par
+        )
 
     @property
     def shared(self) -> Bytes | float:
@@ -209,7 +212,7 @@ class SequenceRoom:
     def held(self) -> Bytes:
         """Bytes that a rank caches for a running sequence in addition, in the middle of its output."""
         w = self.replica.workload
-        return cached_bytes(self.replica, w.alone(fetched=self._fetched) + w.output_at_hand / 2)
+        return cached_bytes(self.replica, w.alone(fetched=self._fetched) + w.running_output / 2)
 
     @property
     def _fetched(self) -> bool:
@@ -226,18 +229,18 @@ class SequenceRoom:
         """Reduction of the KV cache capacity by the logits of a sequence, which are not part of the cache."""
         return self.replica.deployments.record.memory_fraction * self.logits
 
-    def of_prefixes(self, at_hand: Count) -> Bytes:
+    def of_prefixes(self, running: Count) -> Bytes:
         """Return the bytes that the running sequences of a group of ranks leave for other cached prefixes."""
-        taken = at_hand * (self.held + self._logits)
-        return np.maximum(0.0, self.memory.room - self.shared - taken)
+        taken = running * (self.held + self._logits)
+        return np.maximum(0.0, self.memory.cache_capacity - self.shared - taken)
 
     @property
     def longest(self) -> Count:
         """Tokens of the longest sequence that fits on its own, by bisection: windows make its size non-linear."""
-        low = np.zeros_like(self.memory.room)
-        high = np.full_like(self.memory.room, LONGEST_CONTEXT)
+        low = np.zeros_like(self.memory.cache_capacity)
+        high = np.full_like(self.memory.cache_capacity, LONGEST_CONTEXT)
         for _ in range(42):
             middle = np.floor((low + high) / 2)
-            fits = cached_bytes(self.replica, middle) + self._logits <= self.memory.room
+            fits = cached_bytes(self.replica, middle) + self._logits <= self.memory.cache_capacity
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
         return low

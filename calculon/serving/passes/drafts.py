@@ -176,7 +176,7 @@ def draft_of(model: Model, deployment: Deployment) -> Draft:
     return Draft(speculation, draft)
 
 
-def unsplit(draft: Draft, deployment: Deployment) -> Iterator[Problem]:
+def split_problems(draft: Draft, deployment: Deployment) -> Iterator[Problem]:
     """Yield the reasons why a draft model cannot be split like the served model."""
     own = draft.model
     if own is None or draft.module:

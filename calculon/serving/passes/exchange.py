@@ -90,7 +90,7 @@ def _fullest(routing: str, experts: int, groups: int, copies: int) -> float:
     if groups == 1:
         return 1.0
     if copies:
-        return groups * _packed(_copied(load, copies), groups)
+        return groups * _packed(_with_copies(load, copies), groups)
     # a fixed seed: equal inputs give equal results in every process
     draw = np.random.default_rng(SEED)
     placed = draw.permuted(np.tile(load, (PLACEMENTS, 1)), axis=1)
@@ -98,7 +98,7 @@ def _fullest(routing: str, experts: int, groups: int, copies: int) -> float:
     return float(groups * groups_of.max(axis=1).mean())
 
 
-def _copied(load: Array, copies: int) -> list[float]:
+def _with_copies(load: Array, copies: int) -> list[float]:
     """Return the loads of experts and their copies, which share tokens evenly; each copy goes to the busiest."""
     heap = [(-one, one, 1) for one in load.tolist()]
     heapq.heapify(heap)
@@ -113,8 +113,8 @@ def _packed(loads: list[float], groups: int) -> float:
 
     Experts are placed in descending order of load, each into the least loaded group with a free slot.
     """
-    room = len(loads) // groups
-    heap = [(0.0, room)] * groups
+    slots = len(loads) // groups
+    heap = [(0.0, slots)] * groups
     most = 0.0
     for one in sorted(loads, reverse=True):
         held, left = heapq.heappop(heap)
@@ -124,7 +124,7 @@ def _packed(loads: list[float], groups: int) -> float:
     return most
 
 
-def touched_experts(
+def activated_experts(
     model: Model, groups: Count, copies: Count, tokens: Count, routing: str = "balanced"
 ) -> Count:
     """Return the experts of a rank, including copies, that at least one token activates, for independent routing.
@@ -144,15 +144,17 @@ def touched_experts(
     found: Count = np.zeros(np.broadcast_shapes(*map(np.shape, (groups, copies, tokens))))
     kinds, of = np.unique(tokens, return_inverse=True)
     for count in np.unique(copies):
-        touched = _touched(routing, experts, each, int(count), kinds)[of].reshape(np.shape(tokens))
+        touched = _activated(routing, experts, each, int(count), kinds)[of].reshape(
+            np.shape(tokens)
+        )
         found = np.where(copies == count, touched / groups, found)
     return found
 
 
-def _touched(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
+def _activated(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
     """Return the experts of all ranks, including copies, that at least one token activates."""
     # experts with equal shares have equal probabilities; with balanced routing a single term is left
-    loads, alike = np.unique(_copied(shares(routing, experts), copies), return_counts=True)
+    loads, alike = np.unique(_with_copies(shares(routing, experts), copies), return_counts=True)
     found: Count = np.zeros_like(tokens, float)
     for chance, many in zip(np.minimum(1.0, each * loads), alike, strict=True):
         found += many * (1 - (1 - chance) ** tokens)
@@ -188,11 +190,11 @@ class Exchange(NamedTuple):
     def of(cls, model: Model, types: NumberTypes, sizes: PassSizes, routing: str) -> "Exchange":
         """Return the exchange of passes."""
         own = sizes.of_group
-        apart = sizes.attn_data_par > 1
+        separate = sizes.attn_data_par > 1
         width = model.moe_latent or model.hidden
         return cls(
-            tokens=np.where(apart, own.tokens / own.tensor_par, 0.0),
-            decoded=np.where(apart, own.decoded * own.verified / own.tensor_par, 0.0),
+            tokens=np.where(separate, own.tokens / own.tensor_par, 0.0),
+            decoded=np.where(separate, own.decoded * own.verified / own.tensor_par, 0.0),
             sent=width * types.dispatch,
             returned=float(width * ACTIVATION_BYTES),
             routing=Routing.of(model),
@@ -219,16 +221,16 @@ def exchange_times(system: System, exchange: Exchange) -> tuple[Seconds, Seconds
     group = Group.in_mesh(system, ranks, np.ones_like(ranks))
     ways = [
         [way(system, exchange, group, row) for row in (exchange.sent, exchange.returned)]
-        for way in (_rows, _copies)
+        for way in (_low_latency_time, _library_time)
     ]
-    ways.append(_gathered(system, exchange, group))
+    ways.append(_collective_times(system, exchange, group))
     table = np.stack([np.stack(np.broadcast_arrays(*way)) for way in ways])
     fastest = np.argmin(table.sum(axis=1), axis=0)
     there, back = (np.choose(fastest, table[:, part]) for part in range(2))
     return np.where(some, there, 0.0), np.where(some, back, 0.0)
 
 
-def _rows(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
+def _low_latency_time(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
     """Return the time of low-latency kernels, one way."""
     law, inside = system.ext.serving.expert_exchange, np.asarray(group.members[group.node])
     message = exchange.message(row)
@@ -243,20 +245,20 @@ def _rows(system: System, exchange: Exchange, group: Group, row: float) -> Secon
     return np.where(able, law.latency + moving, np.inf)
 
 
-def _copies(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
+def _library_time(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
     """Return the time of a library that sends one copy to each node, one way; it does not support split experts.
 
     A pass with prompts is never faster than its decoded tokens alone.
     """
     message = exchange.fullest * exchange.tokens * row
     time = library_time(system, exchange.routing, message, group)
-    alone = _rows(system, exchange._replace(tokens=exchange.decoded), group, row)
+    alone = _low_latency_time(system, exchange._replace(tokens=exchange.decoded), group, row)
     able = has_ports(system, "deepep", group) & (exchange.shared_by == 1)
     prompts = exchange.tokens > exchange.decoded
     return np.where(able & prompts, np.maximum(time, alone), np.inf)
 
 
-def _gathered(system: System, exchange: Exchange, group: Group) -> list[Seconds]:
+def _collective_times(system: System, exchange: Exchange, group: Group) -> list[Seconds]:
     """Return the times of an all-gather of all tokens, and of a reduce-scatter of the results."""
     tokens = np.maximum(exchange.tokens * exchange.ranks, 1.0)
     return [

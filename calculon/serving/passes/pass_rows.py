@@ -28,7 +28,13 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENGINE_BYTES
 from calculon.editions import CORRECTED
 from calculon.serving.caches.cache import CachedBlocks, cached_width, heads_of_rank
-from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange, imbalance, touched_experts
+from calculon.serving.passes.exchange import (
+    COMBINE,
+    DISPATCH,
+    Exchange,
+    activated_experts,
+    imbalance,
+)
 from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
 from calculon.serving.passes.split_cache import SplitCache
 from calculon.serving.records.number_types import (
@@ -266,8 +272,8 @@ def _of_layer(
     model: Model, types: NumberTypes, sizes: PassSizes, layer: Layer, count: int, routing: str
 ) -> Iterator[Row]:
     """Yield the rows of a layer of a block; none for attention and collectives, which serving models itself."""
-    apart = layer.collective is not None or layer.kernel == "attention" or layer.name in SORTS
-    if apart or not np.any(layer.accessed[0]):
+    skipped = layer.collective is not None or layer.kernel == "attention" or layer.name in SORTS
+    if skipped or not np.any(layer.accessed[0]):
         return
     if layer.product is None:
         yield _small(layer, count, "block")
@@ -282,7 +288,7 @@ def _of_layer(
         (types.experts, types.engines[1]) if experts else (types.weights, types.engines[0])
     )
     if experts:
-        layer = _touched(model, sizes, layer, routing)
+        layer = _activated(model, sizes, layer, routing)
     yield from _product(_name(layer), layer, count, "block", stored, engine)
 
 
@@ -337,11 +343,11 @@ def _small(layer: Layer, count: int, stage: str) -> Row:
     return Row(name, layer, count, stage, _flops(layer), moved, weights=weights, kernels=kernels)
 
 
-def _touched(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> Layer:
+def _activated(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> Layer:
     """Return the product of experts, reading only the weights of experts that are activated by some token."""
     assert layer.product is not None
     local = model.num_experts / sizes.expert_par
-    touched = touched_experts(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
+    touched = activated_experts(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
     # the expected number on a rank may be below 1, but the slowest rank always has an expert to run
     touched = np.maximum(touched, np.where(sizes.tokens > 0, 1.0, 0.0))
     product = layer.product

@@ -17,21 +17,21 @@ from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import (
     PassSpans,
     PassTimes,
-    handed_on,
     pass_times,
     stage_time,
+    stage_transfer,
 )
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import PromptLength, Workload
 from calculon.serving.records.number_types import NumberTypes
 from calculon.serving.records.output_lengths import longest_output
 from calculon.serving.states.steady import (
-    Prompts,
+    PrefillEffect,
+    chunked_prefill,
     chunks,
-    mixed_passes,
     mixture,
-    own_passes,
     prompts_together,
+    separate_prefill,
 )
 
 MANY = 256
@@ -163,21 +163,21 @@ class Replica:
         if not self.deployments.staged:
             return times.time
         stages, part = self.deployments.pipeline_par, self._part(batch)
-        through = times.time + stages * self._handed(part * self.rows)
+        through = times.time + stages * self._stage_transfer(part * self.rows)
         # parts follow each other at the pace of the slowest stage, which all parts have to pass
         in_turn = batch / part * self._slowest(times, part * self.rows)
         return np.where(stages > 1, np.maximum(through, in_turn), times.time)
 
-    def _handed(self, tokens: Count) -> Seconds:
+    def _stage_transfer(self, tokens: Count) -> Seconds:
         """Return the time in which a stage sends a number of rows to the next; 0 with a single stage."""
         d = self.deployments
-        moved = handed_on(self.model, self.system, tokens / d.attn_data_par, d.tensor_par)
+        moved = stage_transfer(self.model, self.system, tokens / d.attn_data_par, d.tensor_par)
         return np.where(d.pipeline_par > 1, moved, 0.0)
 
     def _slowest(self, times: PassSpans, tokens: Count) -> Seconds:
         """Return the time that the slowest stage is busy with a pass of a number of tokens."""
         slowest = stage_time(times, self.model.num_blocks, self.deployments.pipeline_par)
-        return slowest + self._handed(tokens)
+        return slowest + self._stage_transfer(tokens)
 
     def prefill_pass(self, prompts: Count) -> PassTimes:
         """Return the times of passes of whole prompts, a given number at once."""
@@ -205,11 +205,11 @@ class Replica:
 
     def _through(self, times: PassSpans, tokens: Count) -> Seconds:
         """Return the time of a pass of a number of tokens from the first stage to the last."""
-        return times.time + (self.deployments.pipeline_par - 1) * self._handed(tokens)
+        return times.time + (self.deployments.pipeline_par - 1) * self._stage_transfer(tokens)
 
     def prompts(
         self, batch: Count, decode: Seconds, lost: Fraction | float | None = None
-    ) -> Prompts:
+    ) -> PrefillEffect:
         """Return the effect of prefill on passes that decode a number of sequences, averaged over prompt lengths.
 
         Args:
@@ -217,7 +217,7 @@ class Replica:
             lost: Share of the requests whose prefix is no longer cached.
         """
         shares: list[Fraction | float] = []
-        effects: list[Prompts] = []
+        effects: list[PrefillEffect] = []
         w = self.workload
         present, absent = (1.0, 0.0) if lost is None else (1 - lost, lost)
         for share, lengths in ((present, w.lengths), (absent, w.lengths_without)):
@@ -226,7 +226,7 @@ class Replica:
                 effects += [self.prompts_of(batch, decode, one) for one in lengths]
         return mixture(shares, effects)
 
-    def _abreast(self, batch: Count) -> Count:
+    def _groups_in_prefill(self, batch: Count) -> Count:
         """Return the number of groups of ranks with separate sequences that take prompts in the same passes.
 
         The exchange with experts makes all groups wait for the longest pass, so schedulers let them take prompts
@@ -234,32 +234,34 @@ class Replica:
         """
         return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
 
-    def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
+    def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> PrefillEffect:
         """Return the effect of prefill of prompts of one length."""
         computed = length.computed
         if not self.deployments.mixes:
-            together = self._abreast(batch)
+            together = self._groups_in_prefill(batch)
             whole, busy = self.prefill_of(together, computed, length.cached)
-            return own_passes(whole, busy, decode, together)
-        count, together = self._taken(batch, length)
+            return separate_prefill(whole, busy, decode, together)
+        count, together = self._chunking(batch, length)
         # timed at the mean position of a chunk: attention grows linearly with the tokens before it
         times = self._mixed_pass(batch, count, together, length, before=(count - 1) / 2)
         if not self.deployments.staged:
-            return mixed_passes(count, together, times.time, decode, count * times.time)
+            return chunked_prefill(count, together, times.time, decode, count * times.time)
         tokens = self._part(batch) * self.rows + together * computed / count
         latency = self._through(times, tokens) + (count - 1) * self._slowest(times, tokens)
         latency = np.where(self.deployments.pipeline_par > 1, latency, count * times.time)
-        mixed = self._between(batch, decode, tokens, times)
-        return mixed_passes(count, together, mixed, decode, latency)
+        mixed = self._time_between_decodes(batch, decode, tokens, times)
+        return chunked_prefill(count, together, mixed, decode, latency)
 
-    def _taken(self, batch: Count, length: PromptLength) -> tuple[Count, Count]:
+    def _chunking(self, batch: Count, length: PromptLength) -> tuple[Count, Count]:
         """Return the number of chunks of a prompt of a length in mixed passes, and the number of prompts per pass."""
         own = self._part(batch) / self.deployments.attn_data_par
         count = chunks(own * self.rows, self.deployments.token_budget, length.computed)
         several = prompts_together(own, count, self.workload.output, self.per_pass)
-        return count, self._abreast(batch) * several
+        return count, self._groups_in_prefill(batch) * several
 
-    def _between(self, batch: Count, decode: Seconds, tokens: Count, times: PassSpans) -> Seconds:
+    def _time_between_decodes(
+        self, batch: Count, decode: Seconds, tokens: Count, times: PassSpans
+    ) -> Seconds:
         """Return the time between two decode passes, one of which is a mixed pass of a number of tokens."""
         if not self.deployments.staged:
             return times.time
@@ -288,10 +290,10 @@ class Replica:
         """Return the longest time between two decode passes while prompts are prefilled: with their last chunk."""
         longest = decode
         for length in self.workload.lengths if self.deployments.mixes else ():
-            count, together = self._taken(batch, length)
+            count, together = self._chunking(batch, length)
             last = self._mixed_pass(batch, count, together, length, before=count - 1)
             tokens = self._part(batch) * self.rows + together * length.computed / count
-            longest = np.maximum(longest, self._between(batch, decode, tokens, last))
+            longest = np.maximum(longest, self._time_between_decodes(batch, decode, tokens, last))
         return longest
 
     def _mixed_pass(

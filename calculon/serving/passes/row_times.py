@@ -195,7 +195,7 @@ def pass_times(
     timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
     launching = _launching(system, rows, timed)
     if overlap != "none":
-        timed = _hidden(rows, timed, overlap)
+        timed = _exposed(rows, timed, overlap)
     stages = {
         stage: sum((row.time for row in timed if row.stage == stage), np.zeros(sizes.count))
         for stage in ("block", "first", "last")
@@ -243,7 +243,7 @@ def _host(added: Seconds) -> RowTime:
     )
 
 
-def _hidden(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[RowTime]:
+def _exposed(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[RowTime]:
     """Return the times with exchanges reduced to the part that overlapping rows do not hide.
 
     With two parts of the batch, one is exchanged while the other computes, and the longer of both counts (DeepSeek-V3,
@@ -271,11 +271,11 @@ def _row_time(model: Model, system: System, row: Row, sizes: PassSizes) -> RowTi
     if row.message is not None:
         parts = _reduction(system, row.message, sizes.tensor_par)
     elif row.exchange is not None:
-        parts = _sent(exchange_times(system, row.exchange)[row.name == COMBINE])
+        parts = _network_only(exchange_times(system, row.exchange)[row.name == COMBINE])
     elif row.keys is not None:
-        parts = _decoding(model, system, row, sizes)
+        parts = _decode_attention(model, system, row, sizes)
     elif row.split is not None:
-        parts = _sent(row.split.time(system))
+        parts = _network_only(row.split.time(system))
     else:
         parts = _kernel(system, row, sizes.count)
     nothing, count = np.zeros(sizes.count), row.times
@@ -339,7 +339,7 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     arithmetic = np.where(some, arithmetic / _share(system, row), 0.0)
     floor = law.start or system.ext.serving.matrix_floor
     if memory is None:
-        return _combined(system, floor, arithmetic, _moved(system, row.moved))
+        return _combined(system, floor, arithmetic, _traffic_time(system, row.moved))
     # the cubic sum rounds off the knee of the roofline, where arithmetic and traffic compete
     time = np.where(some, floor + np.cbrt(arithmetic**3 + memory**3), 0.0)
     return Parts(np.where(some, floor, 0.0), arithmetic, memory, np.zeros_like(time), time)
@@ -366,7 +366,7 @@ def _by_law(
     flops[0, 0], moved[0, 0] = row.flops, row.moved
     if kernel.rate is ENGINE_RATE:
         done = kernel.engine.efficiency.padded(flops[0, 0]) / (kernel.engine.peak * share)
-        return _combined(system, floor, done, _moved(system, moved[0, 0]))
+        return _combined(system, floor, done, _traffic_time(system, moved[0, 0]))
     # the laws contain the start of a launch outside of graphs: it is subtracted, and the serving floor added instead
     start = _start(kernel)
     once = layer._replace(launches=None)
@@ -376,7 +376,7 @@ def _by_law(
         memory = own[0, 0] - np.where(moved[0, 0] > 0, start, 0.0)
         done = arithmetic[0, 0]
     else:
-        memory = _moved(system, row.moved) if own is None else own[0, 0]
+        memory = _traffic_time(system, row.moved) if own is None else own[0, 0]
         done = arithmetic[0, 0] - np.where(flops[0, 0] > 0, start, 0.0)
     own_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
     return _combined(
@@ -393,7 +393,7 @@ def _start(kernel: Kernel) -> float:
     return rate.start if isinstance(rate, Stream) else 0.0
 
 
-def _moved(system: System, size: Bytes) -> Seconds:
+def _traffic_time(system: System, size: Bytes) -> Seconds:
     """Return the time of traffic in tier-1 memory, without the start of a kernel; more bytes never take less time."""
     stream = system.ext.traffic
     if stream is None:
@@ -401,7 +401,7 @@ def _moved(system: System, size: Bytes) -> Seconds:
     return np.asarray(size, float) / (system.mem1.bandwidth * stream.efficiency)
 
 
-def _decoding(model: Model, system: System, row: Row, sizes: PassSizes) -> Parts:
+def _decode_attention(model: Model, system: System, row: Row, sizes: PassSizes) -> Parts:
     """Return the time of decode attention: reading the KV cache at the rate of its kernel, or longer arithmetic.
 
     Latents are read once for all heads, so arithmetic may dominate; it runs at the rate of attention with many keys.
@@ -435,10 +435,10 @@ def _reduction(system: System, message: Bytes, ranks: Count) -> Parts:
     small = system.small_reduce(message, ranks)
     group = Group.in_mesh(system, np.maximum(members, 2), np.ones_like(members))
     library = group_time(system, "all_reduce", np.maximum(message, 1.0), group, AUTO)
-    return _sent(np.where(several, np.minimum(small, library), 0.0))
+    return _network_only(np.where(several, np.minimum(small, library), 0.0))
 
 
-def _sent(time: Seconds) -> Parts:
+def _network_only(time: Seconds) -> Parts:
     """Return the parts of a time that only uses the network."""
     nothing = np.zeros_like(time)
     return Parts(nothing, nothing, nothing, time, time)
@@ -456,7 +456,7 @@ def stage_time(times: PassTimes | PassSpans, blocks: int, stages: Count) -> Seco
     return np.where(only, times.time, np.maximum(each * most + times.first, last))
 
 
-def handed_on(model: Model, system: System, tokens: Count, tensor_par: Count) -> Seconds:
+def stage_transfer(model: Model, system: System, tokens: Count, tensor_par: Count) -> Seconds:
     """Return the time in which a stage sends its rows to the next."""
     size = tokens * model.hidden * ACTIVATION_BYTES
     ranks = np.full(np.shape(tensor_par), 2)

@@ -6,6 +6,6 @@
 ``load``            workload; ``output_lengths`` quantiles and maxima of lengths, and batches that run empty
 ``number_types``    bytes and arithmetic of the data types of weights and KV caches
 ``speculation``     speculative decoding: drafted tokens, and tokens per verification
-``asked``           deployments and workloads by name, from a file, or from a mapping
+``read_records``    deployments and workloads by name, from a file, or from a mapping
 ==================  ===========================================================================================
 """

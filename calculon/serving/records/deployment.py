@@ -260,7 +260,7 @@ class Deployment(Pool):
         return self.num_procs - (0 if self.prefill is None else self.prefill.num_procs)
 
     @property
-    def prefilling(self) -> "Deployment | None":
+    def prefill_deployment(self) -> "Deployment | None":
         """Deployment of the processors that only prefill; None without them."""
         if self.prefill is None:
             return None

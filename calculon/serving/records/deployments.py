@@ -31,7 +31,7 @@ class Deployments:
         record: The choices: data types, scheduler, price. Its sizes are ignored.
         num_procs, tensor_par, pipeline_par, attn_data_par, context_par: Fields of the same names.
         expert_par, redundant_experts, max_batch, token_budget, kv_block: Likewise.
-        prefilling: Pools that only prefill, row by row; None without them.
+        prefill_deployments: Pools that only prefill, row by row; None without them.
     """
 
     record: Deployment
@@ -45,7 +45,7 @@ class Deployments:
     max_batch: Count
     token_budget: Count
     kv_block: Count
-    prefilling: "Deployments | None" = None
+    prefill_deployments: "Deployments | None" = None
 
     @classmethod
     def of(
@@ -72,10 +72,10 @@ class Deployments:
         # neutral sizes, so that equal choices compare equal; the token budget also selects the scheduler (`mixes`)
         if len(budgets):
             record = replace(record, token_budget=int(budgets[0]), max_batch=0)
-        pool = record.prefilling
+        pool = record.prefill_deployment
         if pool is not None:
             shape = {"kv_block": columns["kv_block"]}
-            columns["prefilling"] = cls.of(pool, **shape, **(prefill or {}))
+            columns["prefill_deployments"] = cls.of(pool, **shape, **(prefill or {}))
         return cls(record=record, **columns)
 
     @classmethod
@@ -89,8 +89,8 @@ class Deployments:
     def take(self, places: Any) -> "Deployments":
         """Return the deployments at some indices, in that order."""
         columns: dict[str, Any] = {name: getattr(self, name)[places] for name in SIZES}
-        if self.prefilling is not None:
-            columns["prefilling"] = self.prefilling.take(places)
+        if self.prefill_deployments is not None:
+            columns["prefill_deployments"] = self.prefill_deployments.take(places)
         return Deployments(record=self.record, **columns)
 
     def alike(self, *, counted: bool = False) -> tuple[Array, Array]:
@@ -106,13 +106,15 @@ class Deployments:
 
     def without_draft(self) -> "Deployments":
         """Return the deployments without speculative decoding."""
-        pool = None if self.prefilling is None else self.prefilling.without_draft()
-        return replace(self, record=self.record.without_draft(), prefilling=pool)
+        pool = (
+            None if self.prefill_deployments is None else self.prefill_deployments.without_draft()
+        )
+        return replace(self, record=self.record.without_draft(), prefill_deployments=pool)
 
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""
         sizes: dict[str, Any] = {name: int(getattr(self, name)[place]) for name in SIZES}
-        if (pool := self.prefilling) is not None:
+        if (pool := self.prefill_deployments) is not None:
             own = {name: int(getattr(pool, name)[place]) for name in POOL_SIZES}
             sizes["prefill"] = Pool(**own)
         return replace(self.record, **sizes)
@@ -139,7 +141,7 @@ class Deployments:
     @property
     def replicas(self) -> Count:
         """Independent engines of each deployment that decode."""
-        others = 0.0 if self.prefilling is None else self.prefilling.num_procs
+        others = 0.0 if self.prefill_deployments is None else self.prefill_deployments.num_procs
         return (self.num_procs - others) / self.replica_procs
 
     @property

@@ -253,7 +253,7 @@ class Workload:
         return tuple(found)
 
     @property
-    def output_at_hand(self) -> float:
+    def running_output(self) -> float:
         r"""Mean output length of a running sequence: longer than the mean request, because long ones run longer.
 
         .. math:: \frac{E[o (o - 1)]}{E[o - 1]} = \bar o + \frac{c^2 \bar o^2}{\bar o - 1}
@@ -266,7 +266,7 @@ class Workload:
     @property
     def context(self) -> float:
         """Mean cached tokens that a decoded token attends to: from ``prompt + 1`` to ``prompt + output - 1``."""
-        return self.prompt + self.output_at_hand / 2
+        return self.prompt + self.running_output / 2
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in the form of a file, without fields that are left open."""

@@ -85,7 +85,7 @@ def _sums(values: Array, at: Array) -> Array:
     return np.concatenate([np.zeros((*values.shape[:-1], 1)), areas.cumsum(axis=-1)], axis=-1)
 
 
-class RunningOut(NamedTuple):
+class DrainingBatch(NamedTuple):
     """Passes of a batch that runs empty because no requests follow, in equal parts; shape ``(batches, parts)``.
 
     Attributes:
@@ -99,7 +99,9 @@ class RunningOut(NamedTuple):
     made: Count
 
 
-def running_out(batch: Count, steps: float, variation: float, *, under_way: bool) -> RunningOut:
+def draining_batch(
+    batch: Count, steps: float, variation: float, *, under_way: bool
+) -> DrainingBatch:
     r"""Return the course of batches with outputs of different lengths that run empty.
 
     Of `B` outputs of which a share `S` is longer than a number of steps, at least one is left with a probability of
@@ -129,6 +131,6 @@ def running_out(batch: Count, steps: float, variation: float, *, under_way: bool
         sums = passed, _sums(size * longer, length), _sums(some * length, length)
         found[:, i] = [np.diff(np.interp(ends, passed, one)) for one in sums]
     passes, left, made = found
-    return RunningOut(
+    return DrainingBatch(
         (steps * passes)[place], (left / passes)[place], (steps * made / passes)[place]
     )

@@ -10,16 +10,16 @@ from calculon.campaign.money import Quote
 from calculon.declarations.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.plan.choices import distinct
 from calculon.serving.caches.cache import CachedBlocks
-from calculon.serving.caches.rank_memory import RankMemory, SequenceRoom, cached_bytes
+from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, cached_bytes
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.output_lengths import PARTS, running_out
-from calculon.serving.states.apart import Prefilling, balanced
+from calculon.serving.records.output_lengths import PARTS, draining_batch
 from calculon.serving.states.batch_search import Condition, largest, least
+from calculon.serving.states.disaggregated import PrefillPool, balanced
 from calculon.serving.states.full_batches import FullBatches
 from calculon.serving.states.queueing import (
     Wait,
+    add_waits,
     batch_percentile,
-    both,
     closed_rate,
     pass_left,
     wait,
@@ -36,8 +36,8 @@ from calculon.serving.states.served_points import (
     price_of,
 )
 from calculon.serving.states.steady import (
-    Prompts,
-    Steady,
+    PrefillEffect,
+    SteadyState,
     at_rate,
     concurrency,
     of_users,
@@ -54,19 +54,19 @@ _FEW = 0.9
 _ALL = slice(None)
 
 
-class Load(FullBatches):
+class OperatingPointSolver(FullBatches):
     """Replicas under a load: the batch that it leads to, and all figures that follow."""
 
-    def answer(self) -> Point:
+    def solve_single(self) -> Point:
         """Return the operating point of a single deployment.
 
         Raises:
             Infeasible: If not even one sequence fits into memory, or into a pass.
         """
         w = self.load
-        if self.room[0] < 1:
+        if self.capacity[0] < 1:
             raise self._unfit(self.memory, self.replica, w.prompt + w.output)
-        if self.pool is not None and self.pool.room[0] < 1:
+        if self.pool is not None and self.pool.capacity[0] < 1:
             raise self._unfit(self.pool.memory, self.pool.replica, w.prompt)
         most, cut = self.most()
         if most[0] < 1:
@@ -92,12 +92,12 @@ class Load(FullBatches):
         """Return the operating points of all deployments."""
         d, w = self.deployments, self.load
         most, cut = self.most()
-        room = most >= 1
-        # infeasible rows are computed with one sequence and masked by `room`, so that all columns keep their shape
+        fits = most >= 1
+        # infeasible rows are computed with one sequence and masked by `fits`, so that all columns keep their shape
         most = np.maximum(most, 1.0)
         alone = self._decoded(most)[0].rate
         if self.pool is not None:
-            room = room & (self.pool.room >= 1)
+            fits = fits & (self.pool.capacity >= 1)
             most, cut = self._prefilled(self.pool, most, cut)
         batch, cut = self._batch(most, cut)
         full, prompts, decode = self.state(batch)
@@ -119,7 +119,7 @@ class Load(FullBatches):
             cut=cut,
             limits=self._limits(figures, best, most),
             run_time=ends,
-            room=room,
+            fits=fits,
             price="" if price is None else price.words,
             power=energy_words(self.replica.system),
         )
@@ -139,7 +139,7 @@ class Load(FullBatches):
         pool = "" if replica is self.replica else "prefill: "
         begin = f"{pool}a sequence of {length:,} tokens does not fit"
         if held + one <= available:
-            caches = f"memory_fraction={fraction:g} leaves {float(memory.room[0]) / GIB:,.2g} GiB"
+            caches = f"memory_fraction={fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
             message = f"{begin}: {caches}, and its KV cache takes {one / GIB:,.2g}"
             return Infeasible("memory_fraction", message)
         parts = ", ".join(
@@ -160,7 +160,7 @@ class Load(FullBatches):
             1,
         )
 
-    def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
+    def _prefilled(self, pool: PrefillPool, most: Count, cut: Array) -> tuple[Count, Array]:
         """Return the decode batch limited by prefill throughput, and its limiting reason."""
         each = pool.rate / self.deployments.replicas
         enough = _fewest(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
@@ -168,7 +168,7 @@ class Load(FullBatches):
 
     def _of_pools(
         self,
-        pool: Prefilling,
+        pool: PrefillPool,
         figures: ServingFigures,
         batch: Count,
         decode: Seconds,
@@ -189,7 +189,7 @@ class Load(FullBatches):
         """Return the sequences that a replica decodes, and the limiting reason."""
         d, w = self.deployments, self.load
         if w.users is not None:
-            return _at_most(self._at_hand(most), most, cut, "users")
+            return _at_most(self._running(most), most, cut, "users")
         if w.rate is not None:
             each = w.rate / d.replicas
             enough = _fewest(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
@@ -198,26 +198,26 @@ class Load(FullBatches):
             most, cut = _lower(np.ceil(w.requests / d.replicas), most, cut, "requests")
         for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
             if limit is not None:
-                most, cut = _lower(self.kept(name, limit, most), most, cut, name)
+                most, cut = _lower(self.largest_within(name, limit, most), most, cut, name)
         return most, cut
 
-    def _at_hand(self, most: Count) -> Count:
+    def _running(self, most: Count) -> Count:
         """Return the concurrent sequences of users; infinite if they exceed the largest batch."""
         d, w = self.deployments, self.load
-        own = self._users / d.replicas
+        per_replica = self._users / d.replicas
         if self.pool is not None:
-            return self._at_hand_apart(self.pool, most)
+            return self._running_with_pool(self.pool, most)
         if not w.think or d.record.batching == "static":
-            return np.ceil(own)
+            return np.ceil(per_replica)
 
         def enough(at: Array, batch: Count) -> Array:
             _, prompts, decode = self.state(batch, at)
             token = decode / self.replica.per_pass
-            return users_of(batch, token, prompts, w.output, w.think) >= own[at]
+            return users_of(batch, token, prompts, w.output, w.think) >= per_replica[at]
 
         return _fewest(most, enough)
 
-    def _at_hand_apart(self, pool: Prefilling, most: Count) -> Count:
+    def _running_with_pool(self, pool: PrefillPool, most: Count) -> Count:
         """Return the concurrent sequences of users that are not in the prefill pool."""
 
         def enough(at: Array, batch: Count) -> Array:
@@ -229,22 +229,22 @@ class Load(FullBatches):
 
         return _fewest(most, enough)
 
-    def kept(self, name: str, limit: float, most: Count) -> Count:
+    def largest_within(self, name: str, limit: float, most: Count) -> Count:
         """Return the largest batch within a limit of the workload, ``tpot`` or ``ttft``; 0 if no batch meets it."""
 
         def keeps(places: Array, batch: Count) -> Array:
-            return self.limited(name, batch, places) <= limit
+            return self.limited_time(name, batch, places) <= limit
 
         return largest(most, keeps, self.replica.more_chunks if self.deployments.mixes else None)
 
-    def limited(self, name: str, batch: Count, places: Array | None = None) -> Seconds:
+    def limited_time(self, name: str, batch: Count, places: Array | None = None) -> Seconds:
         """Return the time that a limit of the workload bounds, ``tpot`` or ``ttft``, for full batches."""
         state, prompts, decode = self.state(batch, places)
         if name == "tpot":
             return state.tpot
         return prompts.latency + self._collisions(batch, prompts, decode)
 
-    def _collisions(self, batch: Count, prompts: Prompts, decode: Seconds) -> Seconds:
+    def _collisions(self, batch: Count, prompts: PrefillEffect, decode: Seconds) -> Seconds:
         """Return the wait of a prompt for other prompts and for the running pass, at a number of sequences."""
         if self.deployments.record.batching == "static":
             return np.zeros_like(decode)
@@ -256,36 +256,40 @@ class Load(FullBatches):
 
     def _loaded(
         self,
-        full: Steady,
-        prompts: Prompts,
+        full: SteadyState,
+        prompts: PrefillEffect,
         decode: Seconds,
-        best: Steady,
+        best: SteadyState,
         batch: Count,
         most: Count,
-    ) -> tuple[Steady, Wait]:
+    ) -> tuple[SteadyState, Wait]:
         """Return the state under the load of the workload, and the wait before prefill."""
         d, w = self.deployments, self.load
         if w.users is not None:
             if self.pool is not None:
-                return self._of_users_apart(self.pool, full, prompts, decode)
+                return self._of_users_with_pool(self.pool, full, prompts, decode)
             return self._of_users(full, prompts, decode, batch)
         if w.rate is None:
-            late = self._collisions(batch, prompts, decode)
-            return full, Wait(late, late)
+            delay = self._collisions(batch, prompts, decode)
+            return full, Wait(delay, delay)
         each, asked = w.rate / d.replicas, np.full_like(decode, w.rate)
         # arrivals above the maximum rate: the queue grows without end, and replicas work with full batches
-        late = each > best.rate
+        overloaded = each > best.rate
         if d.record.batching == "static":
             state = full._replace(rate=each)
             ends = (batch / full.rate, most, most / best.rate)
             queue = wait_for_batch(asked, d.replicas, *ends, w.arrival_cv, w.percentile)
         else:
             state = at_rate(each, decode / self.replica.per_pass, prompts)
-            queue = self._wait_at_rate(asked, _where(late, full, state), prompts, decode, most)
-        return _where(late, full, state), Wait(*(np.where(late, np.inf, one) for one in queue))
+            queue = self._wait_at_rate(
+                asked, _where(overloaded, full, state), prompts, decode, most
+            )
+        return _where(overloaded, full, state), Wait(
+            *(np.where(overloaded, np.inf, one) for one in queue)
+        )
 
     def _wait_at_rate(
-        self, asked: Array, state: Steady, prompts: Prompts, decode: Seconds, most: Count
+        self, asked: Array, state: SteadyState, prompts: PrefillEffect, decode: Seconds, most: Count
     ) -> Wait:
         """Return the wait for a free slot in the batch, for earlier prompts, and for the running pass."""
         d, w = self.deployments, self.load
@@ -294,20 +298,20 @@ class Load(FullBatches):
         found = wait(asked, held, places, w.arrival_cv, w.output_cv, w.percentile)
         if self.pool is not None:
             pool = self.pool.busy, self.pool.replicas, w.arrival_cv, w.prompt_cv
-            return both(found, wait(asked, *pool, w.percentile))
+            return add_waits(found, wait(asked, *pool, w.percentile))
         before = prompts.busy, d.replicas, w.arrival_cv, prompts.variation
-        found = both(found, wait(asked, *before, w.percentile))
-        return both(found, pass_left(concurrency(state, w.output), decode, w.percentile))
+        found = add_waits(found, wait(asked, *before, w.percentile))
+        return add_waits(found, pass_left(concurrency(state, w.output), decode, w.percentile))
 
-    def _of_users_apart(
-        self, pool: Prefilling, full: Steady, prompts: Prompts, decode: Seconds
-    ) -> tuple[Steady, Wait]:
+    def _of_users_with_pool(
+        self, pool: PrefillPool, full: SteadyState, prompts: PrefillEffect, decode: Seconds
+    ) -> tuple[SteadyState, Wait]:
         """Return the state with users whose prompts have a separate pool, and the wait for this pool."""
         replicas, token = self.deployments.replicas, decode / self.replica.per_pass
-        whole = self._without_wait(prompts, token)
-        rate = np.minimum(self._closed(pool, whole), replicas * full.rate)
-        queue = np.maximum(0.0, self._users / rate - whole)
-        return Steady(rate / replicas, token, 0 * token), Wait(queue, queue)
+        cycle = self._without_wait(prompts, token)
+        rate = np.minimum(self._closed(pool, cycle), replicas * full.rate)
+        queue = np.maximum(0.0, self._users / rate - cycle)
+        return SteadyState(rate / replicas, token, 0 * token), Wait(queue, queue)
 
     @property
     def _users(self) -> int:
@@ -316,36 +320,37 @@ class Load(FullBatches):
         assert w.users is not None
         return w.users if w.requests is None else min(w.users, w.requests)
 
-    def _without_wait(self, prompts: Prompts, token: Seconds) -> Seconds:
+    def _without_wait(self, prompts: PrefillEffect, token: Seconds) -> Seconds:
         """Return the time from one request of a user to the next, without waiting."""
         return prompts.latency + (self.load.output - 1) * token + self.load.think
 
-    def _closed(self, pool: Prefilling, whole: Seconds, at: Array | slice = _ALL) -> Array:
+    def _closed(self, pool: PrefillPool, cycle: Seconds, at: Array | slice = _ALL) -> Array:
         """Return the requests per second of users in a closed loop, given the wait for the prefill pool."""
-        users = np.full_like(whole, self._users)
-        return closed_rate(users, pool.busy[at], pool.replicas[at], self.load.prompt_cv, whole)
+        users = np.full_like(cycle, self._users)
+        return closed_rate(users, pool.busy[at], pool.replicas[at], self.load.prompt_cv, cycle)
 
     def _of_users(
-        self, full: Steady, prompts: Prompts, decode: Seconds, batch: Count
-    ) -> tuple[Steady, Wait]:
+        self, full: SteadyState, prompts: PrefillEffect, decode: Seconds, batch: Count
+    ) -> tuple[SteadyState, Wait]:
         """Return the state with users, and the wait of users for whom the batch is full."""
         d, w = self.deployments, self.load
-        own = self._users / d.replicas
+        per_replica = self._users / d.replicas
         if d.record.batching == "static":
-            late = np.maximum(0.0, own - batch) / full.rate
-            return full, Wait(late, late)
-        room, hand, token = batch, np.minimum(own, batch), decode / self.replica.per_pass
+            delay = np.maximum(0.0, per_replica - batch) / full.rate
+            return full, Wait(delay, delay)
+        supported, running = batch, np.minimum(per_replica, batch)
+        token = decode / self.replica.per_pass
         if w.think:
-            room, hand = users_of(batch, token, prompts, w.output, w.think), batch
-        fits = own <= room
-        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate)
-        late = late + self._collisions(hand, prompts, decode)
-        state = of_users(own, token, prompts, w.output, w.think, hand)
-        whole = late + prompts.latency + (w.output - 1) * state.tpot + w.think
-        return _where(fits, state._replace(rate=own / whole), full), Wait(late, late)
+            supported, running = users_of(batch, token, prompts, w.output, w.think), batch
+        fits = per_replica <= supported
+        delay = np.where(fits, 0.0, np.maximum(0.0, per_replica - supported) / full.rate)
+        delay = delay + self._collisions(running, prompts, decode)
+        state = of_users(per_replica, token, prompts, w.output, w.think, running)
+        cycle = delay + prompts.latency + (w.output - 1) * state.tpot + w.think
+        return _where(fits, state._replace(rate=per_replica / cycle), full), Wait(delay, delay)
 
     def _run_time(
-        self, requests: Count, batch: Count, state: Steady, prompts: Prompts, queue: Wait
+        self, requests: Count, batch: Count, state: SteadyState, prompts: PrefillEffect, queue: Wait
     ) -> Seconds:
         """Return the time in which a replica answers a number of requests: in waves, or as they arrive.
 
@@ -381,7 +386,7 @@ class Load(FullBatches):
         each = np.repeat(np.arange(len(batch)), PARTS)
         ends = []
         for under_way in (False, True):
-            out = running_out(batch, steps, w.output_cv, under_way=under_way)
+            out = draining_batch(batch, steps, w.output_cv, under_way=under_way)
             made = w.context if under_way else w.prompt + 1 + out.made.ravel()
             times = replica.take(each).decode(np.maximum(1.0, out.left.ravel()), made)
             ends.append((out.passes * times.reshape(out.passes.shape)).sum(axis=1))
@@ -392,9 +397,9 @@ class Load(FullBatches):
         self,
         batch: Count,
         most: Count,
-        best: Steady,
-        state: Steady,
-        prompts: Prompts,
+        best: SteadyState,
+        state: SteadyState,
+        prompts: PrefillEffect,
         decode: Seconds,
         queue: Wait,
         price: Quote | None,
@@ -430,7 +435,7 @@ class Load(FullBatches):
             interactivity=1 / state.tpot,
             **own._asdict(),
             concurrency=busiest,
-            max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
+            max_concurrency=np.minimum(self.capacity, self.allowed),
             max_context=self._longest_context(),
             even_context=self._even_context(batch),
             prefill_share=state.prefill_share,
@@ -450,7 +455,7 @@ class Load(FullBatches):
         )
 
     def _longest_gap(
-        self, batch: Count, state: Steady, prompts: Prompts, decode: Seconds
+        self, batch: Count, state: SteadyState, prompts: PrefillEffect, decode: Seconds
     ) -> Seconds:
         """Return the longest time between two tokens; with a single request, no prompt comes between its tokens."""
         longest = prompts.longest
@@ -477,18 +482,20 @@ class Load(FullBatches):
             token = drafted.take(places).decode(batch) / drafted.per_pass
             return token < plain.take(places).decode(batch)
 
-        without, _, _ = Load(plain).state(batch)
+        without, _, _ = OperatingPointSolver(plain).state(batch)
         return SpeculationFigures(
             tokens=tokens,
             speedup=without.tpot / self.state(batch)[0].tpot,
-            break_even=largest(np.maximum(1.0, np.min([*self.rooms().values()], axis=0)), pays),
+            break_even=largest(
+                np.maximum(1.0, np.min([*self.batch_capacities().values()], axis=0)), pays
+            ),
         )
 
     def _longest_context(self) -> Count:
         """Return the tokens of the longest sequence that fits on its own."""
         # many deployments share a replica, and the bisection is expensive
         firsts = self.replica.take(self._firsts), self.memory.take(self._firsts)
-        return SequenceRoom(*firsts).longest[self._alike]
+        return SequenceCapacity(*firsts).longest[self._alike]
 
     def _even_context(self, batch: Count) -> Count:
         """Return the context at which a decode pass reads as many bytes of KV cache as of weights."""
@@ -510,7 +517,7 @@ class Load(FullBatches):
         )
 
     def _limits(
-        self, figures: ServingFigures, best: Steady, most: Count
+        self, figures: ServingFigures, best: SteadyState, most: Count
     ) -> tuple[LimitColumn, ...]:
         """Return the limits of the workload together with the figures that they bound."""
         w, found = self.load, []
@@ -530,9 +537,9 @@ class Load(FullBatches):
         return tuple(found)
 
 
-def _where(first: Array, one: Steady, other: Steady) -> Steady:
+def _where(first: Array, one: SteadyState, other: SteadyState) -> SteadyState:
     """Return the first state where a condition holds, otherwise the second."""
-    return Steady(*(np.where(first, *both) for both in zip(one, other, strict=True)))
+    return SteadyState(*(np.where(first, *both) for both in zip(one, other, strict=True)))
 
 
 def _fewest(most: Count, holds: Condition) -> Count:

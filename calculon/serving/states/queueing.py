@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.base.units import Array, Count, Fraction, Seconds
 
-_LATENT = 1e-17
+_NEGLIGIBLE = 1e-17
 """Share of a sum below which further terms are negligible."""
 
 _HALVINGS = 50
@@ -21,7 +21,7 @@ class Wait(NamedTuple):
     percentile: Seconds
 
 
-def both(one: Wait, other: Wait) -> Wait:
+def add_waits(one: Wait, other: Wait) -> Wait:
     """Return the sum of two waits; percentiles add, because a burst makes both long for the same request."""
     return Wait(one.mean + other.mean, one.percentile + other.percentile)
 
@@ -47,9 +47,9 @@ def erlang_c(servers: Count, load: Array) -> Fraction:
         term = term * np.maximum(servers[places] - number, 0.0) / load[places]
         inverse[places] += term
         # rows leave the loop as soon as their sum has converged, or is so large that nobody waits
-        goes_on = (term > _LATENT * inverse[places]) & (inverse[places] < 1 / _LATENT)
+        goes_on = (term > _NEGLIGIBLE * inverse[places]) & (inverse[places] < 1 / _NEGLIGIBLE)
         places, term, number = places[goes_on], term[goes_on], number + 1
-    waits = 1 / np.maximum(inverse * (1 - share) + share, _LATENT)
+    waits = 1 / np.maximum(inverse * (1 - share) + share, _NEGLIGIBLE)
     return np.where(share < 1, np.where(share > 0, waits, 0.0), 1.0)
 
 
@@ -76,10 +76,10 @@ def wait(
     """
     chance = erlang_c(servers, rate * service)
     varied = (arrival_cv**2 + service_cv**2) / 2
-    return _exponential(chance, _drained(rate, service, servers, varied), percentile)
+    return _exponential(chance, _mean_wait(rate, service, servers, varied), percentile)
 
 
-def _drained(rate: Array, service: Seconds, servers: Count, varied: Array | float) -> Seconds:
+def _mean_wait(rate: Array, service: Seconds, servers: Count, varied: Array | float) -> Seconds:
     """Return the mean wait of requests that have to wait; infinite if servers cannot keep up."""
     spare = servers - rate * service
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -105,7 +105,7 @@ def next_end(duration: Seconds, servers: Count, busy: Fraction, percentile: floa
     """
     mean = busy * duration / (servers + 1)
     # only a share `busy` of the requests waits: busy (1 - w/d)^n = 1 - percentile
-    rare = np.minimum(1.0, (1 - percentile) / np.maximum(busy, _LATENT))
+    rare = np.minimum(1.0, (1 - percentile) / np.maximum(busy, _NEGLIGIBLE))
     return Wait(mean, np.maximum(mean, duration * (1 - rare ** (1 / servers))))
 
 
@@ -148,8 +148,8 @@ def wait_for_batch(
     places = servers * most
     share = np.minimum(rate * longest / places, 1.0)
     chance = share * erlang_c(places, rate * longest)
-    behind = _drained(rate, longest, places, arrival_cv**2 / 2)
-    return both(
+    behind = _mean_wait(rate, longest, places, arrival_cv**2 / 2)
+    return add_waits(
         next_end(lasts, servers, busy, percentile), _exponential(chance, behind, percentile)
     )
 

@@ -130,7 +130,7 @@ def joules_per_token(
     power = power_of(system)
     if power is None:
         return np.full_like(figures.output_rate, np.nan)
-    pool = deployments.prefilling
+    pool = deployments.prefill_deployments
     others = 0.0 if pool is None else pool.num_procs
     prompts = np.clip(figures.prefill_share, 0.0, 1.0) if pool is None else 0.0
     decoding = np.minimum(1.0, figures.concurrency) * (1.0 - prompts)
@@ -276,7 +276,7 @@ class Points:
         cut: Limiting reasons, as indices of :data:`CUTS`.
         limits: Limits that the workload states.
         run_time: Seconds of a finite run.
-        room: Mask of deployments with enough memory, and large enough passes, for a sequence.
+        fits: Mask of deployments with enough memory, and large enough passes, for a sequence.
         price, power: Source of the price, and source and assumptions of the power; empty if unknown.
     """
 
@@ -285,14 +285,14 @@ class Points:
     cut: Array
     limits: tuple[LimitColumn, ...]
     run_time: Seconds | None
-    room: Array
+    fits: Array
     price: str
     power: str
 
     @property
     def feasible(self) -> Array:
         """Mask of deployments in which a sequence fits and all limits are met."""
-        kept = self.room
+        kept = self.fits
         for one in self.limits:
             kept = kept & one.met
         return kept

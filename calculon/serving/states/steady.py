@@ -21,7 +21,7 @@ import numpy as np
 from calculon.base.units import Array, Count, Fraction, Seconds
 
 
-class Prompts(NamedTuple):
+class PrefillEffect(NamedTuple):
     """Effect of prefill on the passes of a replica.
 
     Attributes:
@@ -47,7 +47,7 @@ class Prompts(NamedTuple):
         return self.passes * self.added
 
 
-class Steady(NamedTuple):
+class SteadyState(NamedTuple):
     """Steady state of a replica: requests per second, time per output token, and share of time spent on prefill."""
 
     rate: Array
@@ -55,7 +55,7 @@ class Steady(NamedTuple):
     prefill_share: Fraction
 
 
-def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) -> Steady:
+def saturated(batch: Count, decode: Seconds, prompts: PrefillEffect, output: float) -> SteadyState:
     """Return the state of a replica that always has `batch` sequences to decode.
 
     Args:
@@ -67,41 +67,41 @@ def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) ->
     steps = output - 1
     rate = 1 / (prompts.busy + steps * decode / batch)
     share = rate * prompts.busy
-    return Steady(rate, decode / (1 - share), share)
+    return SteadyState(rate, decode / (1 - share), share)
 
 
 def of_users(
     users: Count,
     decode: Seconds,
-    prompts: Prompts,
+    prompts: PrefillEffect,
     output: Count | float,
     think: float = 0.0,
-    at_hand: Count | None = None,
-) -> Steady:
+    running: Count | None = None,
+) -> SteadyState:
     """Return the state of a replica with users who each have one request at a time, all of which fit.
 
     From one request of a user to the next, the prompts of all other users are prefilled once, some of them together
     with the user's own. The prompts that a request waits for (:func:`queue_of_users`) come before its tokens, and the
-    rest is spread over them. If users think, only the requests `at_hand` compete.
+    rest is spread over them. If users think, only the requests `running` compete.
     """
-    hand = users if at_hand is None else at_hand
+    competing = users if running is None else running
     steps = output - 1
     # work of other prompts that is not before the first token is between the tokens
-    others = _others(hand, prompts) * prompts.busy
-    tpot = decode + (others - queue_of_users(hand, decode, prompts, output)) / steps
-    rate = users / (_cycle(hand, decode, prompts, output) + think)
-    return Steady(rate, tpot, rate * prompts.busy)
+    others = _others(competing, prompts) * prompts.busy
+    tpot = decode + (others - queue_of_users(competing, decode, prompts, output)) / steps
+    rate = users / (_cycle(competing, decode, prompts, output) + think)
+    return SteadyState(rate, tpot, rate * prompts.busy)
 
 
 def users_of(
-    at_hand: Count, decode: Seconds, prompts: Prompts, output: Count | float, think: float
+    running: Count, decode: Seconds, prompts: PrefillEffect, output: Count | float, think: float
 ) -> Count:
-    """Return the number of users if `at_hand` wait for a response while the others think: Little's law ``b + x z``."""
-    return at_hand + of_users(at_hand, decode, prompts, output).rate * think
+    """Return the number of users if `running` wait for a response while the others think: Little's law ``b + x z``."""
+    return running + of_users(running, decode, prompts, output).rate * think
 
 
 def queue_of_users(
-    users: Count, decode: Seconds, prompts: Prompts, output: Count | float
+    users: Count, decode: Seconds, prompts: PrefillEffect, output: Count | float
 ) -> Seconds:
     r"""Return the mean time in which the prompts of other users are prefilled before the prompt of a request.
 
@@ -122,7 +122,9 @@ def queue_of_users(
     return np.minimum(queue, others)  # a request waits at most for the prompts of all others
 
 
-def pass_at_work(users: Count, decode: Seconds, prompts: Prompts, output: Count | float) -> Seconds:
+def pass_at_work(
+    users: Count, decode: Seconds, prompts: PrefillEffect, output: Count | float
+) -> Seconds:
     """Return the mean remaining time of the decode pass that runs when a request arrives: half of it, if there is one.
 
     Passes that take prompts are part of :func:`queue_of_users`.
@@ -132,7 +134,7 @@ def pass_at_work(users: Count, decode: Seconds, prompts: Prompts, output: Count 
     return np.minimum(others, 1.0) * (1 - share) * decode / 2
 
 
-def _others(users: Count, prompts: Prompts) -> Count:
+def _others(users: Count, prompts: PrefillEffect) -> Count:
     """Return the users whose prompts run in passes other than a user's own, which takes some prompts along.
 
     With fewer users than replicas some replicas are idle.
@@ -140,20 +142,20 @@ def _others(users: Count, prompts: Prompts) -> Count:
     return np.maximum(users - prompts.together, 0.0)
 
 
-def _cycle(users: Count, decode: Seconds, prompts: Prompts, output: Count | float) -> Seconds:
+def _cycle(users: Count, decode: Seconds, prompts: PrefillEffect, output: Count | float) -> Seconds:
     """Return the time from one request of a user to the next: its own work, and the prompts of all others."""
     work = prompts.latency + (output - 1) * decode
     return work + _others(users, prompts) * prompts.busy
 
 
-def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
+def at_rate(rate: Array, decode: Seconds, prompts: PrefillEffect) -> SteadyState:
     """Return the state of a replica that answers requests as they arrive, below its maximum rate."""
     share = rate * prompts.busy
     # adding 0 gives the rate the shape of the column
-    return Steady(rate + 0 * decode, decode / (1 - share), share)
+    return SteadyState(rate + 0 * decode, decode / (1 - share), share)
 
 
-def concurrency(state: Steady, output: float) -> Count:
+def concurrency(state: SteadyState, output: float) -> Count:
     """Return the number of sequences that are decoded concurrently, by Little's law."""
     return state.rate * (output - 1) * state.tpot
 
@@ -183,20 +185,22 @@ def run_time(requests: Count, batch: Count, rate: Array, last_rate: Array) -> Se
     return full * batch / rate + left / last_rate
 
 
-def own_passes(
+def separate_prefill(
     prefill: Seconds, busy: Seconds, decode: Seconds, together: Count | float = 1.0
-) -> Prompts:
+) -> PrefillEffect:
     """Return the effect of prefill in separate passes of `together` whole prompts: decoding stops meanwhile."""
-    return Prompts(np.ones_like(busy) / together, busy, prefill, busy + decode, together=together)
+    return PrefillEffect(
+        np.ones_like(busy) / together, busy, prefill, busy + decode, together=together
+    )
 
 
-def elsewhere(latency: Seconds, decode: Seconds) -> Prompts:
+def remote_prefill(latency: Seconds, decode: Seconds) -> PrefillEffect:
     """Return the effect of prefill on other processors: a latency, and none on decoding."""
     nothing = np.zeros_like(decode)
-    return Prompts(nothing, nothing, latency, decode)
+    return PrefillEffect(nothing, nothing, latency, decode)
 
 
-def mixture(shares: Sequence[Fraction | float], kinds: Sequence[Prompts]) -> Prompts:
+def mixture(shares: Sequence[Fraction | float], kinds: Sequence[PrefillEffect]) -> PrefillEffect:
     """Return the effect of prompts of several lengths, each with its share: means over requests, and the longest gap.
 
     A single length is returned unchanged.
@@ -207,7 +211,7 @@ def mixture(shares: Sequence[Fraction | float], kinds: Sequence[Prompts]) -> Pro
     passes = _mean(shares, [one.passes for one in kinds])
     busy = _mean(shares, [one.busy for one in kinds])
     square = _mean(shares, [one.busy**2 for one in kinds])
-    return Prompts(
+    return PrefillEffect(
         passes=passes,
         added=busy / passes,
         latency=_mean(shares, [one.latency for one in kinds]),
@@ -247,9 +251,9 @@ def prompts_together(batch: Count, count: Count, output: float, tokens: float = 
     return np.maximum(1.0, count * batch * tokens / (output - 1))
 
 
-def mixed_passes(
+def chunked_prefill(
     count: Count, together: Count, mixed: Seconds, decode: Seconds, latency: Seconds
-) -> Prompts:
+) -> PrefillEffect:
     """Return the effect of chunked prefill, whose chunks run in passes that also decode.
 
     Such a pass reads the weights once for both. If a pass takes ``A + c T`` for `T` tokens, a chunk adds ``c i`` to
@@ -257,4 +261,4 @@ def mixed_passes(
 
     Source: Agrawal et al., *Sarathi-Serve*, arXiv 2403.02310, section 4.
     """
-    return Prompts(count / together, mixed - decode, latency, mixed, together=together)
+    return PrefillEffect(count / together, mixed - decode, latency, mixed, together=together)

@@ -8,20 +8,22 @@ from calculon.declarations.fields import shown, spec_fields
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import POOL_SIZES, Deployments
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
-from calculon.serving.states.operating_point import Load
+from calculon.serving.records.read_records import read_deployment
+from calculon.serving.states.operating_point import OperatingPointSolver
 
 PREFILL = "prefill"
 """Field of the processors that only prefill (disaggregated prefill); changes of its parts are ``prefill.NAME``."""
 
 
-def loaded(model: Model, system: System, deployment: Deployment, workload: Workload) -> Load:
+def solver_of(
+    model: Model, system: System, deployment: Deployment, workload: Workload
+) -> OperatingPointSolver:
     """Return the operating point solver of a single deployment."""
-    return Load(Replica(model, system, Deployments.of(deployment), workload))
+    return OperatingPointSolver(Replica(model, system, Deployments.of(deployment), workload))
 
 
 def deployment_of(
@@ -38,7 +40,7 @@ def deployment_of(
     rule.
 
     Raises:
-        SpecError: For no processors, and as in :func:`~calculon.serving.records.asked.read_deployment`.
+        SpecError: For no processors, and as in :func:`~calculon.serving.records.read_records.read_deployment`.
     """
     if procs < 1:
         raise SpecError(
@@ -49,16 +51,19 @@ def deployment_of(
         raise SpecError("deployment", problems)
     if pool is None:
         return _plain(model, system, procs, workload, given)
-    apart = pool.get("num_procs")
-    if apart is None or apart >= procs:
+    prefill_procs = pool.get("num_procs")
+    if prefill_procs is None or prefill_procs >= procs:
         wanted = f"1 to {procs - 1} of {procs} processors that only prefill"
         raise SpecError(
-            "deployment", Problem(f"{PREFILL}.num_procs", wanted, shown(apart) if apart else "none")
+            "deployment",
+            Problem(
+                f"{PREFILL}.num_procs", wanted, shown(prefill_procs) if prefill_procs else "none"
+            ),
         )
     # both pools share data types and scheduler; only the split over processors differs
     choices = {name: value for name, value in given.items() if name not in POOL_SIZES}
-    decodes = _plain(model, system, procs - apart, workload, given)
-    prefills = _plain(model, system, apart, workload, choices | pool)
+    decodes = _plain(model, system, procs - prefill_procs, workload, given)
+    prefills = _plain(model, system, prefill_procs, workload, choices | pool)
     split = {name: getattr(decodes, name) for name in POOL_SIZES}
     own = {name: getattr(prefills, name) for name in POOL_SIZES}
     return read_deployment(given | split | {"num_procs": procs, PREFILL: own})
@@ -110,6 +115,6 @@ def _plain(
     found = read_deployment(plain)
     for stage in stages:
         found = read_deployment({"pipeline_par": stage, **plain})
-        if "pipeline_par" in given or loaded(model, system, found, workload).room[0] > 0:
+        if "pipeline_par" in given or solver_of(model, system, found, workload).capacity[0] > 0:
             break
     return found

@@ -15,7 +15,7 @@ STEP = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Help:
+class HardwareGain:
     """Gain from a better part of the machine.
 
     Attributes:
@@ -90,7 +90,7 @@ PARTS: Mapping[str, Callable[[System, float], System]] = {
 """Parts of a machine, each with a function that improves it by a factor: times and latencies become shorter."""
 
 
-def helps(system: System, figure: Callable[[System], float]) -> tuple[Help, ...]:
+def hardware_gains(system: System, figure: Callable[[System], float]) -> tuple[HardwareGain, ...]:
     """Return the gains from better parts, largest first.
 
     Args:
@@ -100,7 +100,9 @@ def helps(system: System, figure: Callable[[System], float]) -> tuple[Help, ...]
     # a ratio of logarithms is the elasticity, which hardly depends on the size of the step
     now = figure(system)
     found = [
-        Help(part=part, elasticity=math.log(figure(better(system, STEP)) / now) / math.log(STEP))
+        HardwareGain(
+            part=part, elasticity=math.log(figure(better(system, STEP)) / now) / math.log(STEP)
+        )
         for part, better in PARTS.items()
     ]
     return tuple(sorted(found, key=lambda one: -one.elasticity))

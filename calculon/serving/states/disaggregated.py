@@ -14,7 +14,7 @@ from calculon.serving.passes.replica import Replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prefilling:
+class PrefillPool:
     """Pools that only prefill; columns of shape ``(deployments,)``.
 
     Attributes:
@@ -24,7 +24,7 @@ class Prefilling:
         moved: Time from the first token until the KV cache of the prompt has reached the decode pool.
         replicas: Number of independent engines.
         memory: Memory of a rank.
-        room: Prompts whose KV caches fit into the memory of a replica.
+        capacity: Prompts whose KV caches fit into the memory of a replica.
     """
 
     replica: Replica
@@ -33,7 +33,7 @@ class Prefilling:
     moved: Seconds
     replicas: Count
     memory: RankMemory
-    room: Count
+    capacity: Count
 
     @property
     def rate(self) -> Array:
@@ -41,9 +41,9 @@ class Prefilling:
         return self.replicas / self.busy
 
 
-def prefilling(replica: Replica) -> Prefilling | None:
+def prefill_pool(replica: Replica) -> PrefillPool | None:
     """Return the pools that only prefill; None if the replicas that decode prefill too."""
-    pool = replica.deployments.prefilling
+    pool = replica.deployments.prefill_deployments
     if pool is None:
         return None
     own = Replica(replica.model, replica.system, pool, replica.workload)
@@ -51,19 +51,19 @@ def prefilling(replica: Replica) -> Prefilling | None:
     time, busy = own.prefill(together)
     memory = rank_memory(own, w.computed)
     each = cached_bytes(own, w.prompt)
-    return Prefilling(
+    return PrefillPool(
         replica=own,
         time=time,
         busy=busy / together,
-        moved=_moved(replica, own, time),
+        moved=_exposed_transfer(replica, own, time),
         replicas=pool.replicas,
         memory=memory,
         # each group of ranks holds its own prompts
-        room=np.floor(memory.room / each) * together,
+        capacity=np.floor(memory.cache_capacity / each) * together,
     )
 
 
-def _moved(replica: Replica, pool: Replica, prefill: Seconds) -> Seconds:
+def _exposed_transfer(replica: Replica, pool: Replica, prefill: Seconds) -> Seconds:
     """Return the time of the KV cache transfer of a prompt that its prefill does not hide.
 
     Ranks of both pools send and receive their shares at the same time, and the largest share takes the longest. Each
