@@ -18,7 +18,7 @@ def bytes_per_param(datatype: str, lookup: Lookup) -> Array:
     """Return the checkpoint size per parameter: weight, master copy and optimizer moments.
 
     With bfloat16 weights and Adam: 2 + 4 + 8 = 14 bytes. Source: Rajbhandari et al., *ZeRO*, arXiv:1910.02054, section
-        3.1.
+    3.1.
 
     Args:
         datatype: Type of the weights.

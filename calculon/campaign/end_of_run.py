@@ -94,8 +94,8 @@ def variance(work: Values, interval: Values, save: Values, restart: Values, mtbf
     s = np.add(interval, save)
     with ignore_float_errors():
         u, r = ratio(s, mtbf), ratio(restart, mtbf)
-        # each term is written with a stable helper, because u and r are tiny for reliable jobs and the differences
-        # cancel
+        # each term is written with a stable helper, because u and
+        # r are tiny for reliable jobs and the differences cancel
         segment = (1.0 + r) * s**3 * sine_excess(u)
         segment = segment + np.square(restart) * curvature(r) * s * growth(2.0 * u) * np.exp(-u)
         segment = segment + restart * s**2 * curvature(-u)
@@ -144,8 +144,8 @@ def _third_cumulant(rows: list[Array]) -> Array:
     """Return the third cumulant of the wall time, from the third derivative of the transform.
 
     It is ``K (L(s+R) − L(R))`` with ``L(a) = 2g³ − 6ag² + 3a²g`` and ``g = M e^(a/M)``. This form suffers from
-    cancellation if a/M is small. Rare failures that each cost R + U(0, s) are an equally good model there: ``(K s/M)
-    ((R+s)⁴ − R⁴)/4s``.
+    cancellation if a/M is small. Rare failures that each cost R + U(0, s) are an equally good model there:
+    ``(K s/M) ((R+s)⁴ − R⁴)/4s``.
     """
     number, interval, save = _segments(*rows[:3])
     restart, mtbf, s = rows[3], rows[4], interval + save

@@ -92,8 +92,8 @@ def best_interval(save: Values, mtbf: Values) -> Array:
     with ignore_float_errors():
         share = np.asarray(ratio(save, mtbf), float)
         w = np.sqrt(2.0 * share)
-        # Daly's series is the start for small δ/M; for large δ/M the solution tends to δ/M + 1, which bounds it from
-        # above
+        # Daly's series is the start for small δ/M; for large δ/M
+        # the solution tends to δ/M + 1, which bounds it from above
         y = np.minimum(w + w * w / 6.0 + w * w * w / 36.0, share + 1.0)
         for _ in range(_STEPS):
             excess = y * y * curvature(-y) - share
@@ -170,8 +170,8 @@ def two_levels(
 def _stage(length: Array, restarts: Pair, mtbf: Values, beyond: Values) -> tuple[Array, Array]:
     """Return the time of a stage including its restarts, and the mean number of returns to the first stage.
 
-    With ``x = length/M`` the stage fails ``e^x − 1`` times. A restart from memory succeeds with probability ``1/(1 + q
-    (e^(R₁/M) − 1))``; otherwise the job restarts from storage.
+    With ``x = length/M`` the stage fails ``e^x − 1`` times. A restart from memory succeeds with probability
+    ``1/(1 + q (e^(R₁/M) − 1))``; otherwise the job restarts from storage.
     """
     fails = np.expm1(ratio(length, mtbf))
     memory, storage = (np.multiply(restart, growth(ratio(restart, mtbf))) for restart in restarts)
@@ -185,9 +185,9 @@ def _stage(length: Array, restarts: Pair, mtbf: Values, beyond: Values) -> tuple
 def best_two_levels(saves: Pair, mtbf: Values, beyond_memory: Values) -> tuple[Array, Array]:
     """Return the optimal useful times between in-memory copies and between checkpoints, each optimized alone.
 
-    To first order, :func:`two_levels` is a sum of two independent terms, each with its own share of the failures: ``√(2
-    δ₁ M/(1−q))`` and ``√(2 δ₂ M/q)``. Here each of them is :func:`best_interval`. A joint optimum is better by less
-    than 0.03 % with an MTBF of 3 h and saves up to 30 s and 300 s, and by 0.7 % with an MTBF of 1,000 s.
+    To first order, :func:`two_levels` is a sum of two independent terms, each with its own share of the failures:
+    ``√(2 δ₁ M/(1−q))`` and ``√(2 δ₂ M/q)``. Here each of them is :func:`best_interval`. A joint optimum is better by
+    less than 0.03 % with an MTBF of 3 h and saves up to 30 s and 300 s, and by 0.7 % with an MTBF of 1,000 s.
     """
     inner = best_interval(saves[0], ratio(mtbf, 1.0 - np.asarray(beyond_memory, float)))
     return inner, np.maximum(inner, best_interval(saves[1], ratio(mtbf, beyond_memory)))
@@ -241,7 +241,7 @@ def two_level_overhead(
     total = two_levels(intervals, saves, restarts, mtbf, beyond_memory) - 1.0
     saving = ratio(saves[0], intervals[0]) + ratio(saves[1], intervals[1])
     mean = (1.0 - np.asarray(beyond_memory)) * restarts[0] + np.multiply(beyond_memory, restarts[1])
-    # one mean restart per failure; capped by the total overhead, because the split is not exact when restarts fail
-    # often
+    # one mean restart per failure; capped by the total overhead,
+    # because the split is not exact when restarts fail often
     again = np.minimum(ratio(1.0 + total, mtbf) * mean, total - saving)
     return Overhead(np.asarray(saving), np.asarray(total - saving - again), np.asarray(again))

@@ -27,7 +27,7 @@ def combined(*mtbfs: Values) -> Array:
     """Return the mean time between failures of several independent sources combined, in their unit.
 
     Rates add, because a superposition of Poisson processes is a Poisson process: ``1/M = Σ 1/M_i``. Without any source
-        the result is infinite.
+    the result is infinite.
 
     >>> float(combined(2.0, 2.0, np.inf)), float(combined())
     (1.0, inf)
@@ -74,8 +74,8 @@ def small_job_warning(num_procs: int) -> str:
     """Return a warning about the failure rate of a small job; empty from :data:`SMALL_JOB` processors on.
 
     Failure rates per processor come from large jobs, and small ones also fail for other reasons: arXiv:2410.21680
-        projects the failures of large jobs from the failure rate of their nodes, but measured more failures at 1,024
-        processors.
+    projects the failures of large jobs from the failure rate of their nodes, but measured more failures at 1,024
+    processors.
     """
     if num_procs >= SMALL_JOB:
         return ""

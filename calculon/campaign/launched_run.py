@@ -24,7 +24,7 @@ def launched_fields(launch: "Launch") -> dict[str, Any]:
     """Return the campaign fields that a launch file states, by path.
 
     A file that states how often it saves, but not how, saves synchronously: launchers save asynchronously only on
-        request (Megatron-LM ``--async-save``, torchtitan ``checkpoint.async_mode``).
+    request (Megatron-LM ``--async-save``, torchtitan ``checkpoint.async_mode``).
     """
     said = launch.campaign
     found: dict[str, Any] = {}

@@ -101,8 +101,9 @@ def own_price(
 ) -> OwnPrice:
     """Return the cost of an hour of use of a processor to its owner.
 
-    Capital is spread over the hours of use in the lifetime of a node: ``(node + network) / (processors · years · 8766 ·
-        utilisation)``; upkeep and facility are paid yearly and spread over the hours of use of a year.
+    Capital is spread over the hours of use in the lifetime of a node:
+    ``(node + network) / (processors · years · 8766 · utilisation)``; upkeep and facility are paid yearly and spread
+    over the hours of use of a year.
 
     Args:
         own: ``ext.price.own`` of a system; its `processors` take precedence if stated.

@@ -64,8 +64,8 @@ class ScalingLaw:
     def optimum(self, compute: Values) -> tuple[Array, Array]:
         """Return the parameters and tokens with the least loss for a compute budget in FLOP, by ``C = 6 N D``.
 
-        Source: Hoffmann et al., arXiv:2203.15556, equation 4: ``N = G (C/6)^(β/(α+β))`` with ``G =
-            (αA/(βB))^(1/(α+β))``.
+        Source: Hoffmann et al., arXiv:2203.15556, equation 4: ``N = G (C/6)^(β/(α+β))`` with
+        ``G = (αA/(βB))^(1/(α+β))``.
         """
         a, b = self.parameter_power, self.token_power
         scale = (a * self.of_parameters / (b * self.of_tokens)) ** (1.0 / (a + b))

@@ -73,8 +73,8 @@ def probability_of_waiting(in_repair: Values, spares: Values) -> Array:
     (0.0, 1.0)
     """
     mean, k = np.broadcast_arrays(np.asarray(in_repair, float), np.asarray(spares, float))
-    # sum the smaller tail, which converges fast and has no cancellation; the other rows of each sum get 0 and end at
-    # once
+    # sum the smaller tail, which converges fast and has no
+    # cancellation; the other rows of each sum get 0 and end at once
     above = k + 1.0 > mean
     up, low = np.where(above, mean, 0.0), np.where(above, 0.0, k)
     tail = _exactly(mean, np.maximum(k + 1.0, 0.0)) * _more_than(up, np.maximum(k, 0.0))
@@ -87,10 +87,10 @@ def share_of_time_waiting(in_repair: Values, spares: Values) -> Array:
     """Return the share of time that a job waits for a node, if nodes fail only while it runs.
 
     The job stops as soon as one node more is in repair than there are spares, and none fails until one is back:
-        Erlang's loss formula for ``spares + 1`` places, for any distribution of the repair time. Without spares it is
-        ``a/(1 + a)``, the share of a machine that alternates between running and repair.
-        :func:`probability_of_waiting`, which assumes that waiting nodes fail too, is larger: slightly if ``a`` is small
-        compared with the spares, greatly otherwise (.9996 instead of .89 for 7.8 nodes in repair without spares).
+    Erlang's loss formula for ``spares + 1`` places, for any distribution of the repair time. Without spares it is
+    ``a/(1 + a)``, the share of a machine that alternates between running and repair. :func:`probability_of_waiting`,
+    which assumes that waiting nodes fail too, is larger: slightly if ``a`` is small compared with the spares, greatly
+    otherwise (.9996 instead of .89 for 7.8 nodes in repair without spares).
 
     >>> float(share_of_time_waiting(3.0, 0))
     0.75

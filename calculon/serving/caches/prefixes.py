@@ -134,7 +134,7 @@ def overlapped_fetch(busy: Seconds, fetch: Seconds, decoding: Seconds) -> Second
     """Return the time that a request occupies a replica that fetches prefixes in parallel with its passes.
 
     Prefixes are fetched while other requests are computed, so fetching limits the rate only if it takes longer than a
-        request: ``1 / x = max(busy + decoding, fetch)``.
+    request: ``1 / x = max(busy + decoding, fetch)``.
 
     Args:
         busy: Time of passes spent on the prompt.

@@ -147,7 +147,7 @@ def cached_bytes(replica: Replica, length: Count | float) -> Bytes:
     """Return the bytes that a rank of the fullest stage caches for a sequence of a given length.
 
     The last block of the cache is half empty on average: ``(kv_block - 1) / 2`` more tokens. A draft has its own cache,
-        on the last stage.
+    on the last stage.
     """
     blocks, d, element = replica.model.num_blocks, replica.deployments, replica.types.cache
     filled = np.asarray(length, float) + (d.kv_block - 1) / 2

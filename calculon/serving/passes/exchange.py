@@ -64,8 +64,8 @@ def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array
     """Return the tokens of the busiest rank over the mean, for columns of groups with different experts.
 
     Without copies, experts are placed at random, in the numbering of the model, and the result is a mean over
-        placements. With copies, each copy goes to the expert with the most tokens per copy, and all are placed
-        greedily, the busiest first. Source: DeepSeek-AI, EPLB, README, "global load balancing".
+    placements. With copies, each copy goes to the expert with the most tokens per copy, and all are placed greedily,
+    the busiest first. Source: DeepSeek-AI, EPLB, README, "global load balancing".
 
     Args:
         routing: One of :data:`ROUTINGS`.
@@ -130,7 +130,7 @@ def activated_experts(
     """Return the experts of a rank, including copies, that at least one token activates, for independent routing.
 
     Source: a token misses an expert with probability ``1 - k s``, where `s` is the share of the expert, and `n` tokens
-        miss it with this probability to the power `n`; DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
+    miss it with this probability to the power `n`; DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
 
     Args:
         model: The model with experts.

@@ -311,7 +311,7 @@ def _product(
     """Yield a product with weights of a type, preceded by the quantization of its inputs if its engine needs it.
 
     Quantization reads the inputs once more and writes them in the type of the engine, one kernel per product. Source:
-        DeepSeek-V3, arXiv 2412.19437, section 3.3.1.
+    DeepSeek-V3, arXiv 2412.19437, section 3.3.1.
     """
     operand = ENGINE_BYTES[engine] if engine in QUANTISED else ACTIVATION_BYTES
     if engine in QUANTISED:

@@ -230,7 +230,7 @@ class Replica:
         """Return the number of groups of ranks with separate sequences that take prompts in the same passes.
 
         The exchange with experts makes all groups wait for the longest pass, so schedulers let them take prompts
-            together, as far as there are sequences. Source: TensorRT-LLM, ``attention_dp_config``, ``enable_balance``.
+        together, as far as there are sequences. Source: TensorRT-LLM, ``attention_dp_config``, ``enable_balance``.
         """
         return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
 

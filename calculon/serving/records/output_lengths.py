@@ -56,8 +56,9 @@ def longest_output(batch: Count, output: float, variation: float) -> Count:
 
     .. math:: E[\max] = \int_0^\infty 1 - F(x)^B \, dx
 
-    for Weibull-distributed lengths with this mean and variation, which are exponential at 1: ``o (1 + 1/2 + ... +
-    1/B)``. Served outputs are nearly exponential (Xiang et al., *ServeGen*, arXiv 2505.09999, section 3.2).
+    for Weibull-distributed lengths with this mean and variation, which are exponential at 1:
+    ``o (1 + 1/2 + ... + 1/B)``. Served outputs are nearly exponential (Xiang et al., *ServeGen*, arXiv 2505.09999,
+    section 3.2).
 
     Args:
         batch: Number of outputs, at least 1.

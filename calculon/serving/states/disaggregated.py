@@ -83,7 +83,7 @@ def _exposed_transfer(replica: Replica, pool: Replica, prefill: Seconds) -> Seco
 def balanced(prefill: Seconds, decode: Seconds, batch: Count, output: float) -> Fraction:
     """Return the number of prefill replicas per decode replica with which neither pool waits for the other.
 
-    Source: DistServe, section 4: both pools pass on equal rates of requests, ``1 / t_pf`` per prefill replica and ``B /
-        ((o - 1) t_d)`` per decode replica.
+    Source: DistServe, section 4: both pools pass on equal rates of requests, ``1 / t_pf`` per prefill replica and
+    ``B / ((o - 1) t_d)`` per decode replica.
     """
     return prefill * batch / ((output - 1) * decode)

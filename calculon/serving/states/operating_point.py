@@ -412,8 +412,8 @@ class OperatingPointSolver(FullBatches):
         busiest = concurrency(state, w.output)
         tpot_p = state.tpot
         if open_loop:
-            # the percentile of the time per token is the time of the batch that is rarely exceeded, not a tail of token
-            # times
+            # the percentile of the time per token is the time of the
+            # batch that is rarely exceeded, not a tail of token times
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))

@@ -101,7 +101,7 @@ def next_end(duration: Seconds, servers: Count, busy: Fraction, percentile: floa
     a mean of :math:`d / (n + 1)` and exceeds `w` with probability :math:`(1 - w / d)^n`.
 
     Source: Wolff, *Stochastic Modeling and the Theory of Queues*, 1989, chapter 2 (residual times); for a pass that
-        runs whether or not a prompt arrives: Doshi, *Queueing systems with vacations*, Queueing Systems 1, 1986.
+    runs whether or not a prompt arrives: Doshi, *Queueing systems with vacations*, Queueing Systems 1, 1986.
     """
     mean = busy * duration / (servers + 1)
     # only a share `busy` of the requests waits: busy (1 - w/d)^n = 1 - percentile
@@ -129,13 +129,13 @@ def wait_for_batch(
     """Return the wait for the next static batch; batches start and end together, and take all waiting requests.
 
     Requests wait until a batch ends, and for further batches if there are more of them than a batch may have. The
-        number of requests that full batches leave waiting equals the queue of a system with one server per slot, each
-        busy for the time of a batch: both change by the arrivals in that time minus the slots. With a single slot, the
-        remaining time of the running request is already included, so the second part counts only as often as all
-        servers are busy: exact for one slot (Pollaczek and Khinchine) and for full batches.
+    number of requests that full batches leave waiting equals the queue of a system with one server per slot, each busy
+    for the time of a batch: both change by the arrivals in that time minus the slots. With a single slot, the remaining
+    time of the running request is already included, so the second part counts only as often as all servers are busy:
+    exact for one slot (Pollaczek and Khinchine) and for full batches.
 
     Source: Bailey, *On queueing processes with bulk service*, JRSS B 16(1), 1954; Crommelin, *Delay probability
-        formulae when the holding times are constant*, 1932.
+    formulae when the holding times are constant*, 1932.
 
     Args:
         rate: Requests per second of all servers.
@@ -164,7 +164,7 @@ def closed_rate(
     :math:`y (W(y) + R) = U - 1`, and all users make :math:`x = U / (W + R)` requests, limited by the servers.
 
     Source: Reiser and Lavenberg, *Mean-value analysis of closed multichain queuing networks*, JACM 27(2), 1980;
-        Schweitzer, *Approximate analysis of multiclass closed networks of queues*, 1979.
+    Schweitzer, *Approximate analysis of multiclass closed networks of queues*, 1979.
 
     Args:
         users: Users, each with one request at a time.

@@ -112,9 +112,9 @@ def queue_of_users(
     .. math:: W = s \frac{u}{1 - u} \frac{1 + c^2}{2}, \qquad u = \frac{(U - m) s}{C}
 
     where `m` prompts are taken per pass and `C` is the time from one request of a user to the next. `C` does not depend
-        on `W`, because prefill before the tokens of a request is not repeated between them. Source: Reiser and
-        Lavenberg, *Mean-value analysis of closed multichain queuing networks*, JACM 27(2), 1980; residual times: Wolff,
-        *Stochastic Modeling and the Theory of Queues*, 1989.
+    on `W`, because prefill before the tokens of a request is not repeated between them. Source: Reiser and Lavenberg,
+    *Mean-value analysis of closed multichain queuing networks*, JACM 27(2), 1980; residual times: Wolff, *Stochastic
+    Modeling and the Theory of Queues*, 1989.
     """
     others = _others(users, prompts) * prompts.busy
     share = others / _cycle(users, decode, prompts, output)
