@@ -6,7 +6,7 @@ from typing import Any
 from calculon.campaign.prices import processor_of
 from calculon.campaign.record import Campaign
 
-_WHERE: Mapping[str, Callable[[Campaign], bool]] = {
+_CONDITIONS: Mapping[str, Callable[[Campaign], bool]] = {
     "reliability.silent_detect": lambda c: c.reliability.silent > 0,
     "reliability.slow_detect": lambda c: c.reliability.slow_share > 0,
     "checkpoints.bandwidth_per_node": lambda c: c.checkpoints.bandwidth is None,
@@ -26,7 +26,7 @@ def has_effect(campaign: Campaign, path: str) -> bool:
     # kept checkpoints cost storage, and they limit how far back a silent corruption can be undone
     if path == "checkpoints.kept":
         return campaign.fleet.storage is not None or campaign.reliability.silent > 0
-    return path not in _WHERE or _WHERE[path](campaign)
+    return path not in _CONDITIONS or _CONDITIONS[path](campaign)
 
 
 _MEASURED_ON = {"reliability.mtbf_processor": "h100"}
@@ -42,16 +42,15 @@ def assumed_defaults(campaign: Campaign, systems: Iterable[str]) -> list[dict[st
     """
     names = list(systems)
     return [
-        {"field": path, "value": value, "unit": unit, "source": source + _taken(path, names)}
+        {"field": path, "value": value, "unit": unit, "source": source + _borrowed(path, names)}
         | {"counts": has_effect(campaign, path)}
         for path, value, unit, source in campaign.defaults
     ]
 
 
-def _taken(path: str, systems: Iterable[str]) -> str:
+def _borrowed(path: str, systems: Iterable[str]) -> str:
     """Return the remark that a default was measured on a different processor than the given systems have."""
     if (measured := _MEASURED_ON.get(path)) is None:
         return ""
     others = [name for name in systems if not processor_of(name).startswith(measured)]
-    own = "its" if len(others) == 1 else "their"
-    return f"; taken for {', '.join(others)} too, no source of {own} own" if others else ""
+    return f"; also assumed for {', '.join(others)}, without a source" if others else ""

@@ -1,7 +1,7 @@
 """Goodput with failures and checkpointing: wall time per second of useful work, and the optimal checkpoint interval.
 
 Failures come at random (exponential, mean time `mtbf`) and at any time: during useful work, while a checkpoint is
-saved, and while the job restarts, which then restarts again. All times have the same unit; arguments broadcast.
+saved, and while the job restarts (the restart then begins again). All times have the same unit; arguments broadcast.
 
 Sources: J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974) 530;
 J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22 (2006) 303.

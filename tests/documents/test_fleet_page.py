@@ -123,7 +123,7 @@ def test_every_default_price_and_power_has_its_source():
             assert flat(price_words(one)) in text
         assert f"{one['power']['watts']:,.0f} W" in text
     assert "PUE 1" in text
-    assert "taken for gaudi3 too, no source of its own" in text
+    assert "also assumed for gaudi3, without a source" in text
     assert price_range("h100_80g_sxm", "on_demand").in_words in text
 
 

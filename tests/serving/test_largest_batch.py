@@ -49,7 +49,7 @@ def asked(draw):
 def most_of(model, deployment, system, load):
     """Return the most sequences that there is room for."""
     asked_load = solver_of(model, system, read_deployment(deployment), read_workload(load))
-    return int(asked_load.most()[0][0])
+    return int(asked_load.largest_batch()[0][0])
 
 
 def every_batch(model, deployment, system, load):

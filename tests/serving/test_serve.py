@@ -22,7 +22,7 @@ def test_a_limit_that_nothing_keeps():
     found = small(tpot_limit=1e-5)
     assert found.batch == 1
     assert [one.met for one in found.limits] == [False]
-    assert "times as much" in found.limits[0].in_words
+    assert "times the limit" in found.limits[0].in_words
 
 
 def test_users_beyond_the_batch_wait():

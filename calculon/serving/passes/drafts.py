@@ -183,8 +183,8 @@ def split_problems(draft: Draft, deployment: Deployment) -> Iterator[Problem]:
         return
     if own.attn_heads % deployment.attention_par:
         name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
-        wanted = f"a model whose attn_heads {name}={deployment.attention_par} divides"
+        wanted = f"a model with attn_heads divisible by {name}={deployment.attention_par}"
         yield Problem("draft", wanted, f"{own.name} with attn_heads={own.attn_heads}")
     if own.mixes and own.num_experts % deployment.expert_par:
-        wanted = f"a model whose num_experts expert_par={deployment.expert_par} divides"
+        wanted = f"a model with num_experts divisible by expert_par={deployment.expert_par}"
         yield Problem("draft", wanted, f"{own.name} with num_experts={own.num_experts}")

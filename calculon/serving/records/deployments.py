@@ -93,7 +93,7 @@ class Deployments:
             columns["prefill_deployments"] = self.prefill_deployments.take(places)
         return Deployments(record=self.record, **columns)
 
-    def alike(self, *, counted: bool = False) -> tuple[Array, Array]:
+    def distinct_replicas(self, *, counted: bool = False) -> tuple[Array, Array]:
         """Return the indices of distinct replicas, and for each deployment the number of its replica among them.
 
         Replicas are equal if all their sizes are equal except `max_batch` and, unless `counted`, the number of

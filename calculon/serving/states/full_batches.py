@@ -97,7 +97,7 @@ class FullBatches:
         self.capacity = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
         self.pool = prefill_pool(replica)
-        self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
+        self._firsts, self._alike = self.deployments.distinct_replicas(counted=self.prefixes.matter)
         self._states = StateCache(self._timed)
 
     def _memory(self) -> RankMemory:
@@ -114,7 +114,7 @@ class FullBatches:
         stated = self.deployments.max_batch
         return np.where(stated > 0, stated, np.inf)
 
-    def most(self) -> tuple[Count, Array]:
+    def largest_batch(self) -> tuple[Count, Array]:
         """Return the largest batch of a replica, and its limiting reason as an index of :data:`CUTS`."""
         bounds = [self.allowed, *self.batch_capacities().values()]
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)

@@ -68,7 +68,7 @@ class OperatingPointSolver(FullBatches):
             raise self._unfit(self.memory, self.replica, w.prompt + w.output)
         if self.pool is not None and self.pool.capacity[0] < 1:
             raise self._unfit(self.pool.memory, self.pool.replica, w.prompt)
-        most, cut = self.most()
+        most, cut = self.largest_batch()
         if most[0] < 1:
             name = CUTS[cut[0]]
             raise Infeasible(
@@ -91,7 +91,7 @@ class OperatingPointSolver(FullBatches):
     def solve(self) -> Points:
         """Return the operating points of all deployments."""
         d, w = self.deployments, self.load
-        most, cut = self.most()
+        most, cut = self.largest_batch()
         fits = most >= 1
         # infeasible rows are computed with one sequence and masked by `fits`, so that all columns keep their shape
         most = np.maximum(most, 1.0)
@@ -500,10 +500,8 @@ class OperatingPointSolver(FullBatches):
     def _even_context(self, batch: Count) -> Count:
         """Return the context at which a decode pass reads as many bytes of KV cache as of weights."""
         _, alike, first = distinct([self._alike, batch])
-        times, blocks = (
-            self.replica.take(first).decode_pass(batch[first]),
-            CachedBlocks.of(self.replica.model),
-        )
+        times = self.replica.take(first).decode_pass(batch[first])
+        blocks = CachedBlocks.of(self.replica.model)
         each = times.total("cache") / blocks.tokens(np.full(len(first), self.load.context))
         return blocks.length(times.total("weights") / each)[alike]
 

@@ -212,8 +212,9 @@ class Limit:
             return f"{name}: {self.found:.3g} of {self.most:.3g}{unit}"
         found, most = _apart(self.found, self.most)
         ratio = self.found / self.most
-        more = f"{ratio:.3g} times as much" if ratio >= _MANY else f"{100 * (ratio - 1):.2g} % more"
-        return f"{name}: {found} of {most}{unit}, {more}"
+        if ratio >= _MANY:
+            return f"{name}: {found} of {most}{unit}, {ratio:.3g} times the limit"
+        return f"{name}: {found} of {most}{unit}, {100 * (ratio - 1):.2g} % over the limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,24 +200,24 @@ def remote_prefill(latency: Seconds, decode: Seconds) -> PrefillEffect:
     return PrefillEffect(nothing, nothing, latency, decode)
 
 
-def mixture(shares: Sequence[Fraction | float], kinds: Sequence[PrefillEffect]) -> PrefillEffect:
+def mixture(shares: Sequence[Fraction | float], effects: Sequence[PrefillEffect]) -> PrefillEffect:
     """Return the effect of prompts of several lengths, each with its share: means over requests, and the longest gap.
 
     A single length is returned unchanged.
     """
-    if len(kinds) == 1:
-        return kinds[0]
+    if len(effects) == 1:
+        return effects[0]
     # the variation of the mixture follows from the first two moments of the time that prompts take
-    passes = _mean(shares, [one.passes for one in kinds])
-    busy = _mean(shares, [one.busy for one in kinds])
-    square = _mean(shares, [one.busy**2 for one in kinds])
+    passes = _mean(shares, [one.passes for one in effects])
+    busy = _mean(shares, [one.busy for one in effects])
+    square = _mean(shares, [one.busy**2 for one in effects])
     return PrefillEffect(
         passes=passes,
         added=busy / passes,
-        latency=_mean(shares, [one.latency for one in kinds]),
-        longest=np.max([one.longest for one in kinds], axis=0),
+        latency=_mean(shares, [one.latency for one in effects]),
+        longest=np.max([one.longest for one in effects], axis=0),
         variation=np.sqrt(np.maximum(0.0, square - busy**2)) / busy,
-        together=_mean(shares, [np.asarray(one.together) for one in kinds]),
+        together=_mean(shares, [np.asarray(one.together) for one in effects]),
     )
 
 

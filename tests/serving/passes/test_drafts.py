@@ -189,7 +189,7 @@ def test_drafts_pay_up_to_the_break_even_batch(model, draft):
     changes = {"memory_fraction": 0.1} | drafting(draft, 4, 0.35)
     found = answer(model, changes)
     drafted, plain = replica(model, **changes), replica(model)
-    fits = np.arange(1.0, OperatingPointSolver(drafted).most()[0][0] + 1)
+    fits = np.arange(1.0, OperatingPointSolver(drafted).largest_batch()[0][0] + 1)
     pays = drafted.decode(fits) / drafted.per_pass < plain.decode(fits)
     largest = found["spec_break_even"]
     if not pays.any():
