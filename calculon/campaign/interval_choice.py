@@ -47,29 +47,29 @@ class IntervalChoice:
         return {"reason": self.reason, **known}
 
 
-def interval_choice(whole: WholeRun) -> IntervalChoice:
+def interval_choice(run: WholeRun) -> IntervalChoice:
     """Return the reason for the checkpoint interval of a run of a single execution."""
-    c = whole.campaign.checkpoints
-    best, least = float(whole.best_interval), float(whole.saves.least_interval)
-    bandwidth = float(storage_rate(c, whole.job.nodes))
-    size = float(whole.saves.size)
+    c = run.campaign.checkpoints
+    best, least = float(run.best_interval), float(run.saves.least_interval)
+    bandwidth = float(storage_rate(c, run.job.nodes))
+    size = float(run.saves.size)
     return IntervalChoice(
-        reason=_reason(whole, best, least),
+        reason=_reason(run, best, least),
         best=best,
         write=size / bandwidth,
         bandwidth=bandwidth,
         bandwidth_needed=size / best if best else math.inf,
-        memory_interval=float(whole.memory_interval) if c.levels > 1 else None,
+        memory_interval=float(run.memory_interval) if c.levels > 1 else None,
     )
 
 
-def _reason(whole: WholeRun, best: float, least: float) -> str:
-    c = whole.campaign.checkpoints
+def _reason(run: WholeRun, best: float, least: float) -> str:
+    c = run.campaign.checkpoints
     if c.interval_steps is not None:
         return STATED
     wanted = best if c.interval is None else float(c.interval)
     # order matters: a run that ends before its first checkpoint is not limited by storage
-    if float(whole.useful) <= max(wanted, least):
+    if float(run.useful) <= max(wanted, least):
         return RUN
     if least > wanted:
         return STORAGE

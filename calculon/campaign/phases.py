@@ -173,6 +173,6 @@ def _option_problems(raw: Mapping[Any, Any], path: str) -> list[Problem]:
         elif key != "preset":
             hint = "batch and seq_size of a phase state them"
             wanted = f"fields other than {' and '.join(OF_PHASES)}"
-            own = [one for one in OF_PHASES if one in value]
-            found += [Problem(f"{place}.{one}", wanted, one, hint) for one in own]
+            stated = [one for one in OF_PHASES if one in value]
+            found += [Problem(f"{place}.{one}", wanted, one, hint) for one in stated]
     return found

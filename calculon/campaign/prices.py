@@ -48,10 +48,10 @@ def price_range(system: str, kind: str) -> PriceRange | None:
     Returns:
         None if fewer than two systems with this processor state a price.
     """
-    own = processor_of(system)
-    alike = [name for name in _documents() if processor_of(name) == own]
-    found = [usd for name in alike for usd in _stated(_documents()[name], kind)]
-    return PriceRange(min(found), max(found), len(found)) if len(found) > 1 else None
+    processor = processor_of(system)
+    same_processor = [name for name in _documents() if processor_of(name) == processor]
+    prices = [usd for name in same_processor for usd in _stated(_documents()[name], kind)]
+    return PriceRange(min(prices), max(prices), len(prices)) if len(prices) > 1 else None
 
 
 def processor_of(system: str) -> str:

@@ -97,8 +97,8 @@ def whole_runs(
         active: As for :func:`job`.
     """
     steps = steps_of(tokens, tokens_per_step)
-    whole = timed_segment(steps, tokens_per_step, lookup)
-    return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (whole,))
+    segment = timed_segment(steps, tokens_per_step, lookup)
+    return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (segment,))
 
 
 # Length of a run in tokens.

@@ -34,11 +34,11 @@ def _in_part(part: Any, prefix: str) -> Iterator[Figure]:
         # bool is a subclass of int, and a switch is not a figure
         if one.name in _LEFT_OUT or isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
-        whole = isinstance(value, int)
-        stated = value if whole else float(value) / declared.scale
+        integer = isinstance(value, int)
+        stated = value if integer else float(value) / declared.scale
         if 0 < stated < math.inf:
             path, place = prefix + one.key, (*filter(None, [prefix.rstrip(".")]), one.name)
-            yield Figure(path, stated, int if whole else float, declared, place)
+            yield Figure(path, stated, int if integer else float, declared, place)
 
 
 def with_scalars(campaign: Campaign, values: Mapping[str, float]) -> Campaign:
@@ -50,9 +50,9 @@ def with_scalars(campaign: Campaign, values: Mapping[str, float]) -> Campaign:
     for path, value in values.items():
         *part, name = known[path].place
         changes.setdefault("".join(part), {})[name] = _held(known[path], value)
-    own = changes.pop("", {})
-    own |= {name: replace(getattr(campaign, name), **new) for name, new in changes.items()}
-    return replace(campaign, **own)
+    replaced = changes.pop("", {})
+    replaced |= {name: replace(getattr(campaign, name), **new) for name, new in changes.items()}
+    return replace(campaign, **replaced)
 
 
 def _held(figure: Figure, value: float) -> float:

@@ -217,11 +217,11 @@ class WholeRun:
     def mtbf(self) -> Seconds:
         """Mean time between interruptions of the job: failures, and spot processors that are taken back."""
         r = self.campaign.reliability
-        own: Values = r.mtbf_processor / HOUR
+        per_processor: Values = r.mtbf_processor / HOUR
         if self.quote is not None and self.quote.mtbf_hours is not None:
-            own = combined(own, self.quote.mtbf_hours)
+            per_processor = combined(per_processor, self.quote.mtbf_hours)
         others = () if r.mtbf_common is None else (r.mtbf_common / HOUR,)
-        return job_mtbf(self.job.num_procs, own, *others)
+        return job_mtbf(self.job.num_procs, per_processor, *others)
 
     @derived
     def saves(self) -> SaveCost:
@@ -416,16 +416,16 @@ class WholeRun:
     def quote(self) -> Quote | None:
         """Price of a processor-hour; None if unknown."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        owned, own = None, None if stated is None else stated.own
-        if own is not None and fleet.usd_per_kwh is not None and self.power_draw is not None:
-            owned = own_price(
-                own,
+        owned_price, stated_own = None, None if stated is None else stated.own
+        if stated_own is not None and fleet.usd_per_kwh is not None and self.power_draw is not None:
+            owned_price = own_price(
+                stated_own,
                 self.job.node,
                 power_kw=self.power_draw.per_processor(self.job.num_procs, self.job.nodes) / KILO,
                 usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )
-        return quote(stated, fleet.price_kind, given=fleet.price, owned=owned)
+        return quote(stated, fleet.price_kind, given=fleet.price, owned=owned_price)
 
     @derived
     def money(self) -> Money | None:

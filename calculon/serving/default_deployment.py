@@ -65,23 +65,25 @@ def deployment_of(
     decodes = _plain(model, system, procs - prefill_procs, workload, given)
     prefills = _plain(model, system, prefill_procs, workload, choices | pool)
     split = {name: getattr(decodes, name) for name in POOL_SIZES}
-    own = {name: getattr(prefills, name) for name in POOL_SIZES}
-    return read_deployment(given | split | {"num_procs": procs, PREFILL: own})
+    prefill_split = {name: getattr(prefills, name) for name in POOL_SIZES}
+    return read_deployment(given | split | {"num_procs": procs, PREFILL: prefill_split})
 
 
 def _pools(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the changes of a deployment, and the changes of its prefill pool (None without one)."""
     dotted = f"{PREFILL}."
-    own = {name: value for name, value in changes.items() if not name.startswith(dotted)}
-    parts = {name.removeprefix(dotted): value for name, value in changes.items() if name not in own}
-    whole = own.pop(PREFILL, None)
-    if whole is None and not parts:
-        return own, None
-    if not isinstance(whole, Mapping | None):
+    other = {name: value for name, value in changes.items() if not name.startswith(dotted)}
+    dotted_changes = {
+        name.removeprefix(dotted): value for name, value in changes.items() if name not in other
+    }
+    stated = other.pop(PREFILL, None)
+    if stated is None and not dotted_changes:
+        return other, None
+    if not isinstance(stated, Mapping | None):
         hint = f"{PREFILL}.num_procs=N states how many processors only prefill"
         wanted = "an object with named fields"
-        raise SpecError("deployment", Problem(PREFILL, wanted, shown(whole), hint))
-    return own, dict(whole or {}) | parts
+        raise SpecError("deployment", Problem(PREFILL, wanted, shown(stated), hint))
+    return other, dict(stated or {}) | dotted_changes
 
 
 def _wrong(record: type, stated: Mapping[str, Any], place: str = "") -> Iterator[Problem]:

@@ -224,7 +224,7 @@ def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": own for inner, own in flat(value).items()}
+            found |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
         else:
             found[name] = value
     return found
@@ -307,8 +307,8 @@ def _deployment_from(
             raise SpecError(path, Problem("", wanted, "a script that launches training", hint))
         return read_deployment(source, changes)
     tell_lost(path, launch)
-    own = {name: value for name, value in stated.items() if name != "num_procs"}
-    return read_deployment({"about": path, **launch.deployment}, own)
+    changed = {name: value for name, value in stated.items() if name != "num_procs"}
+    return read_deployment({"about": path, **launch.deployment}, changed)
 
 
 def _workload_source(
@@ -370,10 +370,10 @@ def _unshared_caches(model: Model, deployment: Pool) -> Iterator[Problem]:
     """Yield a problem if ranks cannot share a KV cache token by token because too few of them hold copies of it."""
     ranks, parts = deployment.attention_par, deployment.context_par
     # only ranks with copies of the same keys and values can divide their tokens
-    alike = copies_of_heads(model, ranks)
-    if alike % parts:
-        hint = f"{alike} of the {ranks} ranks that share attention hold copies of the same keys and values"
-        yield Problem("context_par", f"a divisor of {alike}", str(parts), hint)
+    copies = copies_of_heads(model, ranks)
+    if copies % parts:
+        hint = f"{copies} of the {ranks} ranks that share attention hold copies of the same keys and values"
+        yield Problem("context_par", f"a divisor of {copies}", str(parts), hint)
 
 
 def _exchange_of_none(deployment: Deployment, hint: str) -> Iterator[Problem]:

@@ -72,8 +72,8 @@ class KeptPrefixes:
     def first(self, running: Count) -> Count:
         """Return the number of prefixes that fit into tier 1 next to the given number of running sequences."""
         r, groups = self.replica, self.replica.deployments.attn_data_par
-        own = running / groups
-        capacity = SequenceCapacity(r, self.memory).of_prefixes(own)
+        sequences = running / groups
+        capacity = SequenceCapacity(r, self.memory).of_prefixes(sequences)
         return groups * capacity / self.each
 
     @property
@@ -104,8 +104,8 @@ class KeptPrefixes:
             return np.minimum(state.rate, w.rate / replicas)
         if w.users is None:
             return state.rate
-        own = np.full_like(batch, w.users) / replicas
-        found = of_users(own, token, prompts, w.output, w.think, batch)
+        users = np.full_like(batch, w.users) / replicas
+        found = of_users(users, token, prompts, w.output, w.think, batch)
         return np.minimum(state.rate, found.rate)
 
     def prompts(
@@ -167,11 +167,11 @@ class KeptPrefixes:
         lost, second = 0 * batch, 0 * batch
         if self.matter:
             _, second, lost = self.places(running, state.rate)
-        own, waits = w.kept * w.followed / w.prompt, w.turns > 1 and w.think > 0
+        conversation_share, waits = w.kept * w.followed / w.prompt, w.turns > 1 and w.think > 0
         fetched = w.kept > 0 and self.tier is not None
         return PrefixFigures(
-            hit_rate=w.hit - own * lost,
-            hit_offloaded=own * second,
+            hit_rate=w.hit - conversation_share * lost,
+            hit_offloaded=conversation_share * second,
             kept_prefixes=self.first(running) if w.kept else nothing,
             offloaded_prefixes=self.second if fetched else nothing,
             waiting_prefixes=idle_conversations(state.rate, w.think, w.turns) if waits else nothing,

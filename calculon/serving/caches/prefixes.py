@@ -72,8 +72,8 @@ class SecondTier:
         disk, host = self.system.ext.serving.disk, self.system.ext.host
         if self.place == DISK and disk is not None:
             return np.asarray(size / disk.bandwidth)
-        own = self.system.mem2.time(size)
-        return own if host is None else np.maximum(own, host.time(size, processors))
+        alone = self.system.mem2.time(size)
+        return alone if host is None else np.maximum(alone, host.time(size, processors))
 
 
 class HitLocations(NamedTuple):

@@ -153,9 +153,9 @@ def cached_bytes(replica: Replica, length: Count | float) -> Bytes:
     filled = np.asarray(length, float) + (d.kv_block - 1) / 2
     split, stages = d.attention_par, d.pipeline_par
     # the fullest stage is either one with the most blocks, or the last one with the cache of the draft
-    whole = sequence_bytes(replica.model, filled, split, element) / d.context_par
-    most = whole * (np.ceil(blocks / stages) / blocks)
-    last = whole * (np.floor(blocks / stages) / blocks)
+    total = sequence_bytes(replica.model, filled, split, element) / d.context_par
+    most = total * (np.ceil(blocks / stages) / blocks)
+    last = total * (np.floor(blocks / stages) / blocks)
     return np.maximum(most, last + replica.draft.sequence_bytes(filled, split, element))
 
 

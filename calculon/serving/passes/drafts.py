@@ -118,7 +118,7 @@ class Draft:
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
             assert self.model is not None
-            own = pass_rows(
+            draft_rows = pass_rows(
                 self.model,
                 types,
                 sizes,
@@ -128,7 +128,7 @@ class Draft:
                 module=self.module,
             )
             drafted = pass_times(
-                self.model, system, own, sizes, graphs=graphs, overlap=overlap, step=False
+                self.model, system, draft_rows, sizes, graphs=graphs, overlap=overlap, step=False
             )
             added = added + count * drafted.time
             rows += [_drafting(row, count) for row in drafted.rows]
@@ -178,13 +178,13 @@ def draft_of(model: Model, deployment: Deployment) -> Draft:
 
 def split_problems(draft: Draft, deployment: Deployment) -> Iterator[Problem]:
     """Yield the reasons why a draft model cannot be split like the served model."""
-    own = draft.model
-    if own is None or draft.module:
+    model = draft.model
+    if model is None or draft.module:
         return
-    if own.attn_heads % deployment.attention_par:
+    if model.attn_heads % deployment.attention_par:
         name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
         wanted = f"a model with attn_heads divisible by {name}={deployment.attention_par}"
-        yield Problem("draft", wanted, f"{own.name} with attn_heads={own.attn_heads}")
-    if own.mixes and own.num_experts % deployment.expert_par:
+        yield Problem("draft", wanted, f"{model.name} with attn_heads={model.attn_heads}")
+    if model.mixes and model.num_experts % deployment.expert_par:
         wanted = f"a model with num_experts divisible by expert_par={deployment.expert_par}"
-        yield Problem("draft", wanted, f"{own.name} with num_experts={own.num_experts}")
+        yield Problem("draft", wanted, f"{model.name} with num_experts={model.num_experts}")

@@ -78,9 +78,9 @@ def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array
         return found
     # many deployments share few combinations of groups and copies, and each placement is expensive
     pairs = np.stack([found * groups, found * copies], axis=-1).reshape(-1, 2)
-    kinds, of = np.unique(pairs, axis=0, return_inverse=True)
-    each = [_fullest(routing, experts, int(one[0]), int(one[1])) for one in kinds]
-    return np.array(each)[of.reshape(-1)].reshape(found.shape)
+    distinct, number = np.unique(pairs, axis=0, return_inverse=True)
+    each = [_fullest(routing, experts, int(one[0]), int(one[1])) for one in distinct]
+    return np.array(each)[number.reshape(-1)].reshape(found.shape)
 
 
 @lru_cache(maxsize=4096)
@@ -103,9 +103,9 @@ def _with_copies(load: Array, copies: int) -> list[float]:
     heap = [(-one, one, 1) for one in load.tolist()]
     heapq.heapify(heap)
     for _ in range(copies):
-        _, whole, count = heapq.heappop(heap)
-        heapq.heappush(heap, (-whole / (count + 1), whole, count + 1))
-    return [whole / count for _, whole, count in heap for _ in range(count)]
+        _, total, count = heapq.heappop(heap)
+        heapq.heappush(heap, (-total / (count + 1), total, count + 1))
+    return [total / count for _, total, count in heap for _ in range(count)]
 
 
 def _packed(loads: list[float], groups: int) -> float:
@@ -142,9 +142,9 @@ def activated_experts(
     if not ROUTINGS[routing] and not np.any(copies):
         return (experts / groups) * (1 - (1 - each / experts) ** tokens)
     found: Count = np.zeros(np.broadcast_shapes(*map(np.shape, (groups, copies, tokens))))
-    kinds, of = np.unique(tokens, return_inverse=True)
+    distinct, number = np.unique(tokens, return_inverse=True)
     for count in np.unique(copies):
-        touched = _activated(routing, experts, each, int(count), kinds)[of].reshape(
+        touched = _activated(routing, experts, each, int(count), distinct)[number].reshape(
             np.shape(tokens)
         )
         found = np.where(copies == count, touched / groups, found)
@@ -154,10 +154,10 @@ def activated_experts(
 def _activated(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
     """Return the experts of all ranks, including copies, that at least one token activates."""
     # experts with equal shares have equal probabilities; with balanced routing a single term is left
-    loads, alike = np.unique(_with_copies(shares(routing, experts), copies), return_counts=True)
+    loads, counts = np.unique(_with_copies(shares(routing, experts), copies), return_counts=True)
     found: Count = np.zeros_like(tokens, float)
-    for chance, many in zip(np.minimum(1.0, each * loads), alike, strict=True):
-        found += many * (1 - (1 - chance) ** tokens)
+    for chance, count in zip(np.minimum(1.0, each * loads), counts, strict=True):
+        found += count * (1 - (1 - chance) ** tokens)
     return found
 
 
@@ -189,12 +189,12 @@ class Exchange(NamedTuple):
     @classmethod
     def of(cls, model: Model, types: NumberTypes, sizes: PassSizes, routing: str) -> "Exchange":
         """Return the exchange of passes."""
-        own = sizes.of_group
+        group = sizes.of_group
         separate = sizes.attn_data_par > 1
         width = model.moe_latent or model.hidden
         return cls(
-            tokens=np.where(separate, own.tokens / own.tensor_par, 0.0),
-            decoded=np.where(separate, own.decoded * own.verified / own.tensor_par, 0.0),
+            tokens=np.where(separate, group.tokens / group.tensor_par, 0.0),
+            decoded=np.where(separate, group.decoded * group.verified / group.tensor_par, 0.0),
             sent=width * types.dispatch,
             returned=float(width * ACTIVATION_BYTES),
             routing=Routing.of(model),
@@ -219,15 +219,15 @@ def exchange_times(system: System, exchange: Exchange) -> tuple[Seconds, Seconds
     # passes without an exchange get a group of two, because a group of one has no network; they are masked below
     ranks = np.where(some, exchange.ranks, 2).astype(np.int64)
     group = Group.in_mesh(system, ranks, np.ones_like(ranks))
-    ways = [
-        [way(system, exchange, group, row) for row in (exchange.sent, exchange.returned)]
-        for way in (_low_latency_time, _library_time)
+    times = [
+        [implementation(system, exchange, group, row) for row in (exchange.sent, exchange.returned)]
+        for implementation in (_low_latency_time, _library_time)
     ]
-    ways.append(_collective_times(system, exchange, group))
-    table = np.stack([np.stack(np.broadcast_arrays(*way)) for way in ways])
+    times.append(_collective_times(system, exchange, group))
+    table = np.stack([np.stack(np.broadcast_arrays(*pair)) for pair in times])
     fastest = np.argmin(table.sum(axis=1), axis=0)
-    there, back = (np.choose(fastest, table[:, part]) for part in range(2))
-    return np.where(some, there, 0.0), np.where(some, back, 0.0)
+    dispatch, combine = (np.choose(fastest, table[:, part]) for part in range(2))
+    return np.where(some, dispatch, 0.0), np.where(some, combine, 0.0)
 
 
 def _low_latency_time(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:

@@ -178,8 +178,8 @@ def pass_rows(
             the batch in turn.
         module: Whether the pass runs through a multi-token prediction module instead of the blocks.
     """
-    chain, model, own = chain_of(model, module=module), executed(model), sizes.of_group
-    rows = [*_ends(model, types, sizes, own.tokens, "first")]
+    chain, model, group = chain_of(model, module=module), executed(model), sizes.of_group
+    rows = [*_ends(model, types, sizes, group.tokens, "first")]
     parts: Count | float = 1.0
     if overlap == "two_batches" and model.mixes and np.any(sizes.attn_data_par > 1):
         parts = np.where(sizes.attn_data_par > 1, 2.0, 1.0)
@@ -187,8 +187,8 @@ def pass_rows(
         model, types, sizes.parts(parts), chain, routing=routing, shared_heads=shared_heads
     )
     rows += (row._replace(parts=parts) for row in of_parts)
-    rows += _ends(model, types, sizes, own.logits, "last")
-    rows.append(_sampling(model, own))
+    rows += _ends(model, types, sizes, group.logits, "last")
+    rows.append(_sampling(model, group))
     return sorted(rows, key=lambda row: ROWS.index(row.name))
 
 
@@ -210,9 +210,9 @@ def _blocks(
             has_experts |= layer.kernel == "grouped_product"
         if has_experts:
             yield from _exchange(model, types, sizes, kind.count, routing)
-    own = sizes.of_group
-    yield from _attention(model, types, own, chain.cached, shared_heads=shared_heads)
-    message = own.tokens * model.hidden * ACTIVATION_BYTES
+    group = sizes.of_group
+    yield from _attention(model, types, group, chain.cached, shared_heads=shared_heads)
+    message = group.tokens * model.hidden * ACTIVATION_BYTES
     yield _reduce(message, chain.reductions, "block")
 
 

@@ -104,8 +104,8 @@ class PassSizes:
             return self
         groups = self.attn_data_par
         split = {"tensor_par": self.tensor_par / groups, "attn_data_par": np.ones_like(groups)}
-        own = {name: spread(getattr(self, name), groups) for name in SPREAD}
-        return replace(self, **split, **own)
+        shares = {name: spread(getattr(self, name), groups) for name in SPREAD}
+        return replace(self, **split, **shares)
 
     @property
     def filled(self) -> Array:

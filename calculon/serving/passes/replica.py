@@ -111,8 +111,8 @@ class Replica:
             return self.passes(sizes).spans
         key = sizes.key
         if key not in self._spans:
-            _, alike, first = distinct(sizes.columns)
-            self._spans[key] = self._time(sizes.take(first)).spans.take(alike)
+            _, numbers, first = distinct(sizes.columns)
+            self._spans[key] = self._time(sizes.take(first)).spans.take(numbers)
         return self._spans[key]
 
     def _time(self, sizes: PassSizes) -> PassTimes:
@@ -239,8 +239,8 @@ class Replica:
         computed = length.computed
         if not self.deployments.mixes:
             together = self._groups_in_prefill(batch)
-            whole, busy = self.prefill_of(together, computed, length.cached)
-            return separate_prefill(whole, busy, decode, together)
+            latency, busy = self.prefill_of(together, computed, length.cached)
+            return separate_prefill(latency, busy, decode, together)
         count, together = self._chunking(batch, length)
         # timed at the mean position of a chunk: attention grows linearly with the tokens before it
         times = self._mixed_pass(batch, count, together, length, before=(count - 1) / 2)
@@ -254,9 +254,9 @@ class Replica:
 
     def _chunking(self, batch: Count, length: PromptLength) -> tuple[Count, Count]:
         """Return the number of chunks of a prompt of a length in mixed passes, and the number of prompts per pass."""
-        own = self._part(batch) / self.deployments.attn_data_par
-        count = chunks(own * self.rows, self.deployments.token_budget, length.computed)
-        several = prompts_together(own, count, self.workload.output, self.per_pass)
+        sequences = self._part(batch) / self.deployments.attn_data_par
+        count = chunks(sequences * self.rows, self.deployments.token_budget, length.computed)
+        several = prompts_together(sequences, count, self.workload.output, self.per_pass)
         return count, self._groups_in_prefill(batch) * several
 
     def _time_between_decodes(
@@ -278,13 +278,13 @@ class Replica:
         """
         d = self.deployments
         budget, shares = d.token_budget[places], (d.pipeline_par * d.attn_data_par)[places]
-        own, found = batch / shares * self.rows, []
+        rows, next_batches = batch / shares * self.rows, []
         for length in self.workload.lengths:
-            count = chunks(own, budget, length.computed)
+            count = chunks(rows, budget, length.computed)
             rows_left = (budget - length.computed / count) * shares / self.rows
             # the factor avoids that rounding errors turn an integer into the next smaller one
-            found.append(np.floor(rows_left * (1 + 1e-12)) + 1)
-        return np.maximum(np.min(found, axis=0), batch + 1)
+            next_batches.append(np.floor(rows_left * (1 + 1e-12)) + 1)
+        return np.maximum(np.min(next_batches, axis=0), batch + 1)
 
     def longest_gap(self, batch: Count, decode: Seconds) -> Seconds:
         """Return the longest time between two decode passes while prompts are prefilled: with their last chunk."""

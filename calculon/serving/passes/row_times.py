@@ -280,22 +280,22 @@ def _row_time(model: Model, system: System, row: Row, sizes: PassSizes) -> RowTi
         parts = _kernel(system, row, sizes.count)
     nothing, count = np.zeros(sizes.count), row.times
 
-    def whole(value: Array | float) -> Array:
+    def over_pass(value: Array | float) -> Array:
         return count * row.parts * (nothing + value)
 
     return RowTime(
         name=row.name,
         count=count,
         stage=row.stage,
-        flops=whole(row.flops),
-        moved=whole(row.moved),
-        weights=whole(row.weights),
-        cache=whole(row.cache),
-        floor=whole(parts.floor),
-        arithmetic=whole(parts.arithmetic),
-        memory=whole(parts.memory),
-        network=whole(parts.network),
-        time=whole(parts.time),
+        flops=over_pass(row.flops),
+        moved=over_pass(row.moved),
+        weights=over_pass(row.weights),
+        cache=over_pass(row.cache),
+        floor=over_pass(parts.floor),
+        arithmetic=over_pass(parts.arithmetic),
+        memory=over_pass(parts.memory),
+        network=over_pass(parts.network),
+        time=over_pass(parts.time),
     )
 
 
@@ -370,17 +370,19 @@ def _by_law(
     # the laws contain the start of a launch outside of graphs: it is subtracted, and the serving floor added instead
     start = _start(kernel)
     once = layer._replace(launches=None)
-    arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)
+    arithmetic, law_memory = kernel.times(
+        Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1
+    )
     if isinstance(kernel.rate, Stream):
-        assert own is not None
-        memory = own[0, 0] - np.where(moved[0, 0] > 0, start, 0.0)
+        assert law_memory is not None
+        memory = law_memory[0, 0] - np.where(moved[0, 0] > 0, start, 0.0)
         done = arithmetic[0, 0]
     else:
-        memory = _traffic_time(system, row.moved) if own is None else own[0, 0]
+        memory = _traffic_time(system, row.moved) if law_memory is None else law_memory[0, 0]
         done = arithmetic[0, 0] - np.where(flops[0, 0] > 0, start, 0.0)
-    own_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
+    law_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
     return _combined(
-        system, (own_start or floor) if floor else 0.0, done / share, memory + np.zeros(count)
+        system, (law_start or floor) if floor else 0.0, done / share, memory + np.zeros(count)
     )
 
 
@@ -388,8 +390,8 @@ def _start(kernel: Kernel) -> float:
     """Return the start that the law of a kernel contains."""
     rate = kernel.rate
     if isinstance(rate, FusedAttention):
-        own = rate.kernels[rate.default]
-        return own.start * rate.slowness / own.sustained
+        kernel_law = rate.kernels[rate.default]
+        return kernel_law.start * rate.slowness / kernel_law.sustained
     return rate.start if isinstance(rate, Stream) else 0.0
 
 

@@ -115,8 +115,8 @@ class Deployments:
         """Return the record of a row."""
         sizes: dict[str, Any] = {name: int(getattr(self, name)[place]) for name in SIZES}
         if (pool := self.prefill_deployments) is not None:
-            own = {name: int(getattr(pool, name)[place]) for name in POOL_SIZES}
-            sizes["prefill"] = Pool(**own)
+            pool_sizes = {name: int(getattr(pool, name)[place]) for name in POOL_SIZES}
+            sizes["prefill"] = Pool(**pool_sizes)
         return replace(self.record, **sizes)
 
     @property

@@ -46,16 +46,16 @@ def prefill_pool(replica: Replica) -> PrefillPool | None:
     pool = replica.deployments.prefill_deployments
     if pool is None:
         return None
-    own = Replica(replica.model, replica.system, pool, replica.workload)
+    prefiller = Replica(replica.model, replica.system, pool, replica.workload)
     w, together = replica.workload, pool.attn_data_par
-    time, busy = own.prefill(together)
-    memory = rank_memory(own, w.computed)
-    each = cached_bytes(own, w.prompt)
+    time, busy = prefiller.prefill(together)
+    memory = rank_memory(prefiller, w.computed)
+    each = cached_bytes(prefiller, w.prompt)
     return PrefillPool(
-        replica=own,
+        replica=prefiller,
         time=time,
         busy=busy / together,
-        moved=_exposed_transfer(replica, own, time),
+        moved=_exposed_transfer(replica, prefiller, time),
         replicas=pool.replicas,
         memory=memory,
         # each group of ranks holds its own prompts
@@ -75,8 +75,8 @@ def _exposed_transfer(replica: Replica, pool: Replica, prefill: Seconds) -> Seco
     most = np.maximum(*(one.deployments.replica_procs for one in (replica, pool)))
     # sender and receiver belong to neighbouring replicas, as far apart as the larger of them has ranks
     stride = np.asarray(most, np.int64)
-    way = Group.in_mesh(system, np.full(stride.shape, 2), stride)
-    time = group_time(system, "p2p", share, way, AUTO)
+    path = Group.in_mesh(system, np.full(stride.shape, 2), stride)
+    time = group_time(system, "p2p", share, path, AUTO)
     return np.maximum(time / replica.model.num_blocks, time - prefill)
 
 

@@ -128,19 +128,19 @@ class OperatingPointSolver(FullBatches):
         """Return the error that states by how much memory is too small for a sequence of a given length."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
-        one = float(cached_bytes(replica, length)[0])
+        cache = float(cached_bytes(replica, length)[0])
         fraction = replica.deployments.record.memory_fraction
-        needed, whole = held + one / fraction, replica.system.mem1.capacity
+        needed, installed = held + cache / fraction, replica.system.mem1.capacity
         left = (
-            f" that a process can use, {whole / GIB:,.1f} in total"
-            if available < _FEW * whole
+            f" that a process can use, {installed / GIB:,.1f} in total"
+            if available < _FEW * installed
             else ""
         )
         pool = "" if replica is self.replica else "prefill: "
         begin = f"{pool}a sequence of {length:,} tokens does not fit"
-        if held + one <= available:
+        if held + cache <= available:
             caches = f"memory_fraction={fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
-            message = f"{begin}: {caches}, and its KV cache takes {one / GIB:,.2g}"
+            message = f"{begin}: {caches}, and its KV cache takes {cache / GIB:,.2g}"
             return Infeasible("memory_fraction", message)
         parts = ", ".join(
             f"{name} {float(size) / GIB:,.1f}"
@@ -148,7 +148,7 @@ class OperatingPointSolver(FullBatches):
                 ("weights", memory.weights[0]),
                 ("activations", memory.activation[0]),
                 ("reserve", memory.reserve[0]),
-                ("cache", one),
+                ("cache", cache),
             )
         )
         shared = f" / {fraction:g} (memory_fraction)" if fraction != 1 else ""
@@ -359,8 +359,8 @@ class OperatingPointSolver(FullBatches):
         """
         w = self.load
         if w.users is not None:
-            own = np.maximum(1.0, self._users / self.deployments.replicas)
-            return np.ceil(requests / own) * own / state.rate - w.think
+            per_replica = np.maximum(1.0, self._users / self.deployments.replicas)
+            return np.ceil(requests / per_replica) * per_replica / state.rate - w.think
         if w.rate is not None:
             queued = np.where(np.isfinite(queue.mean), queue.mean, 0.0)
             last = queued + prompts.latency + (w.output - 1) * state.tpot
@@ -424,7 +424,7 @@ class OperatingPointSolver(FullBatches):
         ttft_p = queue.percentile + slow
         alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
-        own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
+        totals = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
             ttft=ttft,
             ttft_p=ttft_p if open_loop else ttft,
@@ -433,7 +433,7 @@ class OperatingPointSolver(FullBatches):
             itl_max=self._longest_gap(batch, state, prompts, decode),
             request_latency=ttft + (w.output - 1) * state.tpot,
             interactivity=1 / state.tpot,
-            **own._asdict(),
+            **totals._asdict(),
             concurrency=busiest,
             max_concurrency=np.minimum(self.capacity, self.allowed),
             max_context=self._longest_context(),
@@ -499,17 +499,17 @@ class OperatingPointSolver(FullBatches):
 
     def _even_context(self, batch: Count) -> Count:
         """Return the context at which a decode pass reads as many bytes of KV cache as of weights."""
-        _, alike, first = distinct([self._alike, batch])
+        _, numbers, first = distinct([self._alike, batch])
         times = self.replica.take(first).decode_pass(batch[first])
         blocks = CachedBlocks.of(self.replica.model)
         each = times.total("cache") / blocks.tokens(np.full(len(first), self.load.context))
-        return blocks.length(times.total("weights") / each)[alike]
+        return blocks.length(times.total("weights") / each)[numbers]
 
     def _held(self, batch: Count) -> ServingMemory:
         """Return the memory of a rank with a number of sequences, each in the middle of its output."""
-        m, own = self.memory, self.deployments.of_group(batch)
-        cache = own * self.sequences.held + self.sequences.shared
-        logits = own * self.sequences.logits
+        m, sequences = self.memory, self.deployments.of_group(batch)
+        cache = sequences * self.sequences.held + self.sequences.shared
+        logits = sequences * self.sequences.logits
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )
