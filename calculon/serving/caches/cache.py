@@ -1,4 +1,4 @@
-"""Size of the KV cache of a sequence."""
+"""Size of the KV cache of a sequence, with grouped-query attention, latent attention and sliding windows."""
 
 from typing import Any
 
