@@ -97,7 +97,7 @@ class Replica:
 
     def passes(self, sizes: PassSizes) -> PassTimes:
         """Return the times of passes through all stages in turn, including drafts; equal sizes are cached."""
-        # large columns rarely repeat, and their keys would cost more memory than they save time
+        # the rows of a large column take too much memory to keep; `spans` caches their sums instead
         if sizes.count >= MANY:
             return self._time(sizes)
         key = sizes.key
@@ -195,7 +195,7 @@ class Replica:
         return np.asarray(through), np.asarray(busy)
 
     def prefill_of(self, prompts: Count, computed: float, cached: float) -> tuple[Seconds, Seconds]:
-        """Return the same for prompts of one length with a number of cached tokens."""
+        """Return both times for prompts of one length with a number of cached tokens; see :meth:`prefill`."""
         times = self.spans(self.sizes(prompts=prompts, chunk=computed, cached=cached))
         if not self.deployments.staged:
             # without pipeline stages the replica is busy for the whole pass

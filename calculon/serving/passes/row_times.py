@@ -367,7 +367,7 @@ def _by_law(
     if kernel.rate is ENGINE_RATE:
         done = kernel.engine.efficiency.padded(flops[0, 0]) / (kernel.engine.peak * share)
         return _combined(system, floor, done, _traffic_time(system, moved[0, 0]))
-    # the laws contain the start of a launch outside of graphs: it is subtracted, and the serving floor added instead
+    # laws contain the start of a launch outside of graphs; the floor of serving, or of fused attention, replaces it
     start = _start(kernel)
     once = layer._replace(launches=None)
     arithmetic, law_memory = kernel.times(

@@ -146,11 +146,11 @@ class FullBatches:
         return state, prompts, decode
 
     def _decoded(self, batch: Count, places: Array | None = None) -> State:
-        """Return the same for prompts that are always prefilled as fast as they are decoded."""
+        """Return the state without the limit of a prefill pool; arguments as in :meth:`state`."""
         return self._states.of(self._alike if places is None else self._alike[places], batch)
 
     def _timed(self, numbers: Array, batch: Count) -> State:
-        """Return the same for distinct replicas, given by their numbers."""
+        """Return the states of distinct replicas, given by their numbers, without the limit of a prefill pool."""
         replica = self.replica.take(self._firsts[numbers])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
