@@ -15,7 +15,7 @@ from calculon.advise.waterfall import Waterfall, waterfall
 from calculon.base.display import Tabular, columns_of, drawn
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
-from calculon.campaign.assumed import told_defaults
+from calculon.campaign.assumed import assumed_defaults
 from calculon.declarations import catalog
 from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.execution import Execution
@@ -260,7 +260,7 @@ class Answer(Tabular):
                 "arithmetic": dict(q.arithmetic),
                 "assumed": dict(q.assumed),
                 "campaign": dict(q.campaign.document),
-                "assumed_of_run": told_defaults(q.campaign, [q.system.name]),
+                "assumed_of_run": assumed_defaults(q.campaign, [q.system.name]),
             },
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,

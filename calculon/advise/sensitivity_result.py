@@ -12,7 +12,7 @@ from calculon.advise.replanned import CapacitySweep, Replanned
 from calculon.base.display import Tabular, columns_of, drawn
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
-from calculon.campaign.assumed import told_defaults
+from calculon.campaign.assumed import assumed_defaults
 from calculon.campaign.record import Campaign
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
@@ -157,7 +157,7 @@ class Sensitivity(Tabular):
         """Unstated defaults of a whole run, including prices and powers; none for a step."""
         if self.campaign is None:
             return []
-        return [*told_defaults(self.campaign, [self.system.name]), *self._of_system]
+        return [*assumed_defaults(self.campaign, [self.system.name]), *self._of_system]
 
     @property
     def _of_system(self) -> Iterator[dict[str, Any]]:

@@ -121,10 +121,10 @@ class Search:
         }
         asked: dict[str, Any] = {"search": options}
         if self.campaign is not None:
-            from calculon.campaign.assumed import told_defaults  # a search of steps does without
+            from calculon.campaign.assumed import assumed_defaults  # a search of steps does without
 
             asked["campaign"] = dict(self.campaign.document)
-            asked["assumed_of_run"] = told_defaults(self.campaign, [self.system.name])
+            asked["assumed_of_run"] = assumed_defaults(self.campaign, [self.system.name])
         if self.runs is not None and self.runs.price is not None:
             asked["price"] = self.runs.price
         return question(self.model, self.system, self.edition, preset, **asked)

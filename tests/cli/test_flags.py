@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calculon import inputs
-from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.read_records import read_deployment
 from tests.helpers import ROOT
 
 SCRIPT = ROOT / "examples/launch/llama3-8b.sh"

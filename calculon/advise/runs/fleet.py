@@ -16,7 +16,7 @@ from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, only_values
 from calculon.base.units import KILO, Array, scaled
-from calculon.campaign.assumed import told_defaults
+from calculon.campaign.assumed import assumed_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.prices import price_range
 from calculon.campaign.record import Campaign
@@ -437,7 +437,7 @@ class FleetAnswer(Tabular):
             "prices": self._prices,
             "pue": self.campaign.fleet.pue,
             "carbon": carbon_details(self.campaign.fleet.g_co2_per_kwh),
-            "assumed": told_defaults(self.campaign, self._machines),
+            "assumed": assumed_defaults(self.campaign, self._machines),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}
                 for rank, one in enumerate(self.ranked)
@@ -459,7 +459,7 @@ class FleetAnswer(Tabular):
             row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
             beside = None if quote is None else price_range(one.system.name, quote.kind)
             row["range"] = None if beside is None else beside.in_words
-            draw = None if one.whole is None else one.whole.draw
+            draw = None if one.whole is None else one.whole.power_draw
             power = None if draw is None else {"watts": _only(draw.tdp), "in_words": draw.words}
             found.setdefault(one.system.name, row | {"power": power})
         return list(found.values())

@@ -12,9 +12,9 @@ from calculon.base.arrays import derived
 from calculon.base.errors import Problem, SpecError
 from calculon.base.records import Column
 from calculon.base.units import Array, Seconds
-from calculon.campaign.exponentials import quiet
+from calculon.campaign.exponentials import ignore_float_errors
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.run_columns import job, timed_segment
 from calculon.campaign.scalars import scalars_of, with_scalars
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.execution import Execution
@@ -251,7 +251,7 @@ class RunCase(Case):
 
     def _figure(self, whole: WholeRun) -> Array:
         """Return the figure of runs; not-a-number of those that never end."""
-        with quiet():
+        with ignore_float_errors():
             found = np.asarray(self._column.of(whole), float)
         return np.where(np.isinf(found), np.nan, found)
 
@@ -265,9 +265,9 @@ class RunCase(Case):
         """Return the runs whose parts have steps as in some tables, one for each execution."""
         tables = dict(zip(self._executions, steps, strict=True))
         parts = [(one, tables[one.estimate.execution]) for one in self.run.parts]
-        stretches = tuple(
-            stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), table.column)
+        segments = tuple(
+            timed_segment(np.asarray(one.steps), np.asarray(one.tokens_per_step), table.column)
             for one, table in parts
         )
         of_job = job(asked, system, self.execution.datatype, tables[self.execution].column)
-        return kind(asked, of_job, stretches, self.run.pauses)
+        return kind(asked, of_job, segments, self.run.pauses)

@@ -53,7 +53,7 @@ def campaign(
     if (launch := launch_in(execution)) is not None:
         asked = with_launch(asked, launch)
     if isinstance(execution, int):
-        batch, seq = asked.at_the_end
+        batch, seq = asked.final_batch_and_length
         base = best_plan(model, execution, system, preset=preset, batch=batch, seq=seq)
     else:
         shape, machine = inputs.model(model), inputs.system(system)

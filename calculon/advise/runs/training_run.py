@@ -22,12 +22,12 @@ from calculon.base.display import Tabular, columns_of, drawn
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
-from calculon.campaign.assumed import told_defaults
-from calculon.campaign.exponentials import quiet
+from calculon.campaign.assumed import assumed_defaults
+from calculon.campaign.exponentials import ignore_float_errors
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_columns import job, stretch, tokens_of_run
+from calculon.campaign.run_columns import job, timed_segment, tokens_of_run
 from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.model import Model
@@ -98,7 +98,7 @@ class TrainingRun(Tabular):
     @property
     def assumed(self) -> list[dict[str, Any]]:
         """The defaults of the campaign that nobody stated, as plain data."""
-        return told_defaults(self.campaign, [self.system.name])
+        return assumed_defaults(self.campaign, [self.system.name])
 
     @property
     def preset(self) -> Preset:
@@ -260,8 +260,8 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base), parameters), ())
     parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
-    stretches = tuple(
-        stretch(
+    segments = tuple(
+        timed_segment(
             np.asarray(one.steps),
             np.asarray(one.tokens_per_step),
             _lookup(one.estimate),
@@ -271,7 +271,7 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     )
     of_job = job(asked, base.system, e.datatype, _lookup(main), parameters)
     pauses = sum(one.restarts for one in parts)
-    whole = replace(run, job=of_job, stretches=stretches, pauses=pauses)
+    whole = replace(run, job=of_job, segments=segments, pauses=pauses)
     found = TrainingRun(asked, parts, whole)
     _check(found)
     return found
@@ -280,7 +280,7 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
 def _check(found: TrainingRun) -> None:
     """Refuse a run that never ends, and one with limits that cannot be checked."""
     whole = found.whole
-    with quiet():
+    with ignore_float_errors():
         longer = float(whole.wall / whole.useful)
     if not longer < NEVER:
         said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"

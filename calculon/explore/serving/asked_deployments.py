@@ -22,9 +22,9 @@ from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_words import CHOICES, SCHEDULING, SPLIT, checked
 from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
-from calculon.serving.records.asked import read_workload
 from calculon.serving.records.deployments import COUNT
 from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.read_records import read_workload
 from calculon.serving.serve import Served, serve
 
 TOP = 8

@@ -24,8 +24,8 @@ from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
 from calculon.search.where import Condition
 from calculon.serving.caches.cache import check_length, check_served
-from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import Workload
+from calculon.serving.records.read_records import WorkloadSource, read_workload
 
 OBJECTIVE = "output_rate_per_proc"
 """What deployments are ranked by where nothing is said: at a rate, that of the fewest processors is the highest."""

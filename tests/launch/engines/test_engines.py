@@ -12,8 +12,8 @@ from calculon.launch.dialects import ENGINES, read_launch
 from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, commanded
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.engine_scripts import deployment_defaults
-from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.read_records import read_deployment
 from tests.launch.laws import OF_ENGINES, SCRIPTS, launch_of
 
 DEFAULTS = deployment_defaults()

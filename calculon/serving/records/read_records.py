@@ -1,4 +1,4 @@
-"""Read deployments and workloads: a name of the catalog, a file, a mapping, with options over it."""
+"""Read deployments and workloads from a catalog name, a file or a mapping, with options that override fields."""
 
 import os
 import re
@@ -29,11 +29,11 @@ def read_deployment(
     """Return a deployment.
 
     Args:
-        source: A name of the catalog, a file, the fields of one, or a record.
-        options: Values by field that count instead of those of the source, as a file would state them.
+        source: A name of the catalog, a file, a mapping of fields, or a record.
+        options: Values by field that override the source, in the form of a file.
 
     Raises:
-        SpecError: When there is no such deployment, and for everything wrong with it.
+        SpecError: If there is no such deployment, and for all of its problems.
     """
     return _read(Deployment, "deployment", source, options)
 
@@ -41,10 +41,11 @@ def read_deployment(
 def read_workload(
     source: WorkloadSource | None = None, options: Mapping[str, Any] | None = None
 ) -> Workload:
-    """Return a workload; arguments and errors as of :func:`read_deployment`, and without a source of options alone."""
+    """Return a workload; without a source, from options alone. Arguments and errors as in :func:`read_deployment`."""
+    # command-line options that are not given are None, and must not override a file
     stated = {name: value for name, value in (options or {}).items() if value is not None}
     if source is None and (missing := [one for one in ("prompt", "output") if one not in stated]):
-        hint = "as --prompt 2k --output 500, or name a workload that has them: --workload chat"
+        hint = "add --prompt 2k --output 500, or name a workload that states them: --workload chat"
         problems = [Problem(name, "a number of tokens", "none", hint) for name in missing]
         raise SpecError("workload", problems)
     return _read(Workload, "workload", {} if source is None else source, options)
@@ -116,7 +117,7 @@ def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | Non
         raw = stated
     elif not isinstance(source, (str, os.PathLike)) or not str(source):
         wanted = f"a name of the catalog, a path, a mapping with the fields of a file, or a {cls.__name__}"
-        hint = "a whole number of processors stands for a plain one" if kind == "deployment" else ""
+        hint = "a number of processors gives a default deployment" if kind == "deployment" else ""
         raise SpecError(kind, Problem("", wanted, inputs.found(source), hint))
     else:
         file = os.fsdecode(source)
@@ -124,5 +125,5 @@ def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | Non
         if not isinstance(found, Mapping):
             raise SpecError(file, Problem("", "an object with named fields", shown(found)))
         raw = found
-    whole = override(raw, changes, file, cls) if changes else raw
-    return decode(cls, whole, file, name=name, document=whole)
+    document = override(raw, changes, file, cls) if changes else raw
+    return decode(cls, document, file, name=name, document=document)
