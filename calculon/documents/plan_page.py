@@ -36,7 +36,7 @@ from calculon.documents.how_sure import (
     short_remark,
     with_risk,
 )
-from calculon.documents.page_title import titled
+from calculon.documents.page_title import borrowed_words, titled
 from calculon.documents.plans_table import digits_of, duration_between
 from calculon.documents.result import Result
 from calculon.documents.run_defaults import defaults_line, run_rows
@@ -104,7 +104,7 @@ class _PlanPage:
         return f"Plan for {stated_name(self.asked['model'])} on {procs}"
 
     def short(self) -> Document:
-        """Return the page in about 20 lines: the note on the machine is among what is assumed."""
+        """Return the page in about 20 lines: notes on the machine are among what is assumed."""
         best = (
             self._best_in_short(self.best) if self.best is not None else self._nothing(short=True)
         )
@@ -113,7 +113,7 @@ class _PlanPage:
         return titled(
             self._title(),
             f"preset {self.preset.name}",
-            {**self.asked["system"], "note": ""},
+            {**self.asked["system"], "note": "", "borrowed": {}},
             parts=filter(None, (*parts, dim(self._assumed()))),
         )
 
@@ -164,6 +164,8 @@ class _PlanPage:
         """Return what is assumed, with the options that change it, and how to see everything."""
         note = self.asked["system"].get("note")
         words = [note.replace(":", " is", 1).replace("; also ", " (not ") + ")"] if note else []
+        if borrowed := borrowed_words(self.asked["system"]):
+            words.append(borrowed)
         words += [
             f"{value.partition(', of ')[0]} ({option})"
             for option, value in self.asked["assumed"].items()

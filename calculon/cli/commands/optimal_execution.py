@@ -82,7 +82,6 @@ def configure(parser: Parser) -> None:
         "--preset",
         "--risk",
         "--verbose",
-        "--quiet",
     )
 
 
