@@ -173,9 +173,7 @@ def test_the_keyboard_goes_from_bar_to_bar_and_follows_one(visitor: Visitor) -> 
 
 
 def test_a_deployment_is_an_address_and_back_undoes_it(visitor: Visitor) -> None:
-    page = visitor.open(
-        {"model": "llama3-8B", "system": "h100_80g_sxm", "procs": 4, "view": "serving"}
-    )
+    page = visitor.open({**SMALL, "procs": 4, "workload": "summary", "view": "serving"})
     before = page.url, page.inner_text("#part-served")
     page.select_option("[id='c-deployment.tensor_par']", "4")
     settled(page)

@@ -199,16 +199,18 @@ def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     Raises:
         Infeasible: Where the model fits on none, and where no batch of any deployment keeps the limits.
     """
-    return answers.kept(("frontier", key_of(state)), lambda: _frontier(state, answers))
+    numbers = [word for word, one in DEPLOYMENT.items() if one.key not in CHOICES]
+    options = {name: one for name, one in state.options.items() if name not in numbers}
+    free = replace(state, options=options)
+    return answers.kept(("frontier", key_of(free)), lambda: _frontier(free, answers))
 
 
 def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
-    whole = replace(state, options={**state.options, f"deployment.{COUNT}": ""})
-    load = workload(whole)
+    load = workload(state)
     pause = load.think if load.turns > 1 else TimeSpan(0)  # single requests have no users who think
     load = replace(load, rate=None, users=None, think=pause)  # every batch, and so every load
-    types = {name: one for name, one in fixed(state).items() if name in CHOICES}
-    return frontier_in(searched(_make(whole, answers, load, types, front=True), pareto=AXES))
+    tried = _make(state, answers, load, fixed(state), front=True)
+    return frontier_in(searched(tried, pareto=AXES))
 
 
 def with_deployment(state: State, fields: Mapping[str, Any]) -> str:
