@@ -41,7 +41,7 @@ STDOUT = "-"
 EXAMPLES = 5
 """Examples that ``--help`` shows."""
 
-USUAL = "megatron-lm on NVIDIA and AMD, torchtitan below 16 processors; common on others"
+USUAL = "megatron-lm, torchtitan below 16 processors, or common on others"
 """The preset of a question of edition ``corrected`` that names none."""
 
 
