@@ -114,7 +114,7 @@ def test_bad_bus_bandwidth_is_one_message(file):
     ("factor", "message"),
     [
         (1e9, ", busbw: expected at most 1.05 times the peak"),
-        (8, "GB/s are wanted"),
+        (8, "GB/s are expected"),
         (1e-3, "not TB/s"),
     ],
     ids=["B/s", "Gb/s", "TB/s"],
@@ -142,7 +142,7 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
     )
     with pytest.raises(SpecError, match=r"the name of the program.*--operation"):
         read_collectives(file(bare), H100)
-    with pytest.raises(SpecError, match=r"at least 2 members, found none.*--members N"):
+    with pytest.raises(SpecError, match=r"each member, at least 2, found none.*--members N"):
         read_collectives(file(bare), H100, Known("all_gather"))
     rows, told = read_collectives(file(bare), H100, Known("all_gather", 4))
     assert rows[1].size == pytest.approx(volume("all_gather", 1048576, 4))
@@ -186,7 +186,7 @@ def test_a_bad_log_is_one_message(file):
         (
             "# Out of",
             LOG[LOG.index("#       size") :] + "# Out of",
-            "expected one table, found another",
+            "expected one table, found a second table",
         ),
     ]:
         assert old in LOG, (old, new)
