@@ -13,7 +13,7 @@ from calculon.base.units import Array, Count
 from calculon.hardware.system import System
 
 Rooms = tuple[Count, ...]
-"""Inner instances that an instance of each nested network joins: whole numbers or arrays."""
+"""Fan-outs of nested networks: inner instances that an instance of each network joins, as whole numbers or arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,26 +82,26 @@ class Group:
         return cls.of(system, ranks, members, tuple(distances))
 
     def of_clusters(self, system: System, near: "Group") -> "Group":
-        """Return the groups that have the members of another group at each of these places."""
-        members = [one * two for one, two in zip(near.members, self.members, strict=True)]
+        """Return groups that consist of this group's members, with one `near` group at each."""
+        members = [inner * outer for inner, outer in zip(near.members, self.members, strict=True)]
         if near.apart is None or self.apart is None:
             return Group.of(system, near.ranks * self.ranks, members)
         distances = zip(near.members, near.apart, self.apart, strict=True)
-        apart = tuple(np.where(joined > 1, one, two) for joined, one, two in distances)
+        apart = tuple(np.where(joined > 1, inner, outer) for joined, inner, outer in distances)
         return Group.of(system, near.ranks * self.ranks, members, apart)
 
     def neighbours(self, number: int) -> Array:
-        """Return whether members are adjacent on a network."""
+        """Return a mask of groups whose members are adjacent on a network."""
         return np.array(True) if self.apart is None else np.asarray(self.apart[number]) == 1
 
     @property
     def used(self) -> tuple[Array, ...]:
-        """Whether the group uses each network: one bool array per network."""
+        """Masks of groups that use each network, in the order of networks."""
         return tuple(np.asarray(joined) > 1 for joined in self.members)
 
     @property
     def several(self) -> Array:
-        """Whether the group uses more than one network."""
+        """Mask of groups that use several networks."""
         return np.sum(np.broadcast_arrays(*self.used), axis=0) > 1
 
     @property
@@ -114,11 +114,11 @@ class Group:
 
 
 def fits_mesh(system: System, ranks: Count, stride: Count, rooms: Rooms | None = None) -> Array:
-    """Return whether the group of :meth:`Group.in_mesh` that starts at processor 0 fits in equal parts on each network.
+    """Return a mask of groups of :meth:`Group.in_mesh` from processor 0 that fit in equal parts on each network.
 
     On each network but the outermost, the stride divides the capacity or the capacity divides the stride, and the
-    members of one instance divide the ranks. Of networks between nodes that another network joins, such as pods, the
-    last instance may hold fewer.
+    members of one instance divide the ranks. If another network joins networks between nodes, such as pods, the last
+    instance may hold fewer members.
     """
     ranks, stride = np.asarray(ranks), np.asarray(stride)
     fits: Array = np.ones(np.broadcast_shapes(ranks.shape, stride.shape), dtype=bool)
@@ -130,7 +130,7 @@ def fits_mesh(system: System, ranks: Count, stride: Count, rooms: Rooms | None =
 
 
 def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) -> Rooms:
-    """Return the inner instances that one instance of each nested network joins, if all groups of a mesh sit evenly.
+    """Return the inner instances that one instance of each nested network joins if all groups of a mesh are even.
 
     An instance takes as many processors as fit such that every group has either all of its ranks inside or as many as
     each other instance: a multiple of the degrees that fit inside, times a divisor of the next degree. For example,
@@ -155,6 +155,7 @@ def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) ->
 
 def _of_one_axis(system: System, degrees: Count, between_layers: int) -> Rooms:
     """Return the capacities in use for a single axis; computes each degree once, as searches have few degrees."""
+    # A count of occurrences finds the distinct degrees faster than a sort: degrees are small whole numbers.
     different = np.flatnonzero(np.bincount(degrees.ravel()))
     places = np.zeros(1 + different.max(initial=0), np.int64)
     places[different] = np.arange(len(different))
@@ -211,6 +212,8 @@ def largest_divisor(number: Count, most: Count) -> Count:
     number, most = np.broadcast_arrays(number, most)
     found = np.where(number % most == 0, most, 0)
     odd = found == 0
+    # Few pairs are distinct, and the search for a divisor is a Python loop: pack each pair into one number, sort, and
+    # compute each distinct pair once.
     if not odd.any():
         return found
     shift = int(most.max()) + 1
@@ -224,7 +227,7 @@ def largest_divisor(number: Count, most: Count) -> Count:
 
 @cache
 def _divisor(number: int, most: int) -> int:
-    return next(one for one in range(min(number, most), 0, -1) if number % one == 0)
+    return next(divisor for divisor in range(min(number, most), 0, -1) if number % divisor == 0)
 
 
 def _levels(
@@ -244,7 +247,7 @@ def _levels(
 
 
 def _inside_others(system: System, number: int) -> bool:
-    """Return whether a network joins nodes and is itself joined by another network."""
+    """Return true if a network joins nodes and is itself joined by another network."""
     numbers = [one for one, _ in nested_rooms(system)]
     return number in numbers[1:-1]
 
@@ -274,7 +277,7 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
 
 
 def nested_rooms(system: System) -> list[tuple[int, int]]:
-    """Return each network that is larger than the ones before it, and how many inner instances fit in it."""
+    """Return each network that is larger than the ones before it, and its fan-out: the inner instances that fit."""
     return _nested(tuple(network.size for network in system.networks))
 
 
@@ -301,14 +304,12 @@ def _check_room(
         raise Infeasible("network_size", f"{system.name} has no network that connects two ranks")
     number, node = rooms[0]
     if per_node is not None and per_node > node:
-        text = f"{per_node:,} ranks per node are more than the {node:,} of networks[{number}] of {system.name}"
+        text = f"{per_node:,} ranks per node exceed the {node:,} of networks[{number}] of {system.name}"
         raise Infeasible("network_size", text)
     filled = [node if per_node is None else per_node, *(room for _, room in rooms[1:])]
     if ranks > (places := prod(filled)):
         spread = "" if per_node is None else f" with {per_node:,} in each node"
-        text = (
-            f"{ranks:,} ranks are more than the largest network of {system.name} connects{spread}"
-        )
+        text = f"{ranks:,} ranks exceed the largest network of {system.name}{spread}"
         limit = f"networks[{rooms[-1][0]}], {places:,}"
         raise Infeasible("network_size", f"{text}: {limit}")
 
@@ -316,7 +317,7 @@ def _check_room(
 def _uneven(ranks: int, number: int, unit: int, *, stated: bool) -> SpecError:
     """Return the error for network members that would hold different numbers of ranks."""
     fit = max(n for n in range(1, unit + 1) if ranks % n == 0)
-    hint = "" if number else f"say how many are in each node, such as --per-node {fit}"
+    hint = "" if number else f"state the ranks per node, for example --per-node {fit}"
     filled = (
         "are in each node" if stated and not number else f"fill one instance of networks[{number}]"
     )
