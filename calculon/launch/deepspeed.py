@@ -1,7 +1,8 @@
-"""DeepSpeed: its JSON configuration, alone or as the trainer of transformers completes it (``auto``).
+"""DeepSpeed (ZeRO): its JSON configuration, alone or completed by the transformers trainer (``auto``).
 
-Sources: deepspeed.ai/docs/config-json; huggingface.co/docs/transformers/deepspeed (what ``auto`` becomes). The
-configuration says nothing of the model, its sequences, pipelines and the processors: these are of the training script.
+Sources: deepspeed.ai/docs/config-json; huggingface.co/docs/transformers/deepspeed (values of ``auto``). The
+configuration does not state the model, the sequence length, pipeline parallelism or the number of processors: the
+training script does.
 """
 
 import json
@@ -20,10 +21,10 @@ from calculon.launch.texts.name_patterns import under
 from calculon.launch.texts.tree import flat, nested
 
 AUTO = "auto"
-"""What the trainer of transformers fills in."""
+"""Value that the transformers trainer replaces."""
 
 TRAINER_BATCH = 8
-"""Sequences of a microbatch of the trainer of transformers, where nothing says how many."""
+"""Default microbatch size of the transformers trainer."""
 
 _ZERO = "zero_optimization"
 _BATCH, _MICRO, _STEPS = (
@@ -33,7 +34,7 @@ _BATCH, _MICRO, _STEPS = (
 )
 _BUCKET = f"{_ZERO}.reduce_bucket_size"
 _USUAL_BUCKET = 500_000_000
-"""Elements of gradients that are reduced together, by default."""
+"""Default bucket size in gradient elements that are reduced together."""
 
 _OPTIMIZERS = {"adam": "adam", "adamw": "adam", "fusedadam": "adam", "lion": "lion", "muon": "muon"}
 _WRITTEN_OPTIMIZERS = {"adam": "AdamW", "lion": "Lion", "muon": "Muon"}
@@ -53,7 +54,7 @@ _SCALING = """
     auto_cast loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale consecutive_hysteresis
     master_weights_and_grads
 """
-"""Options of loss scaling."""
+"""Loss scaling options."""
 
 _HOUSEKEEPING = """
     contiguous_gradients allgather_partitions allgather_bucket_size sub_group_size round_robin_gradients
@@ -62,7 +63,7 @@ _HOUSEKEEPING = """
     ignore_missing_optim_state load_from_fp32_weights elastic_checkpoint memory_efficient_linear log_trace_*
     legacy_stage1 use_multi_rank_bucket_allreduce mics_hierarchical_* leaf_module*
 """
-"""Options of ZeRO without effect on a step that is modelled."""
+"""ZeRO options without a modelled effect on a step."""
 
 
 _OBJECTS = (
@@ -73,17 +74,18 @@ _OBJECTS = (
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the settings of a JSON file by their path, such as ``zero_optimization.stage``."""
+    """Return the settings of a JSON file by path, such as ``zero_optimization.stage``."""
     raw = parse_document(text.encode(), file, ".json")
     if not isinstance(raw, Mapping):
         raise SpecError(file, Problem("", "an object", type(raw).__name__))
     found = {name: Setting(name, value, file) for name, value in flat(raw)}
+    # Names that begin with an underscore are comments by convention.
     kept = {name: one for name, one in found.items() if not name.startswith("_")}
     return check_sections(Parsed(file, kept), _OBJECTS)
 
 
 def recognises(text: str, file: str) -> bool:
-    """Whether a text is a configuration of DeepSpeed."""
+    """Return true for a DeepSpeed configuration."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -94,7 +96,7 @@ def recognises(text: str, file: str) -> bool:
 
 
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
-    """Return a JSON file; comments are an entry that DeepSpeed passes over."""
+    """Return a JSON file; comments are an entry that DeepSpeed ignores."""
     return json.dumps({"_comment": list(head), **nested(settings)}, indent=2) + "\n"
 
 
@@ -107,16 +109,16 @@ def given(one: Reading, *names: str, default: int | None = None, least: int = 1)
 
 
 def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None:
-    """Return a count of at least `least`; ``auto`` as where nothing is stated."""
+    """Return a count of at least `least`; ``auto`` counts as not stated."""
     auto = one.get(*names) == AUTO
     return default if auto else one.count(*names, default=default, least=least)
 
 
 def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
-    """Return what was parsed, where none of some sections is a plain value.
+    """Return the parsed file after checking that some names are sections and not values.
 
     Raises:
-        SpecError: For a section that is none.
+        SpecError: For a name with a plain value.
     """
     for name in names:
         found = one.settings.get(name)
@@ -126,13 +128,14 @@ def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
 
 
 def _read_degrees(one: Reading) -> Fields:
-    """Read degrees and batch: the three fields of the batch, and the processors, must agree."""
+    """Read degrees and batch: the three batch fields and the number of processors must agree."""
     tensor = given(one, _TENSOR, default=1)
     parts = given(one, *_SEQUENCES, default=1)
     stages = given(one, "pipeline.stages", default=1)
     batch, micro, steps = (given(one, name) for name in (_BATCH, _MICRO, _STEPS))
     rest = tensor * parts * stages
     split = f"tensor {tensor} x sequence {parts} x pipeline {stages}"
+    # The three batch fields determine the number of data-parallel replicas if nothing states the processors.
     if one.num_procs is None and batch and micro and steps and batch % (micro * steps) == 0:
         processors = batch // (micro * steps) * rest
     else:
@@ -144,7 +147,7 @@ def _read_degrees(one: Reading) -> Fields:
     if micro is None and batch is None:
         micro = TRAINER_BATCH
         one.notes.append(
-            f"{_MICRO} is of the training script: {TRAINER_BATCH}, as the trainer of transformers"
+            f"{_MICRO} comes from the training script: {TRAINER_BATCH} is used, the transformers default"
         )
     if micro is None:
         micro = (batch or 0) // ((steps or 1) * data)
@@ -173,7 +176,7 @@ def _read_degrees(one: Reading) -> Fields:
 
 def _write_degrees(one: Writing) -> Fields:
     if one["pipeline_par"] > 1:
-        hint = "stages are made in the training script (PipelineModule)"
+        hint = "pipeline stages are defined in the training script (PipelineModule)"
         raise one.refuse("pipeline_par", "1", hint)
     if one["context_par"] > 1 and one["cp_comm"] != "a2a":
         raise one.refuse("cp_comm", "a2a: Ulysses")
@@ -191,6 +194,7 @@ def _read_experts(one: Reading) -> Fields:
     experts = given(one, _EXPERT, default=1)
     if not one.switch("expert_parallel.enabled", default=True):
         experts = 1
+    # DeepSpeed shards experts by expert parallelism only, never within an expert.
     split = experts > 1 and one.execution["tensor_par"] > 1
     return {"expert_par": experts, "expert_tensor_par": 1 if split else 0}
 
@@ -208,6 +212,7 @@ def _read_sharding(one: Reading) -> Fields:
     ranks = one.execution["data_par"] * one.execution["context_par"]
     stage = stage if ranks > 1 else 0
     overlap = one.get(f"{_ZERO}.overlap_comm")
+    # DeepSpeed overlaps by default with ZeRO-3 only.
     overlaps = stage == 3 if overlap in (None, AUTO) else bool(overlap)
     group = one.count(f"{_ZERO}.mics_shard_size", default=-1) or -1
     ahead = given(
@@ -228,7 +233,7 @@ def _read_sharding(one: Reading) -> Fields:
 
 def _write_sharding(one: Writing) -> Fields:
     if one["zero_stage"] not in ("0", "1", "2", "3"):
-        raise one.refuse("zero_stage", "0, 1, 2, 3", "fsdp is nearest to 3")
+        raise one.refuse("zero_stage", "0, 1, 2, 3", "stage 3 is the nearest to fsdp")
     stage = int(one["zero_stage"])
     found: Fields = {f"{_ZERO}.stage": stage}
     if one["data_par_overlap"] != (stage == 3):
@@ -251,7 +256,9 @@ def _read_datatype(one: Reading) -> Fields:
         if not chosen:
             chosen = "float16" if section == "fp16" else "bfloat16"
             if found.value == AUTO:
-                one.notes.append(f"{found.name} is auto, as the training script says: true")
+                one.notes.append(
+                    f"{found.name} is auto, so the training script decides: treated as true"
+                )
     return {"datatype": chosen or "float32"}
 
 
@@ -265,7 +272,7 @@ def _write_datatype(one: Writing) -> Fields:
 
 
 def _usual_gradients(datatype: str, zero_stage: str) -> str:
-    """Return the type of gradients that are not stated: that of the weights, and 4 bytes of bfloat16 without ZeRO.
+    """Return the default type of gradients: as the weights, or 4 bytes for bfloat16 without ZeRO.
 
     Source: DeepSpeed up to 0.17, runtime/engine.py, get_data_types.
     """
@@ -306,7 +313,7 @@ def _write_gradients(one: Writing) -> Fields:
 
 
 def _read_bucket(one: Reading) -> Fields:
-    """Read the bytes of a bucket, which matters where gradients are reduced beside the backward pass."""
+    """Read the bucket size, which matters if gradients are reduced during the backward pass."""
     elements = given(one, _BUCKET, default=_USUAL_BUCKET, least=0)
     split = one.execution["zero_stage"] in ("1", "2") and one.execution["data_par_overlap"]
     if not split or not elements or one.get(_BUCKET) == AUTO:
@@ -324,7 +331,7 @@ def _write_bucket(one: Writing) -> Fields:
     if not size and one["zero_stage"] in ("1", "2") and one["data_par_overlap"]:
         usual = math.ceil(_USUAL_BUCKET * width / MIB)
         hint = f"--set execution.ddp_bucket_mib={usual}"
-        raise one.refuse("ddp_bucket_mib", f"{usual}, its default, or another size", hint)
+        raise one.refuse("ddp_bucket_mib", f"{usual}, the default, or another size", hint)
     return {_BUCKET: size * int(MIB) // width} if size else {}
 
 
@@ -336,13 +343,15 @@ def _read_offload(one: Reading) -> Fields:
         if found.value not in ("cpu", "nvme", "none", None):
             raise one.error(found, "cpu, nvme or none")
         if found.value == "nvme":
-            one.not_modelled(found.name, "disks: counted as host memory")
+            one.not_modelled(found.name, "offload to NVMe: counted as host memory")
     if weights.value in ("cpu", "nvme"):
-        one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
+        one.not_modelled(weights.name, "sharded weights in host memory: counted as device memory")
     away = state.value in ("cpu", "nvme") or older is True
     ratio = one.stated(f"{_ZERO}.offload_optimizer.ratio", default=1)
     if ratio.value != 1:
-        one.not_modelled(ratio.name, "a part of the optimizer state: counted whole")
+        one.not_modelled(
+            ratio.name, "partial offload of the optimizer state: all of it is counted as offloaded"
+        )
     return {
         "optimizer_offload": away and one.execution["zero_stage"] != "0",
         "weight_offload": False,
@@ -351,7 +360,9 @@ def _read_offload(one: Reading) -> Fields:
 
 def _write_offload(one: Writing) -> Fields:
     if one["weight_offload"]:
-        raise one.refuse("weight_offload", "false: only ZeRO-3 offloads weights, not whole ones")
+        raise one.refuse(
+            "weight_offload", "false: DeepSpeed only offloads weights that ZeRO-3 shards"
+        )
     return {f"{_ZERO}.offload_optimizer.device": "cpu"} if one["optimizer_offload"] else {}
 
 
@@ -360,10 +371,11 @@ def _read_recompute(one: Reading) -> Fields:
     names = [name for name in one.parsed.settings if name.startswith(section)]
     cpu = one.switch(f"{section}cpu_checkpointing")
     if one.switch(f"{section}partition_activations"):
-        effect = "inputs of blocks are split over ranks of tensor parallelism: counted whole"
+        effect = "checkpoints are partitioned over tensor-parallel ranks: counted in full"
         one.not_modelled(f"{section}partition_activations", effect)
+    # The section only tunes checkpoints that the training script makes: its presence suggests that it does.
     if not names:
-        one.notes.append("recomputation is of the training script: none is taken")
+        one.notes.append("activation recomputation is set in the training script: treated as none")
     return {
         "activation_recompute": "full" if names else "none",
         "activations_offload": cpu,
@@ -386,7 +398,7 @@ def _read_optimizer(one: Reading) -> Fields:
         momentum = one.get("optimizer.params.momentum", default=0)
         return {"optimizer": "sgd_momentum" if momentum else "sgd", "optimizer_impl": "fused"}
     if kind not in _OPTIMIZERS:
-        one.not_modelled(found.name, "taken for AdamW")
+        one.not_modelled(found.name, "treated as AdamW")
     ours = _OPTIMIZERS.get(kind, "adam")
     return {"optimizer": ours, "optimizer_impl": "foreach" if loose else "fused"}
 
@@ -410,38 +422,38 @@ def _read_clipping(one: Reading) -> Fields:
 _ONLY_WITH: Harmless = {
     f"{_ZERO}.zero_hpz_partition_size": (
         (0, 1),
-        "a second copy of the weights in groups, out of which the backward pass gathers",
+        "a secondary weight partition per group (hpZ), which the backward pass gathers",
     ),
-    f"{_ZERO}.zero_quantized_weights": ((False,), "weights are gathered in 8 bits"),
-    f"{_ZERO}.zero_quantized_gradients": ((False,), "gradients are exchanged in 4 bits"),
+    f"{_ZERO}.zero_quantized_weights": ((False,), "8-bit all-gather of weights"),
+    f"{_ZERO}.zero_quantized_gradients": ((False,), "4-bit all-to-all of gradients"),
     f"{_ZERO}.zero_quantized_nontrainable_weights": ((False,), "frozen weights in 8 bits"),
-    f"{_ZERO}.reduce_scatter": ((True, AUTO), "gradients are reduced whole: here each its share"),
+    f"{_ZERO}.reduce_scatter": ((True, AUTO), "all-reduce instead of reduce-scatter of gradients"),
     f"{_ZERO}.stage3_max_live_parameters": (
         (10**9, AUTO),
-        "weights that stay gathered: here those of two blocks",
+        "limit of gathered weights: two blocks are assumed",
     ),
     f"{_ZERO}.stage3_param_persistence_threshold": (
         (0, 100_000, AUTO),
-        "weights that are smaller stay whole",
+        "small weights are not sharded",
     ),
     f"{_ZERO}.stage3_max_reuse_distance": (
         (10**9, AUTO),
-        "weights that stay gathered: here those of two blocks",
+        "gathered weights are kept for reuse: two blocks are assumed",
     ),
     "compile.disable": ((True,), "compiled kernels"),
     "compile.enabled": ((False,), "compiled kernels"),
-    "compile.deepcompile": ((False,), "compiled kernels and prefetches"),
-    "torch_autocast.enabled": ((False,), "weights of 4 bytes, cast for each product"),
-    "data_efficiency.enabled": ((False,), "sequences that grow, or tokens that are dropped"),
-    "curriculum_learning.enabled": ((False,), "sequences that grow"),
-    "progressive_layer_drop.enabled": ((False,), "layers that are left out"),
-    "elasticity.enabled": ((False,), "a batch that follows the processors"),
+    "compile.deepcompile": ((False,), "compiled kernels and prefetching"),
+    "torch_autocast.enabled": ((False,), "32-bit weights, cast for each product"),
+    "data_efficiency.enabled": ((False,), "growing sequence lengths, or dropped tokens"),
+    "curriculum_learning.enabled": ((False,), "growing sequence lengths"),
+    "progressive_layer_drop.enabled": ((False,), "skipped layers"),
+    "elasticity.enabled": ((False,), "a batch size that depends on the number of processors"),
     "hybrid_engine.enabled": ((False,), "generation between steps"),
-    "sparse_gradients": ((False,), "gradients of the embedding by rows"),
-    "flops_profiler.enabled": ((False,), "slower steps while it measures"),
-    "wall_clock_breakdown": ((False,), "waits for the processor, to measure"),
-    "amp.enabled": ((False,), "mixed precision of Apex"),
-    "sequence_parallel.tiling.enabled": ((False,), "MLP and loss in tiles, with less memory"),
+    "sparse_gradients": ((False,), "sparse embedding gradients"),
+    "flops_profiler.enabled": ((False,), "profiling slows steps"),
+    "wall_clock_breakdown": ((False,), "synchronization for timers"),
+    "amp.enabled": ((False,), "Apex mixed precision"),
+    "sequence_parallel.tiling.enabled": ((False,), "tiled MLP and loss, which need less memory"),
 }
 
 _NO_EFFECT = f"""
@@ -456,16 +468,16 @@ _NO_EFFECT = f"""
 """
 
 _NOT_MODELLED = {
-    "layers that are compressed": "compression_training.*",
+    "compressed layers": "compression_training.*",
     "sparse attention": "sparse_attention.*",
-    "how layers are split": "tensor_parallel.*",
-    "gradients that are applied later": f"{_ZERO}.zenflow.*",
-    "weights that stay gathered": f"{_ZERO}.max_live_parameters {_ZERO}.max_reuse_distance",
-    "sequences that grow, or tokens that are dropped": "data_efficiency.*",
-    "sequences that grow": "curriculum_learning.*",
-    "a batch that follows the processors": "elasticity.*",
+    "tensor-parallel sharding of layers": "tensor_parallel.*",
+    "delayed gradients": f"{_ZERO}.zenflow.*",
+    "gathered weights that are kept": f"{_ZERO}.max_live_parameters {_ZERO}.max_reuse_distance",
+    "growing sequence lengths, or dropped tokens": "data_efficiency.*",
+    "growing sequence lengths": "curriculum_learning.*",
+    "a batch size that depends on the number of processors": "elasticity.*",
     "generation between steps": "hybrid_engine.*",
-    "how layers are spread over stages": "pipeline.*",
+    "distribution of layers over pipeline stages": "pipeline.*",
 }
 
 DEEPSPEED = Dialect(

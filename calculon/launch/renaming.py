@@ -1,7 +1,7 @@
-"""Rows of one launcher under the names of another, which starts the same code with the same settings.
+"""Rows of one launcher under the names of another one that starts the same code with the same settings.
 
-A :class:`Spelling` says what a setting of the first is called in the second, which values it has there, and what it is
-there where nothing is said. Rows are shared; only names are written twice.
+A :class:`Alias` states the name of a setting in the second launcher, its values there, and its default there. Rows are
+shared; only names are written twice.
 """
 
 import re
@@ -24,11 +24,11 @@ def _as_it_is(value: Any, _: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A setting that says what another one says.
+    """A setting that expresses another one.
 
-    Attributes:
-        name: What it is called.
-        here: Returns the value of the other setting, given this one's and all that is read; None for nothing.
+    name: Name of this setting.
+        here: Function from this setting's value and the reading to the other setting's value; None if it says nothing.
+        there: Function from the other setting's value to this one's.
         there: Returns this one's value, given the other's.
     """
 
@@ -39,12 +39,12 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """The names of a setting.
+    """Names of a setting in the second launcher.
 
     Attributes:
-        names: In the order in which they count; the first is written. None where it cannot be said.
-        default: Value of the setting where none of them is stated; None for nothing.
-        absent: Value under the first name that takes back the default; None where rows always say it, where it counts.
+        names: Names in order of precedence; the first is written. Empty if the setting cannot be expressed.
+        default: Value of the setting if none of them is stated; None for none.
+        absent: Value under the first name that overrides the default; None if rows always state it when it matters.
     """
 
     names: tuple[Name, ...]
@@ -53,14 +53,14 @@ class Spelling:
 
 
 def opposite(name: str) -> Name:
-    """Return the name of a switch that is on where the other one is off."""
+    """Return the name of a switch that is on if the other one is off."""
     return Name(name, lambda value, _: _switch(value, wanted=False), lambda _: False)
 
 
 def choice(name: str, values: Mapping[Any, Any]) -> Name:
-    """Return a name with other values: those under it, and what they are for the other setting.
+    """Return a name with other values: `values` maps them to the values of the other setting.
 
-    Of several values that are one for the other setting, the first is written. Values that are not listed stay.
+    If several values mean the same for the other setting, the first is written. Unlisted values are kept.
     """
     theirs = first_names(values)
     return Name(
@@ -71,7 +71,7 @@ def choice(name: str, values: Mapping[Any, Any]) -> Name:
 
 
 def when(name: str, wanted: Any, on: Any = True) -> Name:
-    """Return a name one of whose values says that the other setting is `on`; the rest says nothing of it."""
+    """Return a name with one value that means `on` for the other setting; its other values say nothing about it."""
     return Name(name, lambda value, _: on if value == wanted else None, lambda _: wanted)
 
 
@@ -79,8 +79,8 @@ def renamed(row: Row, spelled: Callable[[str], Spelling]) -> Row:
     """Return a row under other names.
 
     Args:
-        row: A row.
-        spelled: Returns the names of a setting.
+        row: Row to rename.
+        spelled: Function from a setting to its names.
     """
     spellings = {name: spelled(name) for name in row.settings}
 
@@ -101,7 +101,7 @@ _FLAG = re.compile(r"--[a-z][a-z0-9-]+")
 
 
 def _reworded(problem: Problem, spelled: Callable[[str], Spelling]) -> Problem:
-    """Return a problem in the names of this launcher."""
+    """Return a problem with the names of this launcher."""
 
     def name(found: re.Match[str]) -> str:
         names = spelled(found[0]).names
@@ -109,6 +109,7 @@ def _reworded(problem: Problem, spelled: Callable[[str], Spelling]) -> Problem:
 
     texts = (problem.field, problem.expected, problem.found)
     field, expected, found = (_FLAG.sub(name, text) for text in texts)
+    # The hint names a launcher that the user does not run.
     hint = "" if problem.hint == "Megatron-LM needs it" else problem.hint
     return Problem(field, expected, found, hint)
 
@@ -119,7 +120,7 @@ def _written(
     spellings: Mapping[str, Spelling],
     spelled: Callable[[str], Spelling],
 ) -> Iterator[tuple[str, Any]]:
-    """Yield settings under their other names, with what has to be said where nothing is said."""
+    """Yield settings under their other names, and explicit values where absence has a different meaning."""
     for name, value in settings.items():
         spelling = spellings.get(name) or spelled(name)
         for first in spelling.names[:1]:
@@ -130,7 +131,7 @@ def _written(
 
 
 class _Renamed(Reading):
-    """Settings under other names, as a row asks for them."""
+    """Reading under other names: rows ask by their own names."""
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class _Renamed(Reading):
         self.lenient = one.lenient
 
     def setting(self, *names: str) -> Setting | None:
-        """Return the first of some settings that is stated, under its other names, or by default."""
+        """Return the first of several settings that is stated, under its other names, or its default."""
         found = [self._stated(name) for name in names]
         return next((setting for setting in found if setting is not None), None)
 
@@ -161,19 +162,20 @@ class _Renamed(Reading):
             if setting is not None and setting.value is not None and stated is None:
                 value = _plain(there.here(setting.value, self.one))
                 stated = Setting(setting.name, value, setting.place)
+        # All names are asked for even after a hit, so that every alias counts as read.
         if stated is None and spelling.default is not None:
             first = spelling.names[0].name if spelling.names else name
             stated = Setting(first, spelling.default)
         return None if stated is None or stated.value is None else stated
 
     def not_modelled(self, name: str, effect: str) -> None:
-        """Say that the value of a setting changes the result, but not here; and how."""
+        """Record that the value of a setting changes the result but is not modelled, with its effect."""
         for there in self.spelling(name).names:
             self.one.not_modelled(there.name, effect)
 
 
 class _Used(set[str]):
-    """Names that a row says it has read: those of the other launcher are noted."""
+    """Set of names that a row has read; it records the names of the other launcher."""
 
     def __init__(self, reading: _Renamed) -> None:
         super().__init__()
@@ -181,6 +183,7 @@ class _Used(set[str]):
 
     def update(self, *names: Iterable[str]) -> None:
         for name in chain(*names):
+            # Rows add to this set under Megatron-LM's names; the report needs the names in the user's file.
             self.reading.one.used.update(one.name for one in self.reading.spelling(name).names)
 
     def add(self, name: str) -> None:
@@ -192,7 +195,7 @@ class _Used(set[str]):
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as a flag of a command has it: nothing for what is off, and one value for a list of one."""
+    """Return a value as a command-line flag would have it: None for off, and a single value for a list of one."""
     if value is False or value == []:
         return None
     if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list):
@@ -201,7 +204,7 @@ def _plain(value: Any) -> Any:
 
 
 def _switch(value: Any, *, wanted: bool) -> Any:
-    """Return a switch for one value of another; any other value as it is, which no row takes."""
+    """Return a switch that is on for one value of another switch; other values are kept, for the row to refuse."""
     return (value is wanted) or None if isinstance(value, bool) else value
 
 

@@ -146,7 +146,7 @@ def test_a_file_of_a_launcher_that_is_not_read_is_refused_by_name(tmp_path):
         path.write_text(text)
         for call in (read_launch_file, as_another, launched_execution, is_launch_file):
             with pytest.raises(
-                SpecError, match=f"found a file of .*{title}.*, which is not read"
+                SpecError, match=f"found a file of .*{title}.*, which is not supported"
             ) as caught:
                 call(str(path))
             assert len(caught.value.problems) == 1

@@ -1,4 +1,4 @@
-"""Rows of speculation: where engines state what drafts tokens, and how many. What of it is accepted no option says.
+"""Speculative decoding: rows of the draft method and the number of drafted tokens; no option states the acceptance.
 
 Sources: docs.vllm.ai, *Speculative Decoding* (``SpeculativeConfig`` of release 0.11); docs.sglang.io, *Speculative
 Decoding* (``NGRAM`` is recalled); nvidia.github.io/TensorRT-LLM, *Speculative Decoding* of release 1.0.
@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
-from calculon.launch.engines.engine_files import BESIDE
+from calculon.launch.engines.engine_files import COMMENTED
 from calculon.launch.engines.engine_rows import row
 
 _FIELDS = "draft draft_tokens acceptance accepted"
 _OPEN: Fields = {"draft": "none", "draft_tokens": None, "acceptance": None, "accepted": None}
-_OTHER = "another draft than the model's own modules and the text so far: --set draft=model:NAME"
+_OTHER = "speculative decoding with a separate draft model is set with --set draft=model:NAME"
 
 _CONFIG = "--speculative-config"
 _VLLM_MODULES = ("mtp", "deepseek_mtp", "mimo_mtp", "glm4_moe_mtp", "ernie_mtp", "qwen3_next_mtp")
@@ -27,7 +27,7 @@ _KIND = "speculative_config.decoding_type"
 _LAYERS, _LENGTH = "speculative_config.num_nextn_predict_layers", "speculative_config.max_draft_len"
 
 Drafted = tuple[str, int | None]
-"""What drafts, and how many tokens; of None as many as the model has modules."""
+"""Draft method, and number of drafted tokens; None for the number of the model's MTP modules."""
 
 
 def _drafts(
@@ -35,12 +35,12 @@ def _drafts(
     read: Callable[[Reading], Drafted],
     write: Callable[[str, int | None], Fields],
 ) -> Row:
-    """Return the row of speculation, given how an engine's options are read and written."""
-    beside = ("acceptance", "accepted")
+    """Return the row of speculative decoding, given functions that read and write an engine's options."""
+    commented = ("acceptance", "accepted")
 
     def read_all(one: Reading) -> Fields:
         draft, tokens = read(one)
-        shares = {name: one.get(BESIDE + name) for name in beside}
+        shares = {name: one.get(COMMENTED + name) for name in commented}
         return _OPEN | {"draft": draft, "draft_tokens": tokens} | shares
 
     def write_all(one: Writing) -> Fields:
@@ -48,11 +48,11 @@ def _drafts(
         if draft not in ("none", "mtp", "ngram"):
             raise one.refuse("draft", "none, mtp, ngram")
         found = {} if draft == "none" else write(draft, tokens)
-        said = {BESIDE + name: one[name] for name in beside if one[name] is not None}
+        said = {COMMENTED + name: one[name] for name in commented if one[name] is not None}
         return found | said
 
-    own = " ".join((settings, *(BESIDE + name for name in beside)))
-    return row(_FIELDS, own, read_all, write_all)
+    names = " ".join((settings, *(COMMENTED + name for name in commented)))
+    return row(_FIELDS, names, read_all, write_all)
 
 
 def _read_vllm(one: Reading) -> Drafted:
@@ -72,7 +72,7 @@ def _read_vllm(one: Reading) -> Drafted:
 
 
 def _document(one: Reading, stated: Setting) -> Mapping[str, Any]:
-    """Return the object that a text in JSON says."""
+    """Return the object in a JSON text."""
     try:
         found = json.loads(str(stated.value))
     except (ValueError, RecursionError):  # RecursionError: lists or objects nested too deeply
@@ -95,6 +95,7 @@ def _read_sglang(one: Reading) -> Drafted:
     name = str(one.get(_ALGORITHM, default="none")).upper()
     steps, drafted = one.count(_STEPS), one.count(_DRAFTED)
     branches = one.count(_BRANCHES, default=1)
+    # EAGLE without a draft model uses the MTP modules of the checkpoint, like NEXTN.
     of_its_own = name == "NEXTN" or (name == "EAGLE" and one.get(_DRAFT_MODEL) is None)
     if name == "NONE":
         return "none", None
@@ -102,7 +103,7 @@ def _read_sglang(one: Reading) -> Drafted:
         return "ngram", drafted
     if of_its_own:
         if branches != 1:
-            one.not_modelled(_BRANCHES, "a tree of drafted tokens: one branch is taken")
+            one.not_modelled(_BRANCHES, "a tree of drafted tokens: a single branch is modelled")
         return "mtp", steps
     one.not_modelled(_ALGORITHM, _OTHER)
     return "none", None
@@ -113,6 +114,7 @@ def _write_sglang(draft: str, tokens: int | None) -> Fields:
         return {_ALGORITHM: "NGRAM", _DRAFTED: tokens}
     found: Fields = {_ALGORITHM: "NEXTN"}
     if tokens is not None:
+        # SGLang counts the verified token as a drafted one, hence one more.
         found |= {_STEPS: tokens, _BRANCHES: 1, _DRAFTED: tokens + 1}
     return found
 

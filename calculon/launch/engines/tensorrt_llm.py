@@ -1,10 +1,10 @@
-"""TensorRT-LLM: the options of ``trtllm-serve``, and of the configuration in YAML beside them.
+"""TensorRT-LLM: the options of ``trtllm-serve`` and of its YAML configuration.
 
 Sources: nvidia.github.io/TensorRT-LLM, *trtllm-serve*, *LLM API reference* (``LlmArgs``, ``KvCacheConfig``) and *How to
 Change KV Cache Behavior*, of release 1.0: names and defaults; ``tokens_per_block`` 32 and the policy
-``GUARANTEED_NO_EVICT`` are recalled. ``free_gpu_memory_fraction`` is a share of what is free beside weights and
-buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint. The PyTorch backend has graphs of
-passes that decode alone.
+``GUARANTEED_NO_EVICT`` are recalled. ``free_gpu_memory_fraction`` is a share of the memory that weights and buffers
+leave free, like our ``memory_fraction``. Weight types are the checkpoint's. The PyTorch backend has CUDA graphs for
+passes that only decode.
 """
 
 import re
@@ -19,7 +19,12 @@ from calculon.launch.engines.engine_batches import (
     written_sequences,
 )
 from calculon.launch.engines.engine_drafts import TENSORRT_LLM_DRAFTS
-from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
+from calculon.launch.engines.engine_files import (
+    COMMENTED,
+    commented_fields,
+    parse_server,
+    render_server,
+)
 from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
@@ -48,12 +53,12 @@ _FLAGS = {
     "free_gpu_memory_fraction": _SHARE,
     "kv_cache_dtype": "kv_cache_config.dtype",
 }
-"""Flags whose name is not that of the configuration."""
+"""Flags that are named differently in the configuration."""
 
 _ON_THE_LINE = {_TP: "--tp_size", _PP: "--pp_size", _EP: "--ep_size"} | {
     name: f"--{name}" for name in (_SEQUENCES, _TOKENS)
 }
-"""Settings that are written as flags; all others stand in the configuration."""
+"""Settings that are written as flags; all others are written into the configuration."""
 
 _POLICIES = {"GUARANTEED_NO_EVICT": "reserve", "MAX_UTILIZATION": "mean"}
 _SEQUENCES_DEFAULT, _TOKENS_DEFAULT, _SHARE_DEFAULT = 2048, 8192, 0.9
@@ -66,7 +71,7 @@ _KEYS = re.compile(
     re.MULTILINE,
 )
 _SURE = 3
-"""Keys of its own that a configuration without a command has at least."""
+"""Least number of known keys in a configuration without a command."""
 
 _TYPES = TypeNames(
     dtype="dtype",
@@ -78,7 +83,7 @@ _TYPES = TypeNames(
 
 
 def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
-    """Return ranks of a stage, attention ranks with requests of their own, groups of experts, and copies."""
+    """Return ranks of a stage, attention ranks with their own requests, expert groups, and copies of the model."""
     groups = one.count(_EP, default=1) or 1
     attention = ranks if one.switch(_ATTENTION_DP) else 1
     return ranks, attention, 1 if groups < 0 else groups, copies
@@ -114,7 +119,7 @@ def _read_graphs(one: Reading) -> Fields:
 
 def _read_share(one: Reading) -> Fields:
     share = share_in(one, one.stated(_SHARE, default=_SHARE_DEFAULT))
-    kept = one.get(f"{BESIDE}reserve_gib")
+    kept = one.get(f"{COMMENTED}reserve_gib")
     return {"memory_fraction": share, **({} if kept is None else {"reserve_gib": kept})}
 
 
@@ -140,7 +145,7 @@ ROWS = (
     always("prefill_graphs", value=False),
     row(
         "memory_fraction",
-        f"{_SHARE} {BESIDE}reserve_gib",
+        f"{_SHARE} {COMMENTED}reserve_gib",
         _read_share,
         lambda one: {_SHARE: one["memory_fraction"]},
     ),
@@ -151,7 +156,7 @@ _KNOWN = frozenset(name for one in ROWS for name in one.settings)
 
 
 def name_of(word: str) -> str:
-    """Return the name of a flag, which is that of the configuration.
+    """Return the name of a flag's setting in the configuration.
 
     >>> name_of("--tp_size=4"), name_of("--max-num-tokens")
     ('tensor_parallel_size', 'max_num_tokens')
@@ -161,8 +166,9 @@ def name_of(word: str) -> str:
 
 
 def recognises(text: str, file: str) -> bool:
-    """Return whether a text starts TensorRT-LLM, or is its configuration."""
+    """Return true if a text starts TensorRT-LLM, or is its configuration."""
     if file.endswith((".yaml", ".yml")):
+        # Single keys occur in YAML files of other tools; several of them only in this one.
         return len({found[1] for found in _KEYS.finditer(text)}) >= _SURE
     return _SIGN.search(text) is not None
 
@@ -178,11 +184,13 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
     inside = {
         name: value
         for name, value in settings.items()
-        if name not in _ON_THE_LINE and not name.startswith(BESIDE)
+        if name not in _ON_THE_LINE and not name.startswith(COMMENTED)
     }
     document = ["cat > config.yaml << 'EOF'", *yaml_lines(nested(inside), _value), "EOF", ""]
     flags["--extra_llm_api_options"] = "config.yaml"
-    return render_server('trtllm-serve "$CHECKPOINT"', flags, head, beside_in(settings), document)
+    return render_server(
+        'trtllm-serve "$CHECKPOINT"', flags, head, commented_fields(settings), document
+    )
 
 
 TENSORRT_LLM = Dialect(

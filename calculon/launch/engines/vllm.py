@@ -1,10 +1,10 @@
 """vLLM: the flags of ``vllm serve``.
 
-Sources: docs.vllm.ai, *Engine Arguments* and *Optimization and Tuning*, of release 0.11: names and defaults. Tokens and
-sequences of a pass without flag, ``EngineArgs.get_batch_defaults``: 8,192 and 1,024 of an API server on GPUs of 70 GiB
-and more but A100, 2,048 and 256 on all others. ``--gpu-memory-utilization`` is a share of all memory, for weights, the
-largest pass and the cache: ``u * capacity = weights + activation + cache``.
-Graphs are of passes of up to 512 tokens (``--max-cudagraph-capture-size``; recalled): not of those with prompts.
+Sources: docs.vllm.ai, *Engine Arguments* and *Optimization and Tuning*, of release 0.11: names and defaults. Default
+token and sequence limits (continuous batching), ``EngineArgs.get_batch_defaults``: 8,192 and 1,024 for an API server on
+GPUs with at least 70 GiB except A100, 2,048 and 256 on all others. ``--gpu-memory-utilization`` is a share of total
+memory, for weights, the largest pass and the KV cache: ``u * capacity = weights + activation + cache``. CUDA graphs
+cover passes of up to 512 tokens (``--max-cudagraph-capture-size``; recalled), hence no passes with prompts.
 """
 
 import re
@@ -53,7 +53,7 @@ _SIGN = re.compile(
 
 _LARGE = 70 * GIB
 _DEFAULTS = {True: (8192, 1024), False: (2048, 256)}
-"""Tokens and sequences of a pass by whether the GPU is a large one."""
+"""Token and sequence limits of a pass, by whether the GPU is large."""
 
 _FRACTION = 0.9
 
@@ -72,13 +72,14 @@ _TYPES = TypeNames(
 
 
 def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
-    """Return ranks of a stage, attention ranks with requests of their own, groups of experts, and copies.
+    """Return ranks of a stage, attention ranks with their own requests, expert groups, and copies of the model.
 
-    With expert parallelism the ranks of all copies share the experts, and are one replica; without it copies are taken
-    for replicas, as those of models without experts are.
+    With expert parallelism, the ranks of all copies share the experts and form one replica; without it, copies count as
+    replicas, as for models without experts.
     """
     if not one.switch(_EP):
         return ranks, 1, 1, copies
+    # vLLM has no degree of expert parallelism: the experts are sharded over all tensor- and data-parallel ranks.
     return ranks * copies, copies, ranks * copies, 1
 
 
@@ -95,12 +96,12 @@ def _write_split(one: Writing) -> Fields:
 
 
 def _large(one: Reading) -> bool:
-    """Return whether defaults are those of large GPUs; where the machine is not known they are, which is told."""
+    """Return true if the defaults for large GPUs apply; they do, with a note, if the machine is not known."""
     if one.server is not None:
         return one.server.memory >= _LARGE and "a100" not in one.server.system.lower()
     absent = [name for name in (_SEQUENCES, _TOKENS) if name not in one.parsed.settings]
     if absent:
-        words = "as vLLM has it on GPUs of 70 GiB and more but A100"
+        words = "vLLM's default on GPUs with at least 70 GiB except A100 is used"
         note = f"{' and '.join(absent)} not stated: {words}"
         one.notes += [note] if note not in one.notes else []
     return True
@@ -109,7 +110,7 @@ def _large(one: Reading) -> bool:
 def _read_budget(one: Reading) -> Fields:
     tokens, _ = _DEFAULTS[_large(one)]
     if one.parsed.settings.get(_UNCUT):
-        one.not_modelled(_UNCUT, "prompts are whole in a pass with others")
+        one.not_modelled(_UNCUT, "prompts are not chunked")
     return {"token_budget": one.count(_TOKENS, default=tokens) or tokens}
 
 
@@ -157,11 +158,11 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
         known=_KNOWN.__contains__,
     )
     named = parsed.settings.get("--model")
-    beside = (
+    checkpoint = (
         {} if named is None else {"checkpoint": Setting("checkpoint", named.value, named.place)}
     )
     settings = {name: one for name, one in parsed.settings.items() if name != "--model"}
-    return Parsed(file, settings | beside, None, parsed.notes)
+    return Parsed(file, settings | checkpoint, None, parsed.notes)
 
 
 VLLM = Dialect(

@@ -1,7 +1,7 @@
-"""Megatron-LM: the flags of its training scripts, of an execution.
+"""Megatron-LM: the execution flags of its training scripts.
 
 Sources: NVIDIA/Megatron-LM of 2026-08, ``arguments.py``, ``model_parallel_config``, ``transformer_config``,
-``distributed_data_parallel_config``, ``optimizer_config``: names, defaults, and what is refused. A flag that is absent
+``distributed_data_parallel_config``, ``optimizer_config``: names, defaults, and refused combinations. An absent flag
 means the launcher's default, whatever recipes usually state.
 """
 
@@ -38,7 +38,7 @@ def _degrees(one: Reading) -> Fields:
     if processors % product:
         factors = " x ".join(str(value) for value in degrees.values())
         wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
-        hint = "import-flags --procs N says another number than the file"
+        hint = "import-flags --procs N overrides the number in the file"
         raise SpecError(one.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
     return {"num_procs": processors, **degrees, "data_par": processors // product}
 
@@ -54,7 +54,7 @@ def _batch(one: Reading) -> Fields:
         found, hint = "none" if micro is None else str(micro), "Megatron-LM needs it"
         raise SpecError(one.parsed.file, Problem("--micro-batch-size", "at least 1", found, hint))
     least = micro * one.execution["data_par"]
-    schedule = batch_schedule(one)  # instead of which the flag does not count
+    schedule = batch_schedule(one)  # a schedule overrides the flag --global-batch-size
     stated = one.count("--global-batch-size", default=least)
     batch = max((each for _, each in schedule), default=stated)
     if not batch or batch % least:
@@ -72,14 +72,16 @@ def _write_batch(one: Writing) -> Fields:
 
 
 def _tensor(one: Reading) -> Fields:
-    """Read sequence parallelism and overlap of tensor parallelism; without it none has an effect."""
+    """Read sequence parallelism and the overlap of tensor-parallel communication; both need tensor parallelism."""
     split = one.execution["tensor_par"] > 1
     sequence = one.switch("--sequence-parallel") and split
     overlap = one.switch("--tp-comm-overlap") and sequence
     one.used.add("--tp-comm-overlap-cfg")
     if overlap:
         one.execution["preset"] = "megatron-lm-ub"
-        one.not_modelled("--tp-comm-overlap-cfg", "which products are cut, and how")
+        one.not_modelled(
+            "--tp-comm-overlap-cfg", "choice of the overlapped products and their splits"
+        )
     alone = one.switch("--no-async-tensor-model-parallel-allreduce") and not sequence
     return {
         "tensor_par_comm_type": "rs_ag" if sequence else "ar",
@@ -101,7 +103,7 @@ def _write_tensor(one: Writing) -> Fields:
 
 
 def _redo(one: Reading) -> Fields:
-    """Say whether split inputs are gathered again, which follows: products keep the split ones."""
+    """Read the regathering of sequence-parallel inputs in the backward pass: products keep the sharded inputs."""
     split = one.execution["tensor_par_comm_type"] == "rs_ag"
     return {"seq_par_ag_redo": split and one.execution["activation_recompute"] != "full"}
 
@@ -130,10 +132,10 @@ def _types(one: Reading) -> Fields:
 
 
 def _known(one: Reading, name: str, recipes: Sequence[str]) -> str | None:
-    """Return the recipe that a setting names, if it is one of those modelled; another one is told."""
+    """Return the recipe that a setting names if it is modelled; report any other recipe."""
     found = one.get(name)
     if found is not None and str(found) not in recipes:
-        one.not_modelled(name, f"of recipes {', '.join(recipes)} are modelled alone")
+        one.not_modelled(name, f"only the recipes {', '.join(recipes)} are modelled")
     return str(found) if str(found) in recipes else None
 
 
@@ -159,7 +161,7 @@ def _attention(one: Reading) -> Fields:
 
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
-"""Variable of the environment with which the host waits for each kernel."""
+"""Environment variable that makes the host wait for each kernel."""
 
 
 def _graphs(one: Reading) -> Fields:
@@ -170,7 +172,7 @@ def _graphs(one: Reading) -> Fields:
     if one.get(_BLOCKING, default=0) == 1:
         return {"launch_mode": "blocking"}
     if (asked or kind != "none") and not whole:
-        one.not_modelled("--cuda-graph-scope", "launches of some parts of a block alone as graphs")
+        one.not_modelled("--cuda-graph-scope", "CUDA graphs of parts of a block")
     return {"launch_mode": "graph" if (asked or kind != "none") and whole else "auto"}
 
 
@@ -228,7 +230,7 @@ ROWS = (
     MODEL,
     CAMPAIGN,
 )
-"""The rows in the order in which they are read: degrees first, on which others depend."""
+"""Rows in the order of reading: degrees first, because others depend on them."""
 
 _FLAGS = tuple(dict.fromkeys(name for row in ROWS for name in row.settings))
 _CERTAIN = re.compile(
@@ -236,11 +238,11 @@ _CERTAIN = re.compile(
     r"micro[-_]batch[-_]size|num[-_]attention[-_]heads|global[-_]batch[-_]size|num[-_]layers)\b"
 )
 _SURE = 2
-"""Flags of Megatron-LM's own that a script of it has at least."""
+"""Least number of flags that only Megatron-LM has."""
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the flags of a script of Megatron-LM; abbreviations are written out, other spellings replaced."""
+    """Return the flags of a Megatron-LM script, with abbreviations completed and other spellings replaced."""
     parsed = parse_script(
         text,
         file,
@@ -250,8 +252,9 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     )
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
-        whole = _written_out(name)
-        settings[whole] = Setting(whole, switched(setting.value), setting.place)
+        full = _written_out(name)
+        settings[full] = Setting(full, switched(setting.value), setting.place)
+    # An MoE script without the flag runs one GEMM per expert, which rows must be able to notice.
     experts = settings.get("--num-experts")
     if experts is not None and experts.value not in (None, 0, 1):
         settings.setdefault(GROUPED, Setting(GROUPED, False, experts.place))
@@ -259,12 +262,13 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 
 def _written_out(name: str) -> str:
-    """Return the whole name of a flag: argparse takes any beginning that is the beginning of one alone.
+    """Return the full name of a flag: argparse accepts any unambiguous prefix.
 
     >>> _written_out("--tensor-model-parallel")
     '--tensor-model-parallel-size'
     """
     name = SPELLINGS.get(name, name)
+    # A short prefix that is unambiguous here may be ambiguous in other versions of Megatron-LM.
     if name in _FLAGS or len(name) < 10:
         return name
     longer = [flag for flag in _FLAGS if flag.startswith(name)]
@@ -272,7 +276,7 @@ def _written_out(name: str) -> str:
 
 
 def recognises(text: str, file: str) -> bool:
-    """Return whether a text is a script of Megatron-LM: it has some flags of its own."""
+    """Return true for a Megatron-LM script, which has several flags that only Megatron-LM has."""
     del file
     return len({flag_name(found[0]) for found in _CERTAIN.finditer(text)}) >= _SURE
 
@@ -285,31 +289,31 @@ _TRIAL: dict[str, Any] = {
     "--lr-decay-style": "constant",
     "--eval-iters": 0,
 }
-"""Flags with which a script runs, of what no plan says."""
+"""Flags that make a script runnable and that no plan determines."""
 
 _FORMAT, _SHARDED = "--ckpt-format", "fsdp_dtensor"
 _STEPS = 50
-"""Steps of a script for which no length is known."""
+"""Steps of a script without a known length."""
 
 
 def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags of what no plan says: data, tokenizer, rates, checkpoints and length of the run."""
+    """Return the flags that no plan determines: data, tokenizer, learning rate, checkpoints, and length of the run."""
     found = dict(_TRIAL)
     if "--use-megatron-fsdp" in flags:
         found[_FORMAT] = _SHARDED
     if flags.keys() & {"--train-samples", "--train-iters"}:
         return found
-    if "--rampup-batch-size" in flags:  # which counts samples
+    if "--rampup-batch-size" in flags:  # a batch ramp is counted in samples
         return found | {"--train-samples": _STEPS * flags["--global-batch-size"]}
     return found | {"--train-iters": _STEPS}
 
 
 def _connections(flags: Mapping[str, Any]) -> int | None:
-    """Return the hardware queues of a device: 0 for any number but 1, None where their number does not matter.
+    """Return the number of hardware queues of a device: 0 for any number except 1, None if it does not matter.
 
-    With a single queue kernels start in the order of their launch, so that collectives of tensor and context
-    parallelism start before the products that they overlap (required before Blackwell). FSDP and the exchange of
-    experts need several queues. Source: Megatron-LM, ``arguments.py``, ``validate_args``.
+    With a single queue, kernels start in launch order, so that collectives of tensor and context parallelism start
+    before the products that they overlap with (required before Blackwell). FSDP and expert communication need several
+    queues. Source: Megatron-LM, ``arguments.py``, ``validate_args``.
     """
     if flags.keys() & {"--use-torch-fsdp2", "--use-megatron-fsdp"}:
         return 0
@@ -319,19 +323,19 @@ def _connections(flags: Mapping[str, Any]) -> int | None:
 
 
 def _connections_line(flags: Mapping[str, Any]) -> str:
-    """Return the line that sets the hardware queues of a device; empty where their number does not matter."""
+    """Return the line that sets the number of hardware queues; empty if it does not matter."""
     queues = _connections(flags)
     if queues is None:
         return ""
     if not queues:
         return f"unset {CONNECTIONS}  # FSDP refuses 1"
     both = queues == 1 and "--overlap-moe-expert-parallel-comm" in flags
-    note = "  # or 32, in favour of the exchange of experts" if both else ""
+    note = "  # or 32, which favours expert communication" if both else ""
     return f"export {CONNECTIONS}={queues}{note}"
 
 
 def _needed(flags: Mapping[str, Any]) -> Fields:
-    """Return what flags need beyond the settings of an execution, None for a setting that must not be stated."""
+    """Return other requirements of flags; None marks a setting that must not be stated."""
     found: Fields = {CONNECTIONS: _connections(flags) or None}
     if "--use-megatron-fsdp" in flags:
         return {**found, _FORMAT: _SHARDED}
@@ -339,12 +343,13 @@ def _needed(flags: Mapping[str, Any]) -> Fields:
 
 
 def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
-    """Return a complete script: nodes of 8 processors, or fewer on one.
+    """Return a complete script, for nodes of 8 processors or a single smaller node.
 
     Raises:
-        SpecError: For a combination that Megatron-LM refuses.
+        SpecError: For a combination of flags that Megatron-LM refuses.
     """
     per_node = min(num_procs, _PER_NODE)
+    # Processors that do not fill nodes of 8 run one per node, so that the script stays valid.
     whole = num_procs % per_node == 0
     flags = {name: value for name, value in settings.items() if name.startswith("--")}
     said = {name: value for name, value in settings.items() if name not in (*flags, PROGRAM)}
@@ -358,7 +363,7 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     lines += [
         ")",
         "",
-        "# What the plan does not say: data, tokenizer, rates. Yours take their place.",
+        "# Not part of the plan: data, tokenizer, learning rate. Replace these with your own.",
         "RUN_ARGS=(",
     ]
     run = _run_flags(flags)
@@ -376,18 +381,19 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
 
 
 def refused(text: str, num_procs: int) -> list[Problem]:
-    """Return what Megatron-LM refuses of a script, with the fields that say it."""
+    """Return the requirements of Megatron-LM that a script violates, with the fields to change."""
     found = parse_script(text, "script", {}, environment=(CONNECTIONS,)).settings
+    # Requirements on unresolved values cannot be decided here; Megatron-LM will check them.
     known = (one for one in found.values() if not isinstance(one.value, Unresolved))
     values = {_written_out(one.name): one.value for one in known}
     return [
-        Problem("", f"what Megatron-LM takes: {one.rule}", stated, _hint(one.flags))
+        Problem("", f"a combination that Megatron-LM accepts: {one.rule}", stated, _hint(one.flags))
         for one, stated in broken(values, num_procs)
     ]
 
 
 def _hint(flags: Collection[str]) -> str:
-    """Return which fields of the execution change some flags; empty for those of many fields."""
+    """Return the fields of an execution to change for some flags; empty if there are too many fields."""
     of_model = {name for row in ROWS if row.subject == "model" for name in row.settings}
     rows = [row for row in ROWS if row.subject == "execution" and len(row.fields) <= _FEW]
     named = {*flags} - of_model
@@ -396,11 +402,11 @@ def _hint(flags: Collection[str]) -> str:
 
 
 _FEW = 2
-"""Most fields of a row that a hint names: among more, it would not help."""
+"""Largest number of fields of a row that a hint names: a longer list would not help."""
 
 
 def _text(value: Any) -> str:
-    """Return a value as words of a script."""
+    """Return a value as words of a shell script."""
     if value is True:
         return ""
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Megatron-LM: the flags of the model, and of the campaign.
+"""Megatron-LM: the flags of the model and of the whole run.
 
 Source: NVIDIA/Megatron-LM of 2026-08, ``arguments.py``, ``transformer_config``: names and defaults.
 """
@@ -15,25 +15,25 @@ from calculon.launch.rows import row
 from calculon.launch.texts.shell_flags import PROGRAM
 
 VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
-"""Words of tokenizers that are one vocabulary each."""
+"""Vocabulary sizes of tokenizers with a fixed vocabulary."""
 
-NO_VOCABULARY = "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
-"""What is said of a model whose vocabulary the flags do not tell."""
+NO_VOCABULARY = "the tokenizer determines the vocabulary: state vocab in the model, or --vocab-size"
+"""Note on a model whose vocabulary the flags do not determine."""
 
 _NEEDED = ("--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length")
 _SHARES = ("--hybrid-attention-ratio", "--hybrid-mlp-ratio")
 _OTHER_SHAPES = {
-    "--heterogeneous-layers-config-path": "blocks that are not alike",
-    "--heterogeneous-layers-config-encoded-json": "blocks that are not alike",
-    "--experimental-attention-variant": "an attention of its own",
+    "--heterogeneous-layers-config-path": "heterogeneous blocks",
+    "--heterogeneous-layers-config-encoded-json": "heterogeneous blocks",
+    "--experimental-attention-variant": "an experimental attention variant",
     "--decoder-seq-length": "an encoder and a decoder",
     "--decoder-num-layers": "an encoder and a decoder",
 }
-"""Flags of models that have no model file, and what these are."""
+"""Flags of models that model files cannot express, and a description of each."""
 
 
 def _shape(one: Reading) -> Fields:
-    """Read the model; nothing where the flags describe none, with a note where that is not plain."""
+    """Read the model; empty if the flags describe none, with a note if the reason is not obvious."""
     blocks, hidden, heads = (one.count(name) for name in _NEEDED[:3])
     sequence = one.count("--seq-length", "--encoder-seq-length")
     every: Fields = {}
@@ -41,10 +41,10 @@ def _shape(one: Reading) -> Fields:
         every |= part(one, hidden or 1, heads or 1, blocks or 1)
     strange = next((what for name, what in _OTHER_SHAPES.items() if one.get(name) is not None), "")
     if any(one.get(name) for name in _SHARES) and "layer_pattern" not in every:
-        strange = "a hybrid whose order of blocks follows from shares"
+        strange = "a hybrid model whose block order follows from ratios"
     program = str(one.get(PROGRAM, default=""))
     if not strange and re.search("t5|vision|multimodal|vlm|retro|ict", program):
-        strange = f"that of {program}"
+        strange = f"the model of {program}"
     if strange:
         one.notes.append(f"no model file is written: {strange}")
     if strange or not (blocks and hidden and heads and sequence) or "moe_layer_freq" not in every:
@@ -57,7 +57,7 @@ def _shape(one: Reading) -> Fields:
 
 
 def _stated(every: Fields) -> Fields:
-    """Return fields without those at their default, in the order of files."""
+    """Return the fields that differ from their default, in the order of model files."""
     plain = Model(hidden=1, feedforward=1, seq_size=1, attn_heads=1, attn_size=1, num_blocks=1)
     needed = ("hidden", "feedforward", "seq_size", "attn_heads", "attn_size", "num_blocks")
     names = [field.name for field in spec_fields(Model)]
@@ -70,6 +70,7 @@ def _stated(every: Fields) -> Fields:
 
 def _widths(one: Reading, hidden: int, heads: int, _blocks: int) -> Fields:
     gated = one.switch("--swiglu")
+    # Megatron-LM's default keeps the parameters of a gated MLP near those of a plain one, in multiples of 64.
     usual = 64 * int(4 * hidden * 2 / 3 / 64) if gated else 4 * hidden
     grouped = one.switch("--group-query-attention")
     groups = one.count("--num-query-groups", default=1) if grouped else heads
@@ -133,7 +134,7 @@ _MOE_SWITCHES = {
     "shared_gate": "--moe-shared-expert-gate",
     "router_bias": "--moe-router-enable-expert-bias",
 }
-"""Numbers of a model with experts, with their flags and defaults, and its switches."""
+"""Numbers of a mixture-of-experts model with their flags and defaults, and its switches."""
 
 
 def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
@@ -145,7 +146,7 @@ def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
     if not experts:
         return {"moe_layer_freq": 1}
     if pattern is None:
-        one.notes.append("no model file is written: blocks with experts are in no regular order")
+        one.notes.append("no model file is written: the order of MoE blocks is not regular")
         return {}
     first, every = pattern
     mixed = first > 0 or every > 1
@@ -163,7 +164,7 @@ _MOST_BLOCKS = 10_000
 
 
 def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
-    """Return the leading dense blocks, and of how many others one has experts; nothing for other orders.
+    """Return the leading dense blocks, and the period of MoE blocks after them; None for other patterns.
 
     >>> expert_pattern("([0]*3+[1]*58)", 61), expert_pattern(2, 32)
     ((3, 1), (0, 2))
@@ -172,8 +173,10 @@ def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
         return 0, max(1, value)
     text = re.sub(r"[\s'\",]", "", value if isinstance(value, str) else "".join(map(str, value)))
     text = re.sub(r"\[([01]+)\]", r"(\1)", text)
+    # Nested lists and repetitions are expanded from the inside out, as Python would evaluate the text.
     while found := re.search(r"\(([01]*)\)(?:\*(\d+))?", text.replace("+", "")):
         count = int(found[2] or 1)
+        # The text is untrusted: a repetition count may be huge.
         if count * len(found[1]) > _MOST_BLOCKS:
             return None
         text = text.replace("+", "")
@@ -181,6 +184,7 @@ def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
     if not re.fullmatch("[01]+", text) or "1" not in text[:blocks] or len(text) < blocks:
         return None
     text = text[:blocks]
+    # Try the shortest period first: it is the simplest description of the pattern.
     for every in range(1, blocks + 1):
         for first in {text.index("1"), max(0, text.index("1") - every + 1)}:
             if all(
@@ -218,7 +222,7 @@ _STATES = {
 
 
 def _linear(one: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
-    """Read a hybrid: a letter for each block, of which M is Mamba-2."""
+    """Read a hybrid model: the pattern has one letter per block, with M for Mamba-2."""
     pattern = str(one.get("--hybrid-override-pattern", "--hybrid-layer-pattern", default=""))
     found = {name: one.count(flag, default=usual) for name, (flag, usual) in _STATES.items()}
     heads = one.count("--mamba-num-heads", default=2 * hidden // (found["ssm_head_dim"] or 1))
@@ -244,18 +248,19 @@ def _vocabulary(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields
 
 
 def _write_shape(one: Writing) -> Fields:
-    """Write the model, and refuse what reading it again does not give."""
+    """Write the model, and refuse fields that do not survive being read back."""
     model = one.model
     assert model is not None
     found: Fields = {}
     for part in (_write_widths, _write_kinds, _write_experts, _write_latents, _write_vocabulary):
         found |= part(model)
     found["--seq-length"] = length = one["seq_length"] or model.seq_size
-    if not model.positions:  # no table of them: the flag only bounds sequences
+    if not model.positions:  # without a position table the flag only limits sequence lengths
         found["--max-position-embeddings"] = max(length, model.seq_size)
     if not model.causal:
         found[PROGRAM] = "pretrain_bert.py"
     stated = {name: Setting(name, value) for name, value in found.items()}
+    # Reading back is the only complete check: flags interact, and the model has fields that no flag expresses.
     again = Model(**_shape(Reading(Parsed("model", stated))))
     same = replace(
         model,
@@ -326,7 +331,7 @@ def _write_experts(model: Model) -> Fields:
     if model.experts_per_token == 1 and not model.router_bias:
         found["--moe-router-pre-softmax"] = True
     if model.router_bias:
-        found["--moe-router-score-function"] = "sigmoid"  # no other takes a bias
+        found["--moe-router-score-function"] = "sigmoid"  # no other score function supports a bias
     if (model.first_k_dense or model.moe_layer_freq > 1) and not model.in_parts:
         bits = "".join("01"[model.expert_block(number)] for number in range(model.num_blocks))
         runs = (found[0] for found in re.finditer(r"0+|1+", bits))
@@ -386,21 +391,21 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 def _linear_ramp(one: Reading) -> list[int] | None:
-    """Return start, step and samples of a batch that grows by equal steps."""
+    """Return start, increment and samples of a batch size ramp."""
     found = one.setting("--rampup-batch-size")
     if found is None or found.value is None:
         return None
     words = found.value if isinstance(found.value, list) else str(found.value).split()
     texts = [str(word) for word in words]
     if len(texts) != 3 or not all(map(_RAMP.fullmatch, texts)):
-        raise one.error(found, "three whole numbers: batch at the start, step, samples")
+        raise one.error(found, "three whole numbers: initial batch, increment, samples")
     return [int(text) for text in texts]
 
 
 def batch_schedule(one: Reading) -> list[tuple[int, int]]:
     """Return tokens and the batch from there on: ``--step-batch-size-schedule "0:768 250B:1536"``.
 
-    K, M, B and T are powers of 1000; thresholds are tokens where the length of sequences is stated, as here. Source:
+    K, M, B and T are powers of 1000; thresholds count tokens if the sequence length is stated, as here. Source:
     Megatron-LM, pull request 4411, 2026.
     """
     found = one.setting("--step-batch-size-schedule")
@@ -415,7 +420,7 @@ def batch_schedule(one: Reading) -> list[tuple[int, int]]:
 
 
 def _run(one: Reading) -> Fields:
-    """Read the tokens of a run, the steps between checkpoints, and the ramp of the batch."""
+    """Read the tokens of a run, the steps between checkpoints, and the batch size ramp."""
     found: Fields = {}
     sequence = one.execution.get("seq_length") or 0
     samples, steps = one.count("--train-samples"), one.count("--train-iters")

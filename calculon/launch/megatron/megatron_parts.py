@@ -1,4 +1,4 @@
-"""Megatron-LM: pipelines, their stages, experts, and parts of sequences."""
+"""Megatron-LM: pipeline parallelism and stages, expert parallelism, and context parallelism."""
 
 import re
 
@@ -15,14 +15,14 @@ _FIRST, _LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-
 _ENDS = "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"
 _METHOD = "--pp-partition-method"
 _LONGEST = 20_000
-"""Characters of a layout that is written out."""
+"""Largest length in characters of an expanded layout, which limits malicious input."""
 
 
 def layout_blocks(text: str) -> list[int] | None:
-    """Return the blocks of each stage of a layout; nothing where it is malformed.
+    """Return the blocks of each stage of a layout; None if it is malformed.
 
-    A stage is a row of letters, ``E`` the embedding, ``t`` a block, ``m`` a module that predicts a further token, ``L``
-    the loss; ``|`` ends one; ``*n`` repeats a letter or a parenthesis. Source: Megatron-LM, documentation of
+    A stage is a row of letters: ``E`` the embedding, ``t`` a block, ``m`` an MTP module, ``L`` the loss; ``|`` ends a
+    stage; ``*n`` repeats a letter or a parenthesis. Source: Megatron-LM, documentation of
     ``--pipeline-model-parallel-layout``.
 
     >>> layout_blocks("Et*3|(tt|)*2tL")
@@ -31,6 +31,7 @@ def layout_blocks(text: str) -> list[int] | None:
     text = re.sub(r"[\s,'\"]", "", text)
     while found := re.search(r"(?:\(([^()]*)\)|([EtmL|]))\*(\d+)", text):
         part = found[1] if found[1] is not None else found[2]
+        # Nested repetitions grow exponentially in the length of the text.
         if len(part) * int(found[3]) > _LONGEST:
             return None
         text = text[: found.start()] + part * int(found[3]) + text[found.end() :]
@@ -39,7 +40,7 @@ def layout_blocks(text: str) -> list[int] | None:
 
 
 def _layout(one: Reading) -> Fields:
-    """Read the chunks of stages, and their blocks."""
+    """Read the chunks of each stage (interleaved schedule), and their blocks."""
     pipeline = one.execution["pipeline_par"]
     first, last = one.count(_FIRST, default=0), one.count(_LAST, default=0)
     ends = tuple(int(one.switch(name)) for name in _ENDS)
@@ -68,12 +69,13 @@ def _layout(one: Reading) -> Fields:
         raise one.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'")
     if len(blocks) % pipeline:
         wanted = f"a multiple of {pipeline} stages ({_PP})"
-        raise one.error(stated, wanted, f"it has {len(blocks)}")
+        raise one.error(stated, wanted, f"the layout has {len(blocks)} stages")
     found |= {"pp_layout": "uniform", "first_stage_blocks": 0, "last_stage_blocks": 0}
     found["pipeline_interleaving"] = len(blocks) // pipeline
+    # A list cannot express empty stages, which a layout with a separate embedding or loss stage has.
     if min(blocks):
         return found | {"stage_blocks": ListsOfCounts().plain(blocks)}
-    one.not_modelled(_MAP, "stages without a block: blocks are laid out balanced in place of it")
+    one.not_modelled(_MAP, "stages without a block: a balanced layout is used instead")
     return found | {"pp_layout": "balanced"}
 
 
@@ -81,13 +83,13 @@ _PP = "--pipeline-model-parallel-size"
 
 
 def _chunks(one: Reading, pipeline: int, ends: int) -> int:
-    """Return the chunks of a stage: stated, or such that each has the stated blocks."""
+    """Return the chunks per stage: as stated, or computed from the stated blocks per chunk."""
     chunks, each = one.count(_STAGES), one.count(_BLOCKS)
     if chunks or not each or pipeline == 1:
         return chunks or 1
     blocks = one.count("--num-layers", "--encoder-num-layers")
     if not blocks:
-        wanted = f"the blocks of the model, of which {_BLOCKS} {each} are a chunk"
+        wanted = f"the number of blocks, as {_BLOCKS} {each} sets the size of a chunk"
         raise SpecError(one.parsed.file, Problem("--num-layers", wanted, "none"))
     if (blocks + ends) % (pipeline * each):
         wanted = f"a divisor of {blocks + ends} blocks / {pipeline} stages"
@@ -139,17 +141,15 @@ _DISPATCHER, _BACKEND = "--moe-token-dispatcher-type", "--moe-flex-dispatcher-ba
 _PLAIN = {"allgather": "allgather", "alltoall": "alltoall", "alltoall_seq": "alltoall"}
 _FLEXIBLE = ("deepep", "hybridep")
 GROUPED = "--moe-grouped-gemm"
-"""Run all experts of a rank by one kernel; without the flag each expert has its own GEMM, one after another."""
+"""Run all experts of a rank in one kernel; without the flag each expert has a GEMM of its own, one after another."""
 
 
 def _dispatcher(one: Reading) -> Fields:
-    """Read how rows come to experts; Megatron-LM gathers all of them where nothing is stated."""
+    """Read the dispatch of tokens to experts; Megatron-LM uses an all-gather by default."""
     kind = one.setting(_DISPATCHER)
     backend = one.setting(_BACKEND)
     if (grouped := one.setting(GROUPED)) is not None and grouped.value is False:
-        one.not_modelled(
-            GROUPED, "one GEMM per expert, one after another; one grouped GEMM is modelled"
-        )
+        one.not_modelled(GROUPED, "sequential GEMMs per expert; a grouped GEMM is modelled")
     asked = one.switch("--moe-enable-deepep")
     if kind is None:
         experts = one.count("--num-experts")
@@ -163,6 +163,7 @@ def _dispatcher(one: Reading) -> Fields:
 def _write_dispatcher(one: Writing) -> Fields:
     kind = one["moe_dispatcher"]
     spread = kind != "alltoall" or one["expert_par"] > 1
+    # Without a model, a dispatcher or expert parallelism implies experts.
     experts = one.model.has_experts if one.model else spread
     found: Fields = {GROUPED: True} if experts else {}
     if kind in _FLEXIBLE:
@@ -189,14 +190,14 @@ def _write_capacity(one: Writing) -> Fields:
     return found
 
 
-def _beside(one: Reading) -> Fields:
-    """Read what runs beside the exchange of rows; without one nothing does."""
+def _expert_overlap(one: Reading) -> Fields:
+    """Read the overlap of expert communication; without expert parallelism there is none."""
     spread = one.execution["expert_par"] > 1
     exchanged = spread and one.execution["moe_dispatcher"] in EXCHANGING
     paired = one.switch("--overlap-moe-expert-parallel-comm") and exchanged
     late = one.switch("--delay-wgrad-compute")
     if late and not paired:
-        one.not_modelled("--delay-wgrad-compute", "gradients of weights later, without such pairs")
+        one.not_modelled("--delay-wgrad-compute", "delayed weight gradients without 1F1B overlap")
     shared = one.switch("--moe-shared-expert-overlap") and exchanged and not paired
     return {
         "ep_overlap": "1f1b" if paired else "none",
@@ -205,7 +206,7 @@ def _beside(one: Reading) -> Fields:
     }
 
 
-def _write_beside(one: Writing) -> Fields:
+def _write_expert_overlap(one: Writing) -> Fields:
     flags = {
         "--overlap-moe-expert-parallel-comm": one["ep_overlap"] == "1f1b",
         "--delay-wgrad-compute": one["delay_wgrad"],
@@ -232,8 +233,8 @@ EXPERTS = (
     row(
         "ep_overlap delay_wgrad moe_shared_overlap",
         "--overlap-moe-expert-parallel-comm --delay-wgrad-compute --moe-shared-expert-overlap",
-        _beside,
-        _write_beside,
+        _expert_overlap,
+        _write_expert_overlap,
     ),
 )
 
@@ -242,12 +243,12 @@ _EXCHANGES = {"p2p": "p2p", "all_gather": "all_gather", "a2a": "a2a", "a2a+p2p":
 
 
 def _context(one: Reading) -> Fields:
-    """Read how parts of sequences come to the keys of others; without parts there is nothing to say."""
+    """Read the communication of context parallelism; without context parallelism there is none."""
     stated, sizes = one.setting(_COMM), one.get(_SIZES)
     parts = one.execution["context_par"]
     kind = "p2p" if stated is None else stated.value
     if isinstance(kind, list) and len(set(kind)) == 1:
-        kind = kind[0]  # one for each block
+        kind = kind[0]  # one entry per block
     if stated is not None and (isinstance(kind, list) or kind not in _EXCHANGES):
         raise one.error(stated, f"one of {', '.join(_EXCHANGES)}")
     found = _EXCHANGES[str(kind)] if parts > 1 else "p2p"

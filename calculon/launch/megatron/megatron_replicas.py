@@ -1,4 +1,4 @@
-"""Megatron-LM: what replicas share, gradients, the optimizer, and what is computed again or kept on the host."""
+"""Megatron-LM: data parallelism (ZeRO, FSDP), gradients, optimizer, activation recomputation, and offloading."""
 
 from calculon.declarations.module_sets import ALIASES, MODULES, modules_of, written
 from calculon.launch.dialect import Fields, Reading, Writing
@@ -13,12 +13,14 @@ _MIB = 2**20
 
 
 def _sharing(one: Reading) -> Fields:
-    """Read what replicas share; a single one shares nothing."""
+    """Read the sharding over replicas (ZeRO, FSDP); a single replica shards nothing."""
     replicas = one.execution["data_par"] * one.execution["context_par"]
     stage = _stage(one)
+    # A single replica has nothing to shard, whatever the flags say.
     stage = stage if replicas > 1 else "0"
     several = one.count(_INSTANCES, default=1) or 1
     shards = replicas // several if several > 1 and stage != "0" else 0
+    # FSDP2 always overlaps its reductions; only DDP has a switch.
     overlap = one.switch("--overlap-grad-reduce") or stage == "fsdp"
     late = one.switch("--overlap-param-gather")
     kept = one.switch("--torch-fsdp2-no-reshard-after-forward")
@@ -33,9 +35,9 @@ def _sharing(one: Reading) -> Fields:
 
 
 def _stage(one: Reading) -> str:
-    """Return what replicas share by name, from the flags of each kind of sharing."""
+    """Return the ZeRO stage, from the flags of every kind of sharding."""
     strategy = one.stated(_STRATEGY, default="no_shard")
-    whole = one.switch("--use-distributed-optimizer")
+    distributed = one.switch("--use-distributed-optimizer")
     stated = one.count("--zero-stage", default=0)
     if one.switch(_TORCH_FSDP):
         return "fsdp"
@@ -43,11 +45,11 @@ def _stage(one: Reading) -> str:
         return _STAGES[one.choice(strategy, _STAGES)]
     if _sums_apart(one):
         return "1"
-    return "1" if whole else str(min(stated or 0, 3))
+    return "1" if distributed else str(min(stated or 0, 3))
 
 
 def _sums_apart(one: Reading) -> bool:
-    """Return whether DeepSpeed's optimizer of bf16 runs: gradients of 2 bytes, added to split sums of 4 beside them.
+    """Return true for DeepSpeed's BF16 optimizer: 2-byte gradients are added to separate, sharded 4-byte sums.
 
     Source: BigScience, script of BLOOM-176B: "bf16 must use z0! it implements its own zero stage 1 equivalent".
     """
@@ -64,6 +66,7 @@ def _write_sharing(one: Writing) -> Fields:
         found |= {"--use-distributed-optimizer": True, _FSDP: True, _STRATEGY: strategy}
     elif stage == "fsdp":
         found[_TORCH_FSDP] = True
+    # Megatron-FSDP prefetches parameters only if the all-gather overlap is on.
     gathers_ahead = stage == "3" and one["data_par_overlap"]
     if one["dp_shard"]:
         found[_INSTANCES] = one["data_par"] * one["context_par"] // one["dp_shard"]
@@ -79,7 +82,7 @@ _SUMS = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32"}
 
 
 def _gradients(one: Reading) -> Fields:
-    """Read types of gradients: of bfloat16 they are summed in 4 bytes unless they are reduced in 2."""
+    """Read the types of gradients: bfloat16 gradients accumulate in 4 bytes unless they are reduced in 2."""
     datatype = one.execution["datatype"]
     wide = one.switch("--accumulate-allreduce-grads-in-fp32")
     narrow = one.switch("--grad-reduce-in-bf16")
@@ -89,7 +92,7 @@ def _gradients(one: Reading) -> Fields:
     apart = _sums_apart(one)
     bucket = one.count(_BUCKET)
     size = 4 if kind == "float32" else 2
-    # buckets of the sharded optimizer alone, which has no other form where weights are split
+    # bucket sizes only apply to DDP and the distributed optimizer, not to sharded weights
     counts = bucket is not None and one.execution["zero_stage"] in ("0", "1", "2")
     mib = round(bucket * size / _MIB) if counts and bucket else 0
     return {
@@ -126,7 +129,7 @@ _WITHOUT_MOMENTS = ("sgd", "adafactor")
 def _optimizer(one: Reading) -> Fields:
     name = str(one.get("--optimizer", default="adam"))
     if name not in _OPTIMIZERS:
-        one.not_modelled("--optimizer", f"one of {', '.join(_OPTIMIZERS)} is modelled; adam stands")
+        one.not_modelled("--optimizer", f"only {', '.join(_OPTIMIZERS)} are modelled; adam is used")
         name = "adam"
     found = _OPTIMIZERS[name]
     if name == "sgd" and one.get("--sgd-momentum", default=0.9) == 0:
@@ -141,7 +144,7 @@ def _optimizer(one: Reading) -> Fields:
 
 
 def _small_moments(one: Reading) -> bool:
-    """Return whether both moments have 2 bytes; others are not modelled."""
+    """Return true if both moments have 2 bytes; report other combinations, which are not modelled."""
     aware = one.switch("--use-precision-aware-optimizer")
     kinds = {
         name: one.get(name, default="fp32") for name in ("--exp-avg-dtype", "--exp-avg-sq-dtype")
@@ -151,7 +154,9 @@ def _small_moments(one: Reading) -> bool:
     if all(kind == "bf16" for kind in kinds.values()):
         return True
     for name in kinds:
-        one.not_modelled(name, "both moments in bf16, or both in fp32, are modelled; fp32 stands")
+        one.not_modelled(
+            name, "only moments that are both bf16, or both fp32, are modelled; fp32 is used"
+        )
     return False
 
 
@@ -174,15 +179,20 @@ _STATES = "--offload-optimizer-states"
 
 
 def _offload(one: Reading) -> Fields:
-    """Read what is kept in host memory; a part of it is modelled as all of it."""
+    """Read offloading to host memory; partial offloading is modelled as complete offloading."""
     state = one.switch("--optimizer-cpu-offload") or one.switch(_STATES)
     share = one.get("--optimizer-offload-fraction", default=1.0)
     if state and share != 1:
-        one.not_modelled("--optimizer-offload-fraction", "all of the state is offloaded here")
+        one.not_modelled(
+            "--optimizer-offload-fraction",
+            "partial offload: all of the state is modelled as offloaded",
+        )
     blocks = one.count("--cpu-offloading-num-layers", default=0)
     most = one.count("--num-layers", "--encoder-num-layers")
     if blocks and most and blocks < most - 1:
-        one.not_modelled("--cpu-offloading-num-layers", "all blocks are offloaded here")
+        one.not_modelled(
+            "--cpu-offloading-num-layers", "partial offload: all blocks are modelled as offloaded"
+        )
     return {"optimizer_offload": state, "activations_offload": blocks > 0}
 
 
@@ -191,12 +201,15 @@ def _write_offload(one: Writing) -> Fields:
     if one["optimizer_offload"]:
         gathered = one["fp8_param_gather"] and one["fp8_recipe"] != "delayed"
         on_host = {"--optimizer-cpu-offload": True, "--use-precision-aware-optimizer": True}
-        found |= {_STATES: True} if gathered else on_host  # which refuses weights of 8 bits
+        found |= (
+            {_STATES: True} if gathered else on_host
+        )  # optimizer-cpu-offload refuses 8-bit weights
     if not one["activations_offload"]:
         return found
     if one.model is None:
-        hint = "the model says how many blocks there are"
-        raise one.refuse("activations_offload", "false, where the model is not known", hint)
+        hint = "the flag counts blocks, so the model must be known"
+        raise one.refuse("activations_offload", "false if the model is not known", hint)
+    # Megatron-LM requires fewer offloaded blocks than blocks: the backward pass of the last one starts at once.
     return found | {"--cpu-offloading-num-layers": one.model.num_blocks - 1}
 
 
@@ -244,7 +257,7 @@ _NAMES = first_names(ALIASES)
 
 
 def _recompute(one: Reading) -> Fields:
-    """Read what the backward pass computes again: everything, modules, or nothing."""
+    """Read activation recomputation: full, selective by modules, or none."""
     stated, short = one.stated(_GRANULARITY, default=None), one.switch(_SHORT)
     old = True in [one.switch(name) for name in _OLD] or one.get(_OLD_METHOD) is not None
     kind = "selective" if short else "full" if old else stated.value
@@ -266,7 +279,7 @@ def _recompute(one: Reading) -> Fields:
 
 
 def _modules(one: Reading, short: bool) -> Fields:
-    """Read the modules of selective recomputation; the core of attention where none are stated."""
+    """Read the modules of selective recomputation; core attention by default."""
     stated = one.setting(_MODULES)
     if stated is None:
         return {"activation_recompute": "attn_only"}
@@ -274,7 +287,7 @@ def _modules(one: Reading, short: bool) -> Fields:
     modules = {ALIASES.get(str(name), str(name)) for name in names}
     if strange := sorted(modules - {*MODULES}):
         known = ", ".join(_NAMES.get(name, name) for name in MODULES)
-        raise one.error(stated, f"modules, of {known}", f"{strange[0]} is none")
+        raise one.error(stated, f"modules among {known}", f"{strange[0]} is not a module")
     modules -= modules_of("moe_act+shared_experts") if "moe" in modules else set()
     if not short:
         return {"recompute_modules": written(modules)}
@@ -285,18 +298,20 @@ def _modules(one: Reading, short: bool) -> Fields:
 
 
 def _some_blocks(one: Reading) -> Fields:
-    """Read how many blocks of each chunk recompute: all, or the first ones of each (method block)."""
+    """Read the number of recomputed blocks of each chunk: all, or the first ones (method ``block``)."""
     one.used.add(_MODULES)
     method = one.get(_METHOD, _OLD_METHOD, default="uniform")
     count = one.count(_COUNT, "--activations-checkpoint-num-layers", "--checkpoint-num-layers")
     if method == "uniform" and count and count > 1:
-        one.not_modelled(_COUNT, "inputs of each block are kept here, not of groups of blocks")
+        one.not_modelled(
+            _COUNT, "checkpoints of groups of blocks: one checkpoint per block is modelled"
+        )
     if method != "block" or not count:
         return {}
     blocks = one.count("--num-layers", "--encoder-num-layers")
     stages = one.execution["pipeline_par"] * one.execution["pipeline_interleaving"]
     if not blocks or blocks % stages:
-        one.not_modelled(_COUNT, "all blocks recompute here, as chunks are not alike")
+        one.not_modelled(_COUNT, "chunks differ: recomputation of all blocks is modelled")
         return {}
     chunk = blocks // stages
     return {"recompute_every": chunk, "recompute_blocks": count} if count < chunk else {}
@@ -315,7 +330,7 @@ def _write_recompute(one: Writing) -> Fields:
         return found
     chosen = modules_of(modules) | (modules_of("core_attn") if kind == "attn_only" else set())
     names = [_NAMES.get(name, name) for name in MODULES if name in chosen]
-    if not names:  # single operators, as torchtitan has them
+    if not names:  # single operators, as in torchtitan
         raise one.refuse("recompute_modules", f"none, or some of {', '.join(MODULES)}")
     return found | {_MODULES: names[0] if len(names) == 1 else names}
 

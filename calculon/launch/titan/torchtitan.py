@@ -1,8 +1,8 @@
-"""torchtitan: configurations of its TOML files up to 2025, and of its Python recipes since 2026.
+"""torchtitan: its TOML configurations up to 2025, and its Python recipes since 2026.
 
 Sources: pytorch/torchtitan, ``torchtitan/config/job_config.py`` and ``train_configs/*.toml`` (2024, 2025),
-``torchtitan/config/configs.py`` and ``models/*/config_registry.py`` (2026). Those of August 2026 count tokens, not
-sequences: they are written.
+``torchtitan/config/configs.py`` and ``models/*/config_registry.py`` (2026). The version of August 2026, which counts
+tokens in place of sequences, is the one that is written.
 """
 
 from calculon.base.errors import Problem, SpecError
@@ -29,7 +29,7 @@ from calculon.launch.titan.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY
 _NAME = "torchtitan"
 
 _EXCHANGES = {"allgather": "all_gather", "alltoall": "p2p"}
-"""Exchanges of context parallelism; alltoall hands keys and values from neighbour to neighbour, a ring."""
+"""Communication methods of context parallelism; torchtitan's alltoall is a ring that passes keys and values on."""
 
 
 def _read_degrees(one: Reading) -> Fields:
@@ -44,7 +44,7 @@ def _read_degrees(one: Reading) -> Fields:
     shards = one.count(*sharding, default=-1)
     rest = tensor * pipeline * context * replicas
     product = f"tensor {tensor} x pipeline {pipeline} x context {context} x replicas {replicas}"
-    if shards == -1:  # all processors that other degrees leave
+    if shards == -1:  # -1 stands for all remaining processors
         processors = one.processors()
         if processors % rest:
             raise _contradiction(one, f"a divisor of {processors:,} processors", rest, product)
@@ -71,7 +71,7 @@ def _read_degrees(one: Reading) -> Fields:
 
 
 def _contradiction(one: Reading, wanted: str, found: int, product: str) -> SpecError:
-    """Return the error of degrees that do not go with the processors."""
+    """Return the error of degrees that do not match the number of processors."""
     place = one.parsed.file
     return SpecError(place, Problem("parallelism", wanted, f"{found:,} ({product})"))
 
@@ -80,7 +80,7 @@ def _write_degrees(one: Writing) -> Fields:
     context, data, shard = one["context_par"], one["data_par"], one["dp_shard"]
     ranks = context * data
     if ranks > 1 and not one["data_par_overlap"]:
-        raise one.refuse("data_par_overlap", "true: FSDP and DDP overlap by themselves")
+        raise one.refuse("data_par_overlap", "true: FSDP and DDP always overlap")
     if one["zero_stage"] == "fsdp" and ranks > 1:
         shards = (shard or ranks) // context
     elif one["zero_stage"] == "0" and (context == 1 or ranks == 1):
@@ -113,20 +113,24 @@ def _read_experts(one: Reading) -> Fields:
 def _write_experts(one: Writing) -> Fields:
     experts, width = one["expert_par"], one["expert_tensor_par"] or one["tensor_par"]
     if experts == 1 and width != one["tensor_par"]:
-        raise one.refuse("expert_tensor_par", "0: experts are split as other layers")
+        raise one.refuse("expert_tensor_par", "0: experts are sharded like other layers")
     if experts > 1 and width != 1:
-        raise one.refuse("expert_tensor_par", "1: experts take the ranks of tensor parallelism")
+        raise one.refuse(
+            "expert_tensor_par", "1: expert parallelism uses the ranks of tensor parallelism"
+        )
     return {} if experts == 1 else {"parallelism.expert_parallel_degree": experts}
 
 
 def _read_batch(one: Reading) -> Fields:
-    """Read length, microbatch and batch: of August 2026 in tokens, before in sequences."""
+    """Read sequence length, microbatch and batch: in tokens since August 2026, in sequences before."""
     tokens = any(name in one.parsed.settings for name in (TOKENS, STEP_TOKENS, LENGTH, PASSES))
     older = ("local_batch_size", "batch_size", "global_batch_size", "seq_len")
     stated = [name for key in older if (name := f"training.{key}") in one.parsed.settings]
     if tokens and stated:
         found = one.parsed.settings[stated[0]]
-        raise one.error(found, "nothing, since tokens are counted", "use one version's names")
+        raise one.error(
+            found, "no value, as the file counts tokens", "use the names of one version"
+        )
     return _read_tokens(one) if tokens else _read_sequences(one)
 
 
@@ -176,13 +180,13 @@ def _batch(micro: int, batch: int, length: int) -> Fields:
 
 
 def _refilled(times: int) -> str:
-    return f"the pipeline is filled and drained {times} times in a step: counted once"
+    return f"{times} pipeline fills and drains per step: one is modelled"
 
 
 def _write_batch(one: Writing) -> Fields:
     length = one["seq_length"] or (one.model.seq_size if one.model else 0)
     if not length:
-        raise one.refuse("seq_length", "a stated length, since tokens are counted", "or a model")
+        raise one.refuse("seq_length", "a stated length, as torchtitan counts tokens", "or a model")
     micro, batch, data = one["microbatch_size"], one["batch_size"], one["data_par"]
     if batch % (micro * data):
         raise one.refuse("batch_size", f"a multiple of microbatch {micro} x data {data}")
@@ -214,7 +218,7 @@ def _read_context(one: Reading) -> Fields:
         return {"cp_comm": "p2p", "cp_balance": "zigzag"}
     exchange = one.choice(method, _EXCHANGES)
     if balancer.value == "ptrr":
-        one.not_modelled(balancer.name, "taken for headtail")
+        one.not_modelled(balancer.name, "treated as headtail")
     elif balancer.value not in ("headtail", None):
         raise one.error(balancer, "headtail, ptrr or None")
     return {
@@ -227,7 +231,7 @@ def _write_context(one: Writing) -> Fields:
     if one["context_par"] == 1:
         return {}
     if one["cp_comm"] != "all_gather":
-        raise one.refuse("cp_comm", "all_gather, the one exchange since 2026")
+        raise one.refuse("cp_comm", "all_gather, the only method since 2026")
     if one["cp_balance"] == "zigzag":
         return {}
     if one["cp_balance"] != "contiguous":
@@ -240,6 +244,7 @@ def _read_reshard(one: Reading) -> Fields:
     policy = found.value
     if policy not in ("default", "always", "never"):
         raise one.error(found, "default, always or never")
+    # With a pipeline, FSDP keeps gathered weights by default, as every microbatch would gather them again.
     usual = one.execution["pipeline_par"] == 1 or one.execution["zero_stage"] != "fsdp"
     kept = policy == "never" and one.execution["zero_stage"] == "fsdp"
     return {"reshard_after_forward": usual if policy == "default" else not kept}
@@ -258,7 +263,7 @@ def _read_clipping(one: Reading) -> Fields:
 
 def _write_clipping(one: Writing) -> Fields:
     if not one["grad_clip"]:
-        raise one.refuse("grad_clip", "true: gradients are clipped in every step")
+        raise one.refuse("grad_clip", "true: torchtitan always clips gradients")
     return {}
 
 
@@ -299,13 +304,13 @@ def _write_campaign(one: Writing) -> Fields:
 
 
 def _read_preset(one: Reading) -> Fields:
-    """Say what torchtitan runs field by field where its preset, which keeps to defaults, has a limit against it."""
+    """Write out all fields if the configuration exceeds a limit of torchtitan's preset, which only allows defaults."""
     preset = find_preset(_NAME)
-    whole = preset.completed({"training": True, **one.execution})
-    if not any(any(broken(preset, whole.__getitem__)) for broken in (lacking, refused)):
+    complete = preset.completed({"training": True, **one.execution})
+    if not any(any(broken(preset, complete.__getitem__)) for broken in (lacking, refused)):
         return {}
-    del whole["attn_kernel"]  # the system's own
-    return {**whole, "preset": COMMON}
+    del complete["attn_kernel"]  # the system chooses it
+    return {**complete, "preset": COMMON}
 
 
 _ROWS = (
@@ -399,4 +404,4 @@ TORCHTITAN = Dialect(
     named=option_name,
     in_version_of=in_version_of,
 )
-"""Configurations of torchtitan."""
+"""Launch dialect of torchtitan."""

@@ -1,4 +1,4 @@
-"""Kernels of torchtitan: what is compiled, recomputed, and multiplied in fewer bits, and the optimizer."""
+"""torchtitan: compilation, activation recomputation, low-precision products, and the optimizer."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _IMPLEMENTATIONS = {"fused": "fused", "foreach": "foreach", "for-loop": "loop"}
 
 
 def _read_recompute(one: Reading) -> Fields:
-    """Read what is recomputed: a class since 2026, before a mode and, of selective, an option."""
+    """Read activation recomputation: a class since 2026, before a mode with an option for selective recomputation."""
     made, mode = one.setting(CHECKPOINT), one.setting(f"{CHECKPOINT}.mode")
     usual = "2" if made is None else "op"
     option = str(one.get(f"{CHECKPOINT}.selective_ac_option", default=usual))
@@ -34,16 +34,17 @@ def _read_recompute(one: Reading) -> Fields:
     if kind == "selective" and option != "op":
         if not option.isdecimal() or int(option) < 1:
             found = one.parsed.settings[f"{CHECKPOINT}.selective_ac_option"]
-            raise one.error(found, "op, or of how many layers one is recomputed")
+            raise one.error(found, "op, or a number N to recompute every Nth layer")
+        # Selective recomputation "every Nth layer" is full recomputation of these layers.
         kind, every = "full", int(option)
     if kind not in ("selective", "full", "none"):
         assert stated is not None
         if kind not in OTHER_RECOMPUTES:
             raise one.error(stated, "selective, full or none")
-        one.not_modelled(stated.name, f"{OTHER_RECOMPUTES[kind]}: taken for selective")
+        one.not_modelled(stated.name, f"{OTHER_RECOMPUTES[kind]}: treated as selective")
         kind = "selective"
     if kind == "selective" and mixes(model_of(one.parsed.settings)):
-        effect = "which results of experts are kept is not known: nothing is computed again"
+        effect = "the stored results of experts are not known: no recomputation is modelled"
         for name in (CHECKPOINT, f"{CHECKPOINT}.mode"):
             one.not_modelled(name, effect)
         kind = "none"
@@ -56,11 +57,11 @@ def _read_recompute(one: Reading) -> Fields:
 
 def _write_recompute(one: Writing) -> Fields:
     if one["recompute_every"] != 1:
-        raise one.refuse("recompute_every", "1: every layer is recomputed, or its operators are")
-    whole, modules = one["activation_recompute"], one["recompute_modules"]
-    if whole == "full":
+        raise one.refuse("recompute_every", "1: recomputation applies to every layer")
+    recompute, modules = one["activation_recompute"], one["recompute_modules"]
+    if recompute == "full":
         return {CHECKPOINT: "FullAC"}
-    if whole != "none":
+    if recompute != "none":
         raise one.refuse("activation_recompute", "full, none", "flash attention stores no more")
     if modules not in ("ops", "none"):
         raise one.refuse("recompute_modules", "ops, none")
@@ -74,14 +75,14 @@ def _read_compile(one: Reading) -> Fields:
     parts = parts if isinstance(parts, list) else [parts]
     compiled = (stated or older) and "model" in parts
     if (stated or older) and not compiled:
-        one.not_modelled(_COMPONENTS, "the loss is compiled alone: taken for none")
+        one.not_modelled(_COMPONENTS, "only the loss is compiled: treated as no compilation")
     asked = one.stated(
         *("compile.enable_async_tensor_parallel", *parallel("enable_async_tensor_parallel")),
         default=False,
     )
     overlapped = asked.value is True and one.execution["tensor_par"] > 1
     if overlapped and not compiled:
-        raise one.error(asked, "false without compile.enable, since only the compiler overlaps")
+        raise one.error(asked, "false without compile.enable, as the compiler makes the overlap")
     scope = "blocks_and_loss" if "loss" in parts else "blocks"
     return {
         "fusion": "compile" if compiled else "none",
@@ -109,18 +110,18 @@ def _write_compile(one: Writing) -> Fields:
 
 
 def _read_optimizer(one: Reading) -> Fields:
-    """Read the optimizer, which is named since 2024, or made by a class or a function since 2026."""
+    """Read the optimizer: named since 2024, created by a class or a function since 2026."""
     made, stated = one.setting("optimizer"), one.setting("optimizer.name")
     for found in (made, stated):
         name = "adam" if found is None else str(found.value).lower()
         if found is not None and not any(word in name for word in ("adam", "optimizerscontainer")):
-            one.not_modelled(found.name, "taken for AdamW")
+            one.not_modelled(found.name, "treated as AdamW")
     older = one.setting("optimizer.fused")
-    way = one.setting("optimizer.implementation")
-    if way is not None and str(way.value) not in _IMPLEMENTATIONS:
-        raise one.error(way, f"one of {', '.join(_IMPLEMENTATIONS)}")
-    if way is not None:
-        return {"optimizer": "adam", "optimizer_impl": _IMPLEMENTATIONS[str(way.value)]}
+    implementation = one.setting("optimizer.implementation")
+    if implementation is not None and str(implementation.value) not in _IMPLEMENTATIONS:
+        raise one.error(implementation, f"one of {', '.join(_IMPLEMENTATIONS)}")
+    if implementation is not None:
+        return {"optimizer": "adam", "optimizer_impl": _IMPLEMENTATIONS[str(implementation.value)]}
     loose = older is not None and older.value is False
     return {"optimizer": "adam", "optimizer_impl": "foreach" if loose else "fused"}
 
@@ -128,13 +129,14 @@ def _read_optimizer(one: Reading) -> Fields:
 def _write_optimizer(one: Writing) -> Fields:
     if one["optimizer"] != "adam":
         raise one.refuse("optimizer", "adam")
-    way = first_names(_IMPLEMENTATIONS)[one["optimizer_impl"]]
-    return {} if way == "fused" else {"optimizer.implementation": way}
+    implementation = first_names(_IMPLEMENTATIONS)[one["optimizer_impl"]]
+    return {} if implementation == "fused" else {"optimizer.implementation": implementation}
 
 
 def _read_launches(one: Reading) -> Fields:
-    """Read whether steps are graphs: as they are since August 2026, unless asked otherwise."""
+    """Read CUDA graphs of steps, the default since August 2026."""
     eager = one.switch("training.disable_cuda_graphs")
+    # Files that count tokens are of August 2026 or later, when CUDA graphs became the default.
     graphs = not eager and any(name in one.parsed.settings for name in (TOKENS, LENGTH))
     return {"launch_mode": "graph" if graphs else "auto"}
 
@@ -149,21 +151,21 @@ def _write_launches(one: Writing) -> Fields:
 
 
 def _read_recipe(one: Reading) -> Fields:
-    """Read products in fewer bits: converters by name and a section of each until 2025, since then by class."""
+    """Read low-precision products: converters by name with a section each until 2025, by class since then."""
     listed = one.get("model.converters", default=[])
     listed = listed.split(",") if isinstance(listed, str) else listed or []
     listed = listed if isinstance(listed, list) else [listed]
     asked = {str(name).strip() for name in listed} - {""}
     known = {*CONVERTERS, *OF_EXPERTS}
     if strangers := sorted(asked - known):
-        one.not_modelled("model.converters", f"{', '.join(strangers)} is not known")
+        one.not_modelled("model.converters", f"{', '.join(strangers)} is unknown")
     asked |= {name for name in known if one.setting(f"converters.{name}") is not None}
     found = [recipe for name, recipe in CONVERTERS.items() if name in asked]
     if one.get("training.enable_float8_linear", "float8.enable_float8_linear"):
         found.append("tensorwise")
     if not found and not asked.isdisjoint(OF_EXPERTS):
         for name in ("model.converters", *(f"converters.{each}" for each in OF_EXPERTS)):
-            one.not_modelled(name, "products of experts alone in 8 bits: counted in 16")
+            one.not_modelled(name, "8-bit products of experts only: modelled in 16 bits")
     gather, scaled, names = (
         [one.setting(f"{section}.{option}") for section in QUANTIZED]
         for option in ("enable_fsdp_float8_all_gather", "recipe_name", "filter_fqns")
@@ -174,16 +176,18 @@ def _read_recipe(one: Reading) -> Fields:
     recipe = found[0]
     for setting in scaled:
         if setting is not None and str(setting.value).startswith("rowwise"):
-            one.not_modelled(setting.name, "factors of rows: taken for one of the tensor")
+            one.not_modelled(setting.name, "row-wise scales: treated as per-tensor scales")
     for setting in names:
         if setting is not None and not _usual_exceptions(setting.value):
-            one.not_modelled(setting.name, "more layers than the head keep 16 bits: here none does")
+            one.not_modelled(
+                setting.name, "more 16-bit layers than the head: none of them is modelled"
+            )
     wide = any(setting is not None and setting.value is True for setting in gather)
     return {"fp8_recipe": recipe, "fp8_param_gather": wide and recipe == "tensorwise"}
 
 
 def _usual_exceptions(names: Any) -> bool:
-    """Whether only layers are left out that keep their type here, too: head and router."""
+    """Return true if the excluded layers, head and router, are excluded in the model as well."""
     listed = names.split(",") if isinstance(names, str) else names
     return isinstance(listed, list) and {*map(str, listed)} <= KEPT
 
@@ -191,7 +195,9 @@ def _usual_exceptions(names: Any) -> bool:
 def _write_recipe(one: Writing) -> Fields:
     recipe = one["fp8_recipe"]
     if one["fp8_param_gather"]:
-        raise one.refuse("fp8_param_gather", "false: weights are gathered in 16 bits since 2026")
+        raise one.refuse(
+            "fp8_param_gather", "false: torchtitan gathers weights in 16 bits since 2026"
+        )
     if recipe == "none":
         return {}
     made = WRITTEN_RECIPES.get(recipe)
@@ -228,4 +234,4 @@ KERNELS = (
         _write_optimizer,
     ),
 )
-"""Rows of recipes, recomputation, compilers, launches and the optimizer."""
+"""Rows of precision, recomputation, compilation, kernel launches and the optimizer."""

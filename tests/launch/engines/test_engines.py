@@ -50,14 +50,14 @@ def test_several_commands_that_start_a_server_are_told():
     path = SCRIPTS / "sglang/deepseek_r1_fp8_h200.sh"
     either = {name: value for name, value in OF_ENGINES.items() if name != "OSL"}
     notes = read_launch(path.read_text(), str(path), variables=either).notes
-    assert "2 commands start a server: that with the most options counts" in notes
+    assert "2 commands start a server: the one with the most options is used" in notes
 
 
 def test_narrow_weights_that_only_a_name_says_are_told():
     notes = launch_of(SCRIPTS / "vllm/qwen3_coder_fp8.sh").notes
-    assert any("its name says FP8" in one for one in notes)
+    assert any("the name says FP8" in one for one in notes)
     wide = launch_of(SCRIPTS / "vllm/qwen3_coder_bf16.sh").notes
-    assert not any("its name says" in one for one in wide)
+    assert not any("the name says" in one for one in wide)
 
 
 def test_a_configuration_of_drafts_that_is_nested_too_deeply_is_refused(tmp_path):
@@ -120,7 +120,7 @@ def test_what_is_written_is_read_as_it_was(engine):
             continue
         written += 1
         replicas = drawn["num_procs"] // (drawn["tensor_par"] * drawn["pipeline_par"])
-        assert (f"{replicas} replicas: this starts one" in text) == (replicas > 1)
+        assert (f"{replicas} replicas: this script starts one" in text) == (replicas > 1)
         assert all(drawn[field] == DEFAULTS[field] for field in changes)
         launch = read(engine, text, "run.sh", server=SERVER)
         assert not launch.unknown
@@ -166,7 +166,7 @@ def test_a_cache_beyond_what_is_free_takes_of_the_reserve():
 
 def test_a_share_without_room_for_the_cache_is_refused():
     text = "python -m sglang.launch_server --model-path m --mem-fraction-static 0.2"
-    with pytest.raises(SpecError, match="leaves room for the cache on h100_80g_sxm"):
+    with pytest.raises(SpecError, match="leaves memory for the KV cache on h100_80g_sxm"):
         read(ENGINES["sglang"], text, "x.sh", server=SERVER)
     with pytest.raises(SpecError, match="above 0, of at most 1"):
         read(ENGINES["sglang"], text.replace("0.2", "80"), "x.sh", server=SERVER)
