@@ -116,47 +116,47 @@ def _value(value: object) -> str:
     return f"'{value}'" if value in ("no", "NO") else plain(value)
 
 
-def _kind(one: Reading | Writing) -> str:
+def _kind(source: Reading | Writing) -> str:
     """Return the distributed type: NO, MULTI_GPU (DDP), FSDP or DEEPSPEED."""
-    if isinstance(one, Writing):
-        stage = one["zero_stage"]
-        if one["num_procs"] == 1:
+    if isinstance(source, Writing):
+        stage = source["zero_stage"]
+        if source["num_procs"] == 1:
             return "NO"
         return "FSDP" if stage == "fsdp" else "MULTI_GPU" if stage == "0" else "DEEPSPEED"
-    found = one.setting("distributed_type")
+    found = source.setting("distributed_type")
     if found is None:
         sections = {"FSDP": _FSDP, "DEEPSPEED": _DEEPSPEED}
-        stated = one.parsed.settings
+        stated = source.parsed.settings
         # Older configurations omit the type: a section with settings implies it.
         kinds = (k for k, name in sections.items() if any(n.startswith(name) for n in stated))
         return next(kinds, "MULTI_GPU")
     kind = "NO" if found.value is False else str(found.value).upper()
     if kind not in _TYPES:
         hint = "use the format megatron-lm" if kind == "MEGATRON_LM" else ""
-        raise one.error(found, "FSDP, DEEPSPEED, MULTI_GPU or NO", hint)
+        raise source.error(found, "FSDP, DEEPSPEED, MULTI_GPU or NO", hint)
     return kind
 
 
-def _read_degrees(one: Reading) -> Fields:
-    kind = _kind(one)
-    given(one, "num_processes")
-    processors = 1 if kind == "NO" and one.num_procs is None else one.processors()
-    stated = one.parsed.num_procs
+def _read_degrees(reading: Reading) -> Fields:
+    kind = _kind(reading)
+    given(reading, "num_processes")
+    processors = 1 if kind == "NO" and reading.num_procs is None else reading.processors()
+    stated = reading.parsed.num_procs
     if isinstance(stated, int) and stated != processors:
         wanted = f"{processors:,} processors, as requested"
-        raise SpecError(one.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
+        raise SpecError(reading.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
     tensor, context, sequence, replicas = (
-        given(one, f"{_PARALLEL}.{name}_size", default=1)
+        given(reading, f"{_PARALLEL}.{name}_size", default=1)
         for name in ("tp", "cp", "sp", "dp_replicate")
     )
-    shards = one.count(f"{_PARALLEL}.dp_shard_size")
+    shards = reading.count(f"{_PARALLEL}.dp_shard_size")
     parts = context * sequence
     rest = tensor * parts * replicas
     product = f"tp {tensor} x cp {context} x sp {sequence} x dp_replicate {replicas}"
     if processors % rest or (shards and shards > 0 and rest * shards != processors):
         found = f"{rest * (shards or 1):,} ({product}{f' x dp_shard {shards}' if shards else ''})"
         raise SpecError(
-            one.parsed.file, Problem(_PARALLEL, f"degrees of {processors:,} processors", found)
+            reading.parsed.file, Problem(_PARALLEL, f"degrees of {processors:,} processors", found)
         )
     return {
         "num_procs": processors,
@@ -164,30 +164,30 @@ def _read_degrees(one: Reading) -> Fields:
         "context_par": parts,
         "pipeline_par": 1,
         "data_par": processors // (tensor * parts),
-        **_sharding(one, kind, replicas),
-        **_exchange(one, context, sequence),
+        **_sharding(reading, kind, replicas),
+        **_exchange(reading, context, sequence),
     }
 
 
-def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
+def _sharding(reading: Reading, kind: str, replicas: int) -> Fields:
     """Return the sharding: by the strategy of FSDP 1, the device mesh of FSDP 2, or the ZeRO stage."""
-    tensor = one.count(f"{_PARALLEL}.tp_size", default=1) or 1
-    ranks = one.processors() // tensor if kind != "NO" else 1
+    tensor = reading.count(f"{_PARALLEL}.tp_size", default=1) or 1
+    ranks = reading.processors() // tensor if kind != "NO" else 1
     stage, kept, group = "0", True, 0
     if kind == "FSDP":
-        stage, kept, by_node = _strategy(one)
-        nodes = given(one, "num_machines", default=1)
+        stage, kept, by_node = _strategy(reading)
+        nodes = given(reading, "num_machines", default=1)
         group = ranks // replicas if replicas > 1 else ranks // nodes if by_node else 0
     elif kind == "DEEPSPEED":
-        file = one.setting(f"{_DEEPSPEED}.deepspeed_config_file")
+        file = reading.setting(f"{_DEEPSPEED}.deepspeed_config_file")
         if file is not None:
-            one.not_modelled(
+            reading.not_modelled(
                 file.name, "settings of that file: import it with the format deepspeed"
             )
-        stage = str(given(one, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
+        stage = str(given(reading, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
         if stage not in ("0", "1", "2", "3"):
-            found = one.stated(f"{_DEEPSPEED}.zero_stage", default=stage)
-            raise one.error(found, "0, 1, 2 or 3")
+            found = reading.stated(f"{_DEEPSPEED}.zero_stage", default=stage)
+            raise reading.error(found, "0, 1, 2 or 3")
     # A single rank has nothing to shard, whatever the configuration says.
     stage = stage if ranks > 1 else "0"
     return {
@@ -199,53 +199,53 @@ def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
     }
 
 
-def _strategy(one: Reading) -> tuple[str, bool, bool]:
+def _strategy(reading: Reading) -> tuple[str, bool, bool]:
     """Return the ZeRO stage, if weights are resharded after the forward pass, and if only nodes are sharded."""
-    stated = one.stated(f"{_FSDP}.fsdp_sharding_strategy", default="FULL_SHARD")
-    resharded = one.setting(f"{_FSDP}.fsdp_reshard_after_forward")
-    one.setting(f"{_FSDP}.fsdp_version")
+    stated = reading.stated(f"{_FSDP}.fsdp_sharding_strategy", default="FULL_SHARD")
+    resharded = reading.setting(f"{_FSDP}.fsdp_reshard_after_forward")
+    reading.setting(f"{_FSDP}.fsdp_version")
     if resharded is not None and isinstance(resharded.value, str):
         stated, resharded = resharded, None  # FSDP 1 also accepts the strategy under this name
     name = str(stated.value).upper()
     name = _NUMBERED.get(name, name)
     if name not in _STRATEGIES:
-        raise one.error(stated, f"one of {', '.join(_STRATEGIES)}")
+        raise reading.error(stated, f"one of {', '.join(_STRATEGIES)}")
     stage, kept, by_node = _STRATEGIES[name]
     if resharded is not None:
         kept = bool(resharded.value)
     return stage, kept, by_node
 
 
-def _exchange(one: Reading, context: int, sequence: int) -> Fields:
+def _exchange(reading: Reading, context: int, sequence: int) -> Fields:
     """Return the communication of context parallelism: ring, all-gather, or all-to-all (Ulysses)."""
-    method = one.stated(f"{_PARALLEL}.cp_comm_strategy", default="allgather")
-    backend = one.get(f"{_PARALLEL}.cp_backend", f"{_PARALLEL}.sp_backend", default="torch")
+    method = reading.stated(f"{_PARALLEL}.cp_comm_strategy", default="allgather")
+    backend = reading.get(f"{_PARALLEL}.cp_backend", f"{_PARALLEL}.sp_backend", default="torch")
     if context * sequence == 1:
         return {"cp_comm": "p2p"}
     if sequence > 1 or backend == "deepspeed":
         return {"cp_comm": "a2a"}
-    return {"cp_comm": _EXCHANGES[one.choice(method, _EXCHANGES)]}
+    return {"cp_comm": _EXCHANGES[reading.choice(method, _EXCHANGES)]}
 
 
-def _write_degrees(one: Writing) -> Fields:
-    kind = _kind(one)
-    if one["pipeline_par"] > 1:
-        raise one.refuse("pipeline_par", "1: accelerate has no pipeline parallelism")
-    found: Fields = {"distributed_type": kind, "num_processes": one["num_procs"]}
-    tensor, context, data = one["tensor_par"], one["context_par"], one["data_par"]
+def _write_degrees(writing: Writing) -> Fields:
+    kind = _kind(writing)
+    if writing["pipeline_par"] > 1:
+        raise writing.refuse("pipeline_par", "1: accelerate has no pipeline parallelism")
+    found: Fields = {"distributed_type": kind, "num_processes": writing["num_procs"]}
+    tensor, context, data = writing["tensor_par"], writing["context_par"], writing["data_par"]
     ranks = context * data
     # With context parallelism, FSDP shards over the context ranks too.
-    shards = (one["dp_shard"] or ranks) // context
+    shards = (writing["dp_shard"] or ranks) // context
     if kind == "FSDP":
         found[f"{_FSDP}.fsdp_version"] = 2
-        found[f"{_FSDP}.fsdp_reshard_after_forward"] = bool(one["reshard_after_forward"])
+        found[f"{_FSDP}.fsdp_reshard_after_forward"] = bool(writing["reshard_after_forward"])
         found[f"{_FSDP}.fsdp_auto_wrap_policy"] = "TRANSFORMER_BASED_WRAP"
     elif kind == "DEEPSPEED":
-        if one["zero_stage"] not in ("1", "2", "3"):
-            raise one.refuse("zero_stage", "0, 1, 2, 3, fsdp")
-        found[f"{_DEEPSPEED}.zero_stage"] = int(one["zero_stage"])
-    if tensor * context > 1 or one["dp_shard"]:
-        ulysses = one["cp_comm"] == "a2a" and context > 1
+        if writing["zero_stage"] not in ("1", "2", "3"):
+            raise writing.refuse("zero_stage", "0, 1, 2, 3, fsdp")
+        found[f"{_DEEPSPEED}.zero_stage"] = int(writing["zero_stage"])
+    if tensor * context > 1 or writing["dp_shard"]:
+        ulysses = writing["cp_comm"] == "a2a" and context > 1
         sizes = {
             "dp_replicate_size": data // shards,
             "dp_shard_size": shards,
@@ -253,98 +253,98 @@ def _write_degrees(one: Writing) -> Fields:
             ("sp_size" if ulysses else "cp_size"): context,
         }
         found |= {f"{_PARALLEL}.{name}": value for name, value in sizes.items()}
-        if one["cp_comm"] == "p2p" and context > 1:
+        if writing["cp_comm"] == "p2p" and context > 1:
             found[f"{_PARALLEL}.cp_comm_strategy"] = "alltoall"
         if ulysses:
             found[f"{_PARALLEL}.sp_backend"] = "deepspeed"
     return found
 
 
-def _read_batch(one: Reading) -> Fields:
-    micro = given(one, *_MICRO)
+def _read_batch(reading: Reading) -> Fields:
+    micro = given(reading, *_MICRO)
     if micro is None:
         micro = TRAINER_BATCH
-        one.notes.append(
+        reading.notes.append(
             f"{_MICRO[0]} is an argument of the training script: its default, {TRAINER_BATCH}, is used"
         )
-    steps = given(one, *_STEPS, default=1)
-    length = given(one, *_LENGTHS, default=0, least=0)
+    steps = given(reading, *_STEPS, default=1)
+    length = given(reading, *_LENGTHS, default=0, least=0)
     return {
         "microbatch_size": micro,
-        "batch_size": micro * steps * one.execution["data_par"],
+        "batch_size": micro * steps * reading.execution["data_par"],
         "seq_length": length,
     }
 
 
-def _write_batch(one: Writing) -> Fields:
-    micro = one["microbatch_size"]
-    found = {_MICRO[0]: micro, _STEPS[0]: one["batch_size"] // (micro * one["data_par"])}
-    return {**found, _LENGTHS[0]: one["seq_length"]} if one["seq_length"] else found
+def _write_batch(writing: Writing) -> Fields:
+    micro = writing["microbatch_size"]
+    found = {_MICRO[0]: micro, _STEPS[0]: writing["batch_size"] // (micro * writing["data_par"])}
+    return {**found, _LENGTHS[0]: writing["seq_length"]} if writing["seq_length"] else found
 
 
-def _read_precision(one: Reading) -> Fields:
-    found = one.setting("mixed_precision")
+def _read_precision(reading: Reading) -> Fields:
+    found = reading.setting("mixed_precision")
     for name in ("bf16", "fp16"):
-        if one.get(name) is True and found is None:
+        if reading.get(name) is True and found is None:
             return {"datatype": _PRECISIONS[name], "fp8_recipe": "none"}
     chosen = "no"
     if found is not None and found.value not in (False, None):
         chosen = str(found.value).lower()
         if chosen not in _PRECISIONS:
-            raise one.error(found, f"one of {', '.join(_PRECISIONS)}")
-    backend = one.stated("fp8_config.backend", "fp8_config.fp8_backend", default="TE")
+            raise reading.error(found, f"one of {', '.join(_PRECISIONS)}")
+    backend = reading.stated("fp8_config.backend", "fp8_config.fp8_backend", default="TE")
     recipe = "none"
     if chosen == "fp8":
         name = str(backend.value).upper()
         if name not in _BACKENDS:
-            one.not_modelled(backend.name, "treated as Transformer Engine")
+            reading.not_modelled(backend.name, "treated as Transformer Engine")
         recipe = _BACKENDS.get(name, "delayed")
     return {"datatype": _PRECISIONS[chosen], "fp8_recipe": recipe}
 
 
-def _write_precision(one: Writing) -> Fields:
+def _write_precision(writing: Writing) -> Fields:
     names = first_names(_PRECISIONS)
-    datatype, recipe = one["datatype"], one["fp8_recipe"]
+    datatype, recipe = writing["datatype"], writing["fp8_recipe"]
     if datatype not in names:
-        raise one.refuse("datatype", "bfloat16, float16, float32")
+        raise writing.refuse("datatype", "bfloat16, float16, float32")
     if recipe == "none":
         return {"mixed_precision": names[datatype]}
     backends = first_names(_BACKENDS)
     if recipe not in backends or datatype != "bfloat16":
-        raise one.refuse("fp8_recipe", "none, delayed, tensorwise")
+        raise writing.refuse("fp8_recipe", "none, delayed, tensorwise")
     return {"mixed_precision": "fp8", "fp8_config.backend": backends[recipe]}
 
 
-def _read_recompute(one: Reading) -> Fields:
-    of_fsdp = one.switch(f"{_FSDP}.fsdp_activation_checkpointing")
-    again = of_fsdp or one.switch("gradient_checkpointing")
-    if not again and "gradient_checkpointing" not in one.parsed.settings:
-        one.notes.append(
+def _read_recompute(reading: Reading) -> Fields:
+    of_fsdp = reading.switch(f"{_FSDP}.fsdp_activation_checkpointing")
+    again = of_fsdp or reading.switch("gradient_checkpointing")
+    if not again and "gradient_checkpointing" not in reading.parsed.settings:
+        reading.notes.append(
             "gradient_checkpointing is an argument of the training script: treated as off"
         )
-    away = one.switch("activation_offloading")
+    away = reading.switch("activation_offloading")
     return {"activation_recompute": "full" if again else "none", "activations_offload": away}
 
 
-def _write_recompute(one: Writing) -> Fields:
-    if one["activation_recompute"] not in ("full", "none"):
-        raise one.refuse("activation_recompute", "full, none")
-    full = one["activation_recompute"] == "full"
+def _write_recompute(writing: Writing) -> Fields:
+    if writing["activation_recompute"] not in ("full", "none"):
+        raise writing.refuse("activation_recompute", "full, none")
+    full = writing["activation_recompute"] == "full"
     found: Fields = {"gradient_checkpointing": full}
-    if full and _kind(one) == "FSDP":  # FSDP needs its own activation checkpointing
+    if full and _kind(writing) == "FSDP":  # FSDP needs its own activation checkpointing
         found = {f"{_FSDP}.fsdp_activation_checkpointing": True}
-    return {**found, "activation_offloading": True} if one["activations_offload"] else found
+    return {**found, "activation_offloading": True} if writing["activations_offload"] else found
 
 
-def _read_prefetch(one: Reading) -> Fields:
-    found = one.stated(f"{_FSDP}.fsdp_backward_prefetch", default="BACKWARD_PRE")
+def _read_prefetch(reading: Reading) -> Fields:
+    found = reading.stated(f"{_FSDP}.fsdp_backward_prefetch", default="BACKWARD_PRE")
     value = str(found.value).upper()
     if value in ("BACKWARD_POST", "2"):
-        one.not_modelled(
+        reading.not_modelled(
             found.name, "weights are gathered after the previous pass: treated as BACKWARD_PRE"
         )
     none = value in ("NO_PREFETCH", "NONE", "3")
-    return {"fsdp_prefetch": 0 if none and one.execution["zero_stage"] == "fsdp" else 1}
+    return {"fsdp_prefetch": 0 if none and reading.execution["zero_stage"] == "fsdp" else 1}
 
 
 def _write_prefetch(_: Writing) -> Fields:
@@ -352,71 +352,77 @@ def _write_prefetch(_: Writing) -> Fields:
     return {}
 
 
-def _read_compile(one: Reading) -> Fields:
-    backend = one.get("dynamo_config.dynamo_backend", "dynamo_backend", default="NO")
-    compiled = str(backend).upper() not in ("NO", "FALSE", "NONE") or one.switch("torch_compile")
+def _read_compile(reading: Reading) -> Fields:
+    backend = reading.get("dynamo_config.dynamo_backend", "dynamo_backend", default="NO")
+    compiled = str(backend).upper() not in ("NO", "FALSE", "NONE") or reading.switch(
+        "torch_compile"
+    )
     return {"fusion": "compile" if compiled else "none"}
 
 
-def _read_optimizer(one: Reading) -> Fields:
-    found = one.stated("optim", "optimizer", default="adamw_torch_fused")
+def _read_optimizer(reading: Reading) -> Fields:
+    found = reading.stated("optim", "optimizer", default="adamw_torch_fused")
     kind = str(found.value)
     if kind not in _OPTIMIZERS:
-        one.not_modelled(found.name, "treated as AdamW")
+        reading.not_modelled(found.name, "treated as AdamW")
     ours = _OPTIMIZERS.get(kind, ("adam", "fused"))
     return dict(zip(("optimizer", "optimizer_impl"), ours, strict=True))
 
 
-def _write_optimizer(one: Writing) -> Fields:
-    name = first_names(_OPTIMIZERS).get((one["optimizer"], one["optimizer_impl"]))
+def _write_optimizer(writing: Writing) -> Fields:
+    name = first_names(_OPTIMIZERS).get((writing["optimizer"], writing["optimizer_impl"]))
     if name is None:
-        raise one.refuse("optimizer", "adam, adam_8bit, lion, adafactor, sgd")
+        raise writing.refuse("optimizer", "adam, adam_8bit, lion, adafactor, sgd")
     return {} if name in ("adamw_torch_fused", "adamw_apex_fused") else {"optim": name}
 
 
-def _read_clipping(one: Reading) -> Fields:
+def _read_clipping(reading: Reading) -> Fields:
     """Read gradient clipping, which the trainer enables by default."""
-    clipped = one.get("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping", default=True)
+    clipped = reading.get("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping", default=True)
     return {"grad_clip": bool(clipped)}
 
 
-def _read_offload(one: Reading) -> Fields:
-    state = one.get(f"{_DEEPSPEED}.offload_optimizer_device", default="none")
-    weights = one.stated(f"{_DEEPSPEED}.offload_param_device", default="none")
-    of_fsdp = one.stated(f"{_FSDP}.fsdp_offload_params", default=False)
+def _read_offload(reading: Reading) -> Fields:
+    state = reading.get(f"{_DEEPSPEED}.offload_optimizer_device", default="none")
+    weights = reading.stated(f"{_DEEPSPEED}.offload_param_device", default="none")
+    of_fsdp = reading.stated(f"{_FSDP}.fsdp_offload_params", default=False)
     if of_fsdp.value is True:
         effect = "weights, gradients and optimizer state in host memory: counted as device memory"
-        one.not_modelled(of_fsdp.name, effect)
+        reading.not_modelled(of_fsdp.name, effect)
     if weights.value in ("cpu", "nvme"):
-        one.not_modelled(weights.name, "sharded weights in host memory: counted as device memory")
-    return {"optimizer_offload": state in ("cpu", "nvme") and one.execution["zero_stage"] != "0"}
+        reading.not_modelled(
+            weights.name, "sharded weights in host memory: counted as device memory"
+        )
+    return {
+        "optimizer_offload": state in ("cpu", "nvme") and reading.execution["zero_stage"] != "0"
+    }
 
 
-def _write_offload(one: Writing) -> Fields:
-    if not one["optimizer_offload"]:
+def _write_offload(writing: Writing) -> Fields:
+    if not writing["optimizer_offload"]:
         return {}
-    if _kind(one) != "DEEPSPEED":
-        raise one.refuse("optimizer_offload", "false without DeepSpeed ZeRO")
+    if _kind(writing) != "DEEPSPEED":
+        raise writing.refuse("optimizer_offload", "false without DeepSpeed ZeRO")
     return {f"{_DEEPSPEED}.offload_optimizer_device": "cpu"}
 
 
-def _read_campaign(one: Reading) -> Fields:
+def _read_campaign(reading: Reading) -> Fields:
     found: Fields = {}
-    steps, length = given(one, "max_steps", least=-1), one.execution["seq_length"]
+    steps, length = given(reading, "max_steps", least=-1), reading.execution["seq_length"]
     if steps and steps > 0 and length:
-        found["tokens"] = steps * one.execution["batch_size"] * length
-    interval = one.get("save_steps", default=0)
+        found["tokens"] = steps * reading.execution["batch_size"] * length
+    interval = reading.get("save_steps", default=0)
     if isinstance(interval, int) and interval > 0:  # a value below 1 is a share of all steps
         found["save_interval"] = interval
     return found
 
 
-def _write_campaign(one: Writing) -> Fields:
+def _write_campaign(writing: Writing) -> Fields:
     found: Fields = {}
-    length = one["seq_length"]
-    if (tokens := one.campaign.get("tokens")) and length:
-        found["max_steps"] = -(-int(tokens) // (one["batch_size"] * length))
-    if interval := one.campaign.get("save_interval"):
+    length = writing["seq_length"]
+    if (tokens := writing.campaign.get("tokens")) and length:
+        found["max_steps"] = -(-int(tokens) // (writing["batch_size"] * length))
+    if interval := writing.campaign.get("save_interval"):
         found["save_steps"] = int(interval)
     return found
 
@@ -500,8 +506,10 @@ ACCELERATE = Dialect(
             "fusion",
             "dynamo_config.dynamo_backend",
             _read_compile,
-            lambda one: (
-                {"dynamo_config.dynamo_backend": "INDUCTOR"} if one["fusion"] == "compile" else {}
+            lambda writing: (
+                {"dynamo_config.dynamo_backend": "INDUCTOR"}
+                if writing["fusion"] == "compile"
+                else {}
             ),
         ),
         row("optimizer optimizer_impl", "optim", _read_optimizer, _write_optimizer),
@@ -509,7 +517,7 @@ ACCELERATE = Dialect(
             "grad_clip",
             "max_grad_norm",
             _read_clipping,
-            lambda one: {} if one["grad_clip"] else {"max_grad_norm": 0},
+            lambda writing: {} if writing["grad_clip"] else {"max_grad_norm": 0},
         ),
         switch("use_liger_kernel", "ce_impl", on="fused", off="eager"),
         row(

@@ -84,14 +84,14 @@ def renamed(row: Row, spelled: Callable[[str], Spelling]) -> Row:
     """
     spellings = {name: spelled(name) for name in row.settings}
 
-    def read(one: Reading) -> Fields:
+    def read(reading: Reading) -> Fields:
         try:
-            return row.read(_Renamed(one, spellings, spelled))
+            return row.read(_Renamed(reading, spellings, spelled))
         except SpecError as error:
             raise SpecError(error.file, [_reworded(p, spelled) for p in error.problems]) from None
 
-    def write(one: Writing) -> Fields:
-        return dict(_written(one, row.write(one), spellings, spelled))
+    def write(writing: Writing) -> Fields:
+        return dict(_written(writing, row.write(writing), spellings, spelled))
 
     names = (name.name for spelling in spellings.values() for name in spelling.names)
     return Row(row.fields, tuple(dict.fromkeys(names)), read, write, row.subject)
@@ -115,7 +115,7 @@ def _reworded(problem: Problem, spelled: Callable[[str], Spelling]) -> Problem:
 
 
 def _written(
-    one: Writing,
+    writing: Writing,
     settings: Fields,
     spellings: Mapping[str, Spelling],
     spelled: Callable[[str], Spelling],
@@ -135,16 +135,20 @@ class _Renamed(Reading):
 
     def __init__(
         self,
-        one: Reading,
+        reading: Reading,
         spellings: Mapping[str, Spelling],
         spelled: Callable[[str], Spelling],
     ) -> None:
-        self.one, self.spellings, self.spelled = one, spellings, spelled
-        self.parsed, self.asked_procs = one.parsed, one.asked_procs
-        self.execution, self.model, self.campaign = one.execution, one.model, one.campaign
-        self.lost, self.notes = one.lost, one.notes
+        self.original, self.spellings, self.spelled = reading, spellings, spelled
+        self.parsed, self.asked_procs = reading.parsed, reading.asked_procs
+        self.execution, self.model, self.campaign = (
+            reading.execution,
+            reading.model,
+            reading.campaign,
+        )
+        self.lost, self.notes = reading.lost, reading.notes
         self.used = _Used(self)
-        self.lenient = one.lenient
+        self.lenient = reading.lenient
 
     def setting(self, *names: str) -> Setting | None:
         """Return the first of several settings that is stated, under its other names, or its default."""
@@ -158,9 +162,9 @@ class _Renamed(Reading):
     def _stated(self, name: str) -> Setting | None:
         spelling, stated = self.spelling(name), None
         for there in spelling.names:
-            setting = self.one.setting(there.name)
+            setting = self.original.setting(there.name)
             if setting is not None and setting.value is not None and stated is None:
-                value = _plain(there.here(setting.value, self.one))
+                value = _plain(there.here(setting.value, self.original))
                 stated = Setting(setting.name, value, setting.place)
         # All names are asked for even after a hit, so that every alias counts as read.
         if stated is None and spelling.default is not None:
@@ -171,7 +175,7 @@ class _Renamed(Reading):
     def not_modelled(self, name: str, effect: str) -> None:
         """Record that the value of a setting changes the result but is not modelled, with its effect."""
         for there in self.spelling(name).names:
-            self.one.not_modelled(there.name, effect)
+            self.original.not_modelled(there.name, effect)
 
 
 class _Used(set[str]):
@@ -184,7 +188,7 @@ class _Used(set[str]):
     def update(self, *names: Iterable[str]) -> None:
         for name in chain(*names):
             # Rows add to this set under Megatron-LM's names; the report needs the names in the user's file.
-            self.reading.one.used.update(one.name for one in self.reading.spelling(name).names)
+            self.reading.original.used.update(one.name for one in self.reading.spelling(name).names)
 
     def add(self, name: str) -> None:
         self.update((name,))

@@ -46,8 +46,8 @@ def number(setting: str, name: str, default: int = 1, *others: str) -> Row:
     return row(
         name,
         " ".join((setting, *others)),
-        lambda one: {name: one.count(setting, *others, default=default)},
-        lambda one: {} if one[name] == default else {setting: one[name]},
+        lambda reading: {name: reading.count(setting, *others, default=default)},
+        lambda writing: {} if writing[name] == default else {setting: writing[name]},
     )
 
 
@@ -56,8 +56,8 @@ def switch(setting: str, name: str, on: Any = True, off: Any = False) -> Row:
     return row(
         name,
         setting,
-        lambda one: {name: on if one.switch(setting) else off},
-        lambda one: {setting: True} if one[name] == on else {},
+        lambda reading: {name: on if reading.switch(setting) else off},
+        lambda writing: {setting: True} if writing[name] == on else {},
     )
 
 
@@ -65,13 +65,13 @@ def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row
     """Return the row of a field whose values have other names in the launcher; not written at its default."""
     theirs = first_names(ours)
 
-    def read_name(one: Reading) -> Fields:
-        return {name: ours[one.choice(one.stated(setting, default=default), ours)]}
+    def read_name(reading: Reading) -> Fields:
+        return {name: ours[reading.choice(reading.stated(setting, default=default), ours)]}
 
-    def write_name(one: Writing) -> Fields:
-        if one[name] not in theirs:
-            raise one.refuse(name, ", ".join(map(str, theirs)))
-        return {} if one[name] == ours[default] else {setting: theirs[one[name]]}
+    def write_name(writing: Writing) -> Fields:
+        if writing[name] not in theirs:
+            raise writing.refuse(name, ", ".join(map(str, theirs)))
+        return {} if writing[name] == ours[default] else {setting: theirs[writing[name]]}
 
     return row(name, setting, read_name, write_name)
 
@@ -79,11 +79,11 @@ def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row
 def only_with(harmless: Harmless) -> Row:
     """Return the row of settings without a field, which are reported as not modelled unless their value is harmless."""
 
-    def read_values(one: Reading) -> Fields:
+    def read_values(reading: Reading) -> Fields:
         for name, (values, effect) in harmless.items():
-            found = one.setting(name)
+            found = reading.setting(name)
             if found is not None and found.value not in values:
-                one.not_modelled(name, effect)
+                reading.not_modelled(name, effect)
         return {}
 
     return row("", " ".join(harmless), read_values, subject="campaign")

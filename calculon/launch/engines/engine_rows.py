@@ -43,23 +43,25 @@ def number(setting: str, name: str, default: int) -> Row:
 def always(field: str, value: Any) -> Row:
     """Return the row of a field for which an engine always runs the same value."""
 
-    def write(one: Writing) -> Fields:
-        if one[field] != value:
-            raise one.refuse(field, str(value), f"--set {field}={value}")
+    def write(writing: Writing) -> Fields:
+        if writing[field] != value:
+            raise writing.refuse(field, str(value), f"--set {field}={value}")
         return {}
 
-    return row(field, "", lambda one: {field: value}, write)
+    return row(field, "", lambda reading: {field: value}, write)
 
 
 def option(setting: str, field: str, on: Any, off: Any) -> Row:
     """Return the row of a switch for a field with two possible values; not written if off."""
 
-    def write(one: Writing) -> Fields:
-        if one[field] not in (on, off):
-            raise one.refuse(field, f"{off}, {on}", f"--set {field}={off}")
-        return {setting: True} if one[field] == on else {}
+    def write(writing: Writing) -> Fields:
+        if writing[field] not in (on, off):
+            raise writing.refuse(field, f"{off}, {on}", f"--set {field}={off}")
+        return {setting: True} if writing[field] == on else {}
 
-    return row(field, setting, lambda one: {field: on if one.switch(setting) else off}, write)
+    return row(
+        field, setting, lambda reading: {field: on if reading.switch(setting) else off}, write
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +90,20 @@ class Degrees:
         fields = "num_procs tensor_par pipeline_par attn_data_par expert_par"
         return row(fields, " ".join(named), self._read, self._write)
 
-    def _read(self, one: Reading) -> Fields:
-        ranks, stages = (_least_one(one, name) for name in (self.tensor, self.pipeline))
-        stated = _least_one(one, self.copies) if self.copies else 1
-        split, attention, groups, copies = self.read_split(one, ranks, stated)
+    def _read(self, reading: Reading) -> Fields:
+        ranks, stages = (_least_one(reading, name) for name in (self.tensor, self.pipeline))
+        stated = _least_one(reading, self.copies) if self.copies else 1
+        split, attention, groups, copies = self.read_split(reading, ranks, stated)
         each = split * stages
         # A command starts one replica; the number of replicas is only in our comment.
-        procs = one.asked_procs or each * copies * _least_one(one, f"{COMMENTED}replicas")
+        procs = reading.asked_procs or each * copies * _least_one(reading, f"{COMMENTED}replicas")
         if procs % each:
             wanted = f"a multiple of {split} x {stages} = {each:,} (tensor x pipeline parallel)"
-            raise SpecError(one.parsed.file, Problem("processors", wanted, f"{procs:,}"))
+            raise SpecError(reading.parsed.file, Problem("processors", wanted, f"{procs:,}"))
         for name, value in (("attn_data_par", attention), ("expert_par", groups)):
             if split % value:
                 wanted = f"a divisor of {self.tensor} {split}"
-                raise SpecError(one.parsed.file, Problem(name, wanted, str(value)))
+                raise SpecError(reading.parsed.file, Problem(name, wanted, str(value)))
         return {
             "num_procs": procs,
             "tensor_par": split,
@@ -110,18 +112,18 @@ class Degrees:
             "expert_par": groups,
         }
 
-    def _write(self, one: Writing) -> Fields:
-        found = self.write_split(one)
-        if one["pipeline_par"] > 1:
-            found[self.pipeline] = one["pipeline_par"]
-        copies = one["num_procs"] // (one["tensor_par"] * one["pipeline_par"])
+    def _write(self, writing: Writing) -> Fields:
+        found = self.write_split(writing)
+        if writing["pipeline_par"] > 1:
+            found[self.pipeline] = writing["pipeline_par"]
+        copies = writing["num_procs"] // (writing["tensor_par"] * writing["pipeline_par"])
         return found | ({f"{COMMENTED}replicas": copies} if copies > 1 else {})
 
 
-def _least_one(one: Reading, name: str) -> int:
-    value = one.count(name, default=1)
+def _least_one(reading: Reading, name: str) -> int:
+    value = reading.count(name, default=1)
     if value < 1:
-        raise one.error(one.stated(name, default=value), "at least 1")
+        raise reading.error(reading.stated(name, default=value), "at least 1")
     return value
 
 
@@ -149,40 +151,42 @@ class TypeNames:
         fields = "weights_dtype experts_dtype head_dtype kv_dtype"
         return row(fields, " ".join(settings), self._read, self._write)
 
-    def _read(self, one: Reading) -> Fields:
-        stated = one.setting(self.dtype)
-        wide = "bfloat16" if stated is None else _WIDE_NAMES[one.choice(stated, _WIDE_NAMES)]
-        weights, experts = self._weights(one)
+    def _read(self, reading: Reading) -> Fields:
+        stated = reading.setting(self.dtype)
+        wide = "bfloat16" if stated is None else _WIDE_NAMES[reading.choice(stated, _WIDE_NAMES)]
+        weights, experts = self._weights(reading)
         weights = wide if weights == "wide" else weights
-        said = {name: one.get(COMMENTED + name) for name in ("weights_dtype", "experts_dtype")}
-        stated = one.setting(self.cache)
+        said = {name: reading.get(COMMENTED + name) for name in ("weights_dtype", "experts_dtype")}
+        stated = reading.setting(self.cache)
         cache = wide
         if stated is not None and stated.value != "auto":
             caches = by_name(self.caches)
-            cache = caches[one.choice(stated, caches)]
+            cache = caches[reading.choice(stated, caches)]
         return {
             "weights_dtype": said["weights_dtype"] or weights,
             "experts_dtype": said["experts_dtype"] or experts,
-            "head_dtype": one.get(f"{COMMENTED}head_dtype") or wide,
+            "head_dtype": reading.get(f"{COMMENTED}head_dtype") or wide,
             "kv_dtype": cache,
         }
 
-    def _weights(self, one: Reading) -> tuple[str, str]:
+    def _weights(self, reading: Reading) -> tuple[str, str]:
         """Return the types of weights and experts; types that only the checkpoint states are reported."""
-        stated = one.setting(self.weights) if self.weights else None
+        stated = reading.setting(self.weights) if self.weights else None
         if stated is not None and stated.value not in (None, "auto"):
             if types := by_name(self.quantised).get(str(stated.value)):
                 return types
             effect = "types of weights that only the checkpoint states: set them with --set weights_dtype=..."
-            one.not_modelled(stated.name, effect)
-        elif f"{COMMENTED}weights_dtype" not in one.parsed.settings:
-            one.notes += _narrow(one)
+            reading.not_modelled(stated.name, effect)
+        elif f"{COMMENTED}weights_dtype" not in reading.parsed.settings:
+            reading.notes += _narrow(reading)
         return "wide", "same"
 
-    def _write(self, one: Writing) -> Fields:
-        weights, experts, head = (one[f"{n}_dtype"] for n in ("weights", "experts", "head"))
+    def _write(self, writing: Writing) -> Fields:
+        weights, experts, head = (writing[f"{n}_dtype"] for n in ("weights", "experts", "head"))
         # One 16-bit type serves all layers that are not quantized: take it from the first field that names one.
-        wide = next((name for name in (head, weights, one["kv_dtype"]) if name in WIDE), WIDE[0])
+        wide = next(
+            (name for name in (head, weights, writing["kv_dtype"]) if name in WIDE), WIDE[0]
+        )
         found: Fields = {} if wide == WIDE[0] else {self.dtype: wide}
         pair = ("wide" if weights == wide else weights), experts
         if pair in self.quantised and self.weights:
@@ -191,17 +195,17 @@ class TypeNames:
             found[f"{COMMENTED}weights_dtype"] = weights
             found |= {f"{COMMENTED}experts_dtype": experts} if experts != "same" else {}
         found |= {f"{COMMENTED}head_dtype": head} if head != wide else {}
-        if one["kv_dtype"] == wide:
+        if writing["kv_dtype"] == wide:
             return found
-        if one["kv_dtype"] not in self.caches:
+        if writing["kv_dtype"] not in self.caches:
             wanted = ", ".join(dict.fromkeys((wide, *self.caches)))
-            raise one.refuse("kv_dtype", wanted, f"--set kv_dtype={wide}")
-        return found | {self.cache: self.caches[one["kv_dtype"]].split()[0]}
+            raise writing.refuse("kv_dtype", wanted, f"--set kv_dtype={wide}")
+        return found | {self.cache: self.caches[writing["kv_dtype"]].split()[0]}
 
 
-def _narrow(one: Reading) -> list[str]:
+def _narrow(reading: Reading) -> list[str]:
     """Return a note if the name of a checkpoint indicates quantized weights that no setting states."""
-    name = one.parsed.settings.get(CHECKPOINT)
+    name = reading.parsed.settings.get(CHECKPOINT)
     words_found = (
         [] if name is None else [word for word in _NARROW if word in str(name.value).lower()]
     )
@@ -229,41 +233,41 @@ def memory_share(
     """
     reserve = f"{COMMENTED}reserve_gib"
 
-    def read(one: Reading) -> Fields:
-        stated = one.setting(setting)
-        kept = {} if (said := one.get(reserve)) is None else {"reserve_gib": said}
-        share = default if stated is None else share_in(one, stated)
+    def read(reading: Reading) -> Fields:
+        stated = reading.setting(setting)
+        kept = {} if (said := reading.get(reserve)) is None else {"reserve_gib": said}
+        share = default if stated is None else share_in(reading, stated)
         if share is None:
-            one.notes.append(
+            reading.notes.append(
                 f"{setting} is not stated: the engine computes it; memory_fraction keeps its default"
             )
             return kept
-        if one.server is None:
+        if reading.server is None:
             if stated is not None:
-                one.not_modelled(
+                reading.not_modelled(
                     setting, "needs model and machine to become a share of the free memory"
                 )
             return kept
-        rank = one.server.rank(one.deployment | kept)
+        rank = reading.server.rank(reading.deployment | kept)
         cache = cache_in(rank, share)
         if cache <= 0:
-            wanted = f"a share that leaves memory for the KV cache on {one.server.system}"
-            raise one.error(stated or Setting(setting, share), wanted)
+            wanted = f"a share that leaves memory for the KV cache on {reading.server.system}"
+            raise reading.error(stated or Setting(setting, share), wanted)
         # The engine leaves less in reserve than we assume: believe the engine.
         if cache > rank.free * (1 + _EXACT):
             left = max(0.0, rank.free + rank.reserve - cache)
             return {"memory_fraction": 1.0, "reserve_gib": left / GIB}
         return {"memory_fraction": round(min(1.0, cache / rank.free), _DIGITS), **kept}
 
-    def write(one: Writing) -> Fields:
-        if one.server is None:
+    def write(writing: Writing) -> Fields:
+        if writing.server is None:
             return {}
-        rank = one.server.rank(one.execution)
+        rank = writing.server.rank(writing.execution)
         if rank.free <= 0:
-            raise one.refuse(
-                "memory_fraction", f"none: the model does not fit on {one.server.system}"
+            raise writing.refuse(
+                "memory_fraction", f"none: the model does not fit on {writing.server.system}"
             )
-        return {setting: _written(rank, one["memory_fraction"], cache_in, share_of)}
+        return {setting: _written(rank, writing["memory_fraction"], cache_in, share_of)}
 
     return row("memory_fraction", f"{setting} {reserve}", read, write)
 
@@ -285,19 +289,19 @@ def _written(
     return share
 
 
-def share_in(one: Reading, stated: Setting) -> float:
+def share_in(reading: Reading, stated: Setting) -> float:
     """Return a share of memory; SpecError for an invalid one."""
     value = stated.value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        raise one.error(stated, "a number above 0, of at most 1")
+        raise reading.error(stated, "a number above 0, of at most 1")
     return float(value)
 
 
 def passed_on(*fields: str) -> Row:
     """Return the row of fields that are written as a comment, because no flag expresses them."""
 
-    def read(one: Reading) -> Fields:
-        found = {name: one.get(COMMENTED + name) for name in fields}
+    def read(reading: Reading) -> Fields:
+        found = {name: reading.get(COMMENTED + name) for name in fields}
         return {name: value for name, value in found.items() if value is not None}
 
     return row("", " ".join(COMMENTED + name for name in fields), read)

@@ -66,39 +66,41 @@ _TYPES = TypeNames(
 )
 
 
-def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
+def _read_split(reading: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
     """Return ranks of a stage, attention ranks with their own requests, expert groups, and copies of the model."""
-    groups = one.count(_EP, default=1) or 1
-    return (ranks, copies, groups, 1) if one.switch(_DP_ATTENTION) else (ranks, 1, groups, copies)
+    groups = reading.count(_EP, default=1) or 1
+    return (
+        (ranks, copies, groups, 1) if reading.switch(_DP_ATTENTION) else (ranks, 1, groups, copies)
+    )
 
 
-def _write_split(one: Writing) -> Fields:
-    found: Fields = {_TP: one["tensor_par"]}
-    found |= {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
-    if one["attn_data_par"] > 1:
-        found |= {_DP_ATTENTION: True, _DP: one["attn_data_par"]}
+def _write_split(writing: Writing) -> Fields:
+    found: Fields = {_TP: writing["tensor_par"]}
+    found |= {_EP: writing["expert_par"]} if writing["expert_par"] > 1 else {}
+    if writing["attn_data_par"] > 1:
+        found |= {_DP_ATTENTION: True, _DP: writing["attn_data_par"]}
     return found
 
 
-def _read_batch(one: Reading) -> Fields:
-    most = one.count(_SEQUENCES, default=0)
-    chunk = one.count(_CHUNK, default=_CHUNK_TOKENS) or 0
-    if one.switch(_MIXED):
-        ranks = one.deployment["attn_data_par"]
+def _read_batch(reading: Reading) -> Fields:
+    most = reading.count(_SEQUENCES, default=0)
+    chunk = reading.count(_CHUNK, default=_CHUNK_TOKENS) or 0
+    if reading.switch(_MIXED):
+        ranks = reading.deployment["attn_data_par"]
         return {"max_batch": most, "token_budget": max(chunk, 0) // ranks}
-    if chunk > 0 and _CHUNK in one.parsed.settings:
+    if chunk > 0 and _CHUNK in reading.parsed.settings:
         effect = (
             "longer prompts are chunked; separate prefill passes are modelled with complete prompts"
         )
-        one.not_modelled(_CHUNK, effect)
+        reading.not_modelled(_CHUNK, effect)
     return {"max_batch": most, "token_budget": 0}
 
 
-def _write_batch(one: Writing) -> Fields:
-    budget, most = one["token_budget"], one["max_batch"]
+def _write_batch(writing: Writing) -> Fields:
+    budget, most = writing["token_budget"], writing["max_batch"]
     # -1 disables chunked prefill: separate prefill passes are modelled with complete prompts.
     found: Fields = (
-        {_MIXED: True, _CHUNK: budget * one["attn_data_par"]} if budget else {_CHUNK: -1}
+        {_MIXED: True, _CHUNK: budget * writing["attn_data_par"]} if budget else {_CHUNK: -1}
     )
     return found | ({_SEQUENCES: most} if most else {})
 

@@ -82,44 +82,44 @@ _TYPES = TypeNames(
 )
 
 
-def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
+def _read_split(reading: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
     """Return ranks of a stage, attention ranks with their own requests, expert groups, and copies of the model."""
-    groups = one.count(_EP, default=1) or 1
-    attention = ranks if one.switch(_ATTENTION_DP) else 1
+    groups = reading.count(_EP, default=1) or 1
+    attention = ranks if reading.switch(_ATTENTION_DP) else 1
     return ranks, attention, 1 if groups < 0 else groups, copies
 
 
-def _write_split(one: Writing) -> Fields:
-    split, attention = one["tensor_par"], one["attn_data_par"]
+def _write_split(writing: Writing) -> Fields:
+    split, attention = writing["tensor_par"], writing["attn_data_par"]
     if attention not in (1, split):
-        raise one.refuse("attn_data_par", f"1, {split}", f"--set attn_data_par={split}")
+        raise writing.refuse("attn_data_par", f"1, {split}", f"--set attn_data_par={split}")
     found: Fields = {_TP: split}
-    found |= {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
+    found |= {_EP: writing["expert_par"]} if writing["expert_par"] > 1 else {}
     return found | ({_ATTENTION_DP: True} if attention > 1 else {})
 
 
-def _read_budget(one: Reading) -> Fields:
-    if not one.switch(_CHUNKED):
-        one.notes.append(f"{_CHUNKED} is off: prompts longer than {_TOKENS} are refused")
-    return {"token_budget": one.count(_TOKENS, default=_TOKENS_DEFAULT) or _TOKENS_DEFAULT}
+def _read_budget(reading: Reading) -> Fields:
+    if not reading.switch(_CHUNKED):
+        reading.notes.append(f"{_CHUNKED} is off: prompts longer than {_TOKENS} are refused")
+    return {"token_budget": reading.count(_TOKENS, default=_TOKENS_DEFAULT) or _TOKENS_DEFAULT}
 
 
-def _read_sequences(one: Reading) -> Fields:
-    return sequences_of_ranks(one, _SEQUENCES, _SEQUENCES_DEFAULT)
+def _read_sequences(reading: Reading) -> Fields:
+    return sequences_of_ranks(reading, _SEQUENCES, _SEQUENCES_DEFAULT)
 
 
-def _read_admission(one: Reading) -> Fields:
-    found = one.stated(_POLICY, default="GUARANTEED_NO_EVICT")
-    return {"admission": _POLICIES[one.choice(found, _POLICIES)]}
+def _read_admission(reading: Reading) -> Fields:
+    found = reading.stated(_POLICY, default="GUARANTEED_NO_EVICT")
+    return {"admission": _POLICIES[reading.choice(found, _POLICIES)]}
 
 
-def _read_graphs(one: Reading) -> Fields:
-    return {"graphs": one.get(_GRAPHS, default=True) is not None}
+def _read_graphs(reading: Reading) -> Fields:
+    return {"graphs": reading.get(_GRAPHS, default=True) is not None}
 
 
-def _read_share(one: Reading) -> Fields:
-    share = share_in(one, one.stated(_SHARE, default=_SHARE_DEFAULT))
-    kept = one.get(f"{COMMENTED}reserve_gib")
+def _read_share(reading: Reading) -> Fields:
+    share = share_in(reading, reading.stated(_SHARE, default=_SHARE_DEFAULT))
+    kept = reading.get(f"{COMMENTED}reserve_gib")
     return {"memory_fraction": share, **({} if kept is None else {"reserve_gib": kept})}
 
 
@@ -131,23 +131,33 @@ ROWS = (
         "token_budget",
         f"{_TOKENS} {_CHUNKED}",
         _read_budget,
-        lambda one: written_budget(one, _TOKENS) | {_CHUNKED: True},
+        lambda writing: written_budget(writing, _TOKENS) | {_CHUNKED: True},
     ),
-    row("max_batch", _SEQUENCES, _read_sequences, lambda one: written_sequences(one, _SEQUENCES)),
+    row(
+        "max_batch",
+        _SEQUENCES,
+        _read_sequences,
+        lambda writing: written_sequences(writing, _SEQUENCES),
+    ),
     row(
         "admission",
         _POLICY,
         _read_admission,
-        lambda one: {} if one["admission"] == "reserve" else {_POLICY: "MAX_UTILIZATION"},
+        lambda writing: {} if writing["admission"] == "reserve" else {_POLICY: "MAX_UTILIZATION"},
     ),
     number("kv_cache_config.tokens_per_block", "kv_block", 32),
-    row("graphs", _GRAPHS, _read_graphs, lambda one: {} if one["graphs"] else {_GRAPHS: None}),
+    row(
+        "graphs",
+        _GRAPHS,
+        _read_graphs,
+        lambda writing: {} if writing["graphs"] else {_GRAPHS: None},
+    ),
     always("prefill_graphs", value=False),
     row(
         "memory_fraction",
         f"{_SHARE} {COMMENTED}reserve_gib",
         _read_share,
-        lambda one: {_SHARE: one["memory_fraction"]},
+        lambda writing: {_SHARE: writing["memory_fraction"]},
     ),
     passed_on("price", "routing"),
 )

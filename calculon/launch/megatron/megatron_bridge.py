@@ -279,23 +279,23 @@ def _model_of(text: str) -> str:
     return ""
 
 
-def _named_model(one: Reading) -> Fields:
+def _named_model(reading: Reading) -> Fields:
     """Read the name of a model without a stated shape, or the missing vocabulary of a model with a known shape."""
-    words = [str(found.value) for name in _NAMED_BY if (found := one.setting(name)) is not None]
+    words = [str(found.value) for name in _NAMED_BY if (found := reading.setting(name)) is not None]
     model = next(filter(None, map(_model_of, words)), "")
-    stated = one.model.get("num_blocks")
-    if not model or (stated and one.model.get("vocab")):
+    stated = reading.model.get("num_blocks")
+    if not model or (stated and reading.model.get("vocab")):
         return {}
-    if not stated and one.parsed.settings.get("model.num_layers") is None:
-        one.model.clear()
+    if not stated and reading.parsed.settings.get("model.num_layers") is None:
+        reading.model.clear()
         return {"name": model}
     known = catalog.load("model", model)[1]
     shape = ("num_blocks", "hidden", "attn_heads")
     # Only an identical shape makes the vocabulary of the named model credible.
-    if not isinstance(known, Mapping) or any(known.get(n) != one.model.get(n) for n in shape):
+    if not isinstance(known, Mapping) or any(known.get(n) != reading.model.get(n) for n in shape):
         return {}
-    one.notes[:] = [note for note in one.notes if note != NO_VOCABULARY]
-    one.notes.append(f"the vocabulary is taken from {model}, which has the same shape")
+    reading.notes[:] = [note for note in reading.notes if note != NO_VOCABULARY]
+    reading.notes.append(f"the vocabulary is taken from {model}, which has the same shape")
     return {name: known[name] for name in ("vocab", "tied") if name in known}
 
 

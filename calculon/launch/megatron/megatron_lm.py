@@ -25,64 +25,66 @@ _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
 _PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"
 
 
-def _degrees(one: Reading) -> Fields:
+def _degrees(reading: Reading) -> Fields:
     names = {"tensor_par": _TP, "context_par": (_CP,), "pipeline_par": (_PP,)}
     degrees, product = {}, 1
     for field, flags in names.items():
-        value = one.count(*flags, default=1)
+        value = reading.count(*flags, default=1)
         if value < 1:
-            raise SpecError(one.parsed.file, Problem(flags[0], "at least 1", str(value)))
+            raise SpecError(reading.parsed.file, Problem(flags[0], "at least 1", str(value)))
         degrees[field] = value
         product *= value
-    processors = one.processors()
+    processors = reading.processors()
     if processors % product:
         factors = " x ".join(str(value) for value in degrees.values())
         wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
         hint = "import-flags --procs N overrides the number in the file"
-        raise SpecError(one.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
+        raise SpecError(reading.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
     return {"num_procs": processors, **degrees, "data_par": processors // product}
 
 
-def _write_degrees(one: Writing) -> Fields:
-    found = {_TP[0]: one["tensor_par"], _PP: one["pipeline_par"]}
-    return found if one["context_par"] == 1 else found | {_CP: one["context_par"]}
+def _write_degrees(writing: Writing) -> Fields:
+    found = {_TP[0]: writing["tensor_par"], _PP: writing["pipeline_par"]}
+    return found if writing["context_par"] == 1 else found | {_CP: writing["context_par"]}
 
 
-def _batch(one: Reading) -> Fields:
-    micro = one.count("--micro-batch-size", "--batch-size")
+def _batch(reading: Reading) -> Fields:
+    micro = reading.count("--micro-batch-size", "--batch-size")
     if micro is None or micro < 1:
         found, hint = "none" if micro is None else str(micro), "Megatron-LM needs it"
-        raise SpecError(one.parsed.file, Problem("--micro-batch-size", "at least 1", found, hint))
-    least = micro * one.execution["data_par"]
-    schedule = batch_schedule(one)  # a schedule overrides the flag --global-batch-size
-    stated = one.count("--global-batch-size", default=least)
+        raise SpecError(
+            reading.parsed.file, Problem("--micro-batch-size", "at least 1", found, hint)
+        )
+    least = micro * reading.execution["data_par"]
+    schedule = batch_schedule(reading)  # a schedule overrides the flag --global-batch-size
+    stated = reading.count("--global-batch-size", default=least)
     batch = max((each for _, each in schedule), default=stated)
     if not batch or batch % least:
-        setting = one.setting("--global-batch-size") or Setting("--global-batch-size", batch)
-        wanted = f"a multiple of {micro} x {one.execution['data_par']:,} = {least:,} (microbatch x replicas)"
-        raise one.error(setting, wanted)
+        setting = reading.setting("--global-batch-size") or Setting("--global-batch-size", batch)
+        wanted = f"a multiple of {micro} x {reading.execution['data_par']:,} = {least:,} (microbatch x replicas)"
+        raise reading.error(setting, wanted)
     return {"microbatch_size": micro, "batch_size": batch}
 
 
-def _write_batch(one: Writing) -> Fields:
-    found: Fields = {"--micro-batch-size": one["microbatch_size"]}
-    if not one.campaign.get("batch_schedule"):
-        found["--global-batch-size"] = one["batch_size"]
+def _write_batch(writing: Writing) -> Fields:
+    found: Fields = {"--micro-batch-size": writing["microbatch_size"]}
+    if not writing.campaign.get("batch_schedule"):
+        found["--global-batch-size"] = writing["batch_size"]
     return found
 
 
-def _tensor(one: Reading) -> Fields:
+def _tensor(reading: Reading) -> Fields:
     """Read sequence parallelism and the overlap of tensor-parallel communication; both need tensor parallelism."""
-    split = one.execution["tensor_par"] > 1
-    sequence = one.switch("--sequence-parallel") and split
-    overlap = one.switch("--tp-comm-overlap") and sequence
-    one.used.add("--tp-comm-overlap-cfg")
+    split = reading.execution["tensor_par"] > 1
+    sequence = reading.switch("--sequence-parallel") and split
+    overlap = reading.switch("--tp-comm-overlap") and sequence
+    reading.used.add("--tp-comm-overlap-cfg")
     if overlap:
-        one.execution["preset"] = "megatron-lm-ub"
-        one.not_modelled(
+        reading.execution["preset"] = "megatron-lm-ub"
+        reading.not_modelled(
             "--tp-comm-overlap-cfg", "choice of the overlapped products and their splits"
         )
-    alone = one.switch("--no-async-tensor-model-parallel-allreduce") and not sequence
+    alone = reading.switch("--no-async-tensor-model-parallel-allreduce") and not sequence
     return {
         "tensor_par_comm_type": "rs_ag" if sequence else "ar",
         "tensor_par_overlap": "ring" if overlap else "none",
@@ -91,39 +93,41 @@ def _tensor(one: Reading) -> Fields:
     }
 
 
-def _write_tensor(one: Writing) -> Fields:
+def _write_tensor(writing: Writing) -> Fields:
     found: Fields = {}
-    if one["tensor_par_comm_type"] == "rs_ag":
+    if writing["tensor_par_comm_type"] == "rs_ag":
         found["--sequence-parallel"] = True
-    if one["tensor_par_overlap"] != "none":
+    if writing["tensor_par_overlap"] != "none":
         found["--tp-comm-overlap"] = True
-    elif one["tensor_par"] > 1 and not one["tp_async"]:
+    elif writing["tensor_par"] > 1 and not writing["tp_async"]:
         found["--no-async-tensor-model-parallel-allreduce"] = True
     return found
 
 
-def _redo(one: Reading) -> Fields:
+def _redo(reading: Reading) -> Fields:
     """Read the regathering of sequence-parallel inputs in the backward pass: products keep the sharded inputs."""
-    split = one.execution["tensor_par_comm_type"] == "rs_ag"
-    return {"seq_par_ag_redo": split and one.execution["activation_recompute"] != "full"}
+    split = reading.execution["tensor_par_comm_type"] == "rs_ag"
+    return {"seq_par_ag_redo": split and reading.execution["activation_recompute"] != "full"}
 
 
 _RECIPES = ("delayed", "tensorwise", "blockwise", "mxfp8")
 
 
-def _types(one: Reading) -> Fields:
-    bf16, fp16 = one.switch("--bf16"), one.switch("--fp16")
+def _types(reading: Reading) -> Fields:
+    bf16, fp16 = reading.switch("--bf16"), reading.switch("--fp16")
     narrow = (
-        one.get("--fp8-format", "--fp8") or one.switch("--fp8-hybrid") or one.switch("--fp8-e4m3")
+        reading.get("--fp8-format", "--fp8")
+        or reading.switch("--fp8-hybrid")
+        or reading.switch("--fp8-e4m3")
     )
-    one.used |= {"--fp8-recipe", "--fp4-recipe", "--fp8-hybrid", "--fp8-e4m3"}
+    reading.used |= {"--fp8-recipe", "--fp4-recipe", "--fp8-hybrid", "--fp8-e4m3"}
     recipe = NO_RECIPE
-    if one.get("--fp4-format", "--fp4"):
+    if reading.get("--fp4-format", "--fp4"):
         recipe = "nvfp4"
-        _known(one, "--fp4-recipe", ("nvfp4",))
+        _known(reading, "--fp4-recipe", ("nvfp4",))
     elif narrow:
-        recipe = _known(one, "--fp8-recipe", _RECIPES) or "delayed"
-    gathered = one.switch("--fp8-param-gather", "--fp8-param") and recipe in GATHERED
+        recipe = _known(reading, "--fp8-recipe", _RECIPES) or "delayed"
+    gathered = reading.switch("--fp8-param-gather", "--fp8-param") and recipe in GATHERED
     return {
         "datatype": "bfloat16" if bf16 else "float16" if fp16 else "float32",
         "fp8_recipe": recipe,
@@ -131,30 +135,30 @@ def _types(one: Reading) -> Fields:
     }
 
 
-def _known(one: Reading, name: str, recipes: Sequence[str]) -> str | None:
+def _known(reading: Reading, name: str, recipes: Sequence[str]) -> str | None:
     """Return the recipe that a setting names if it is modelled; report any other recipe."""
-    found = one.get(name)
+    found = reading.get(name)
     if found is not None and str(found) not in recipes:
-        one.not_modelled(name, f"only the recipes {', '.join(recipes)} are modelled")
+        reading.not_modelled(name, f"only the recipes {', '.join(recipes)} are modelled")
     return str(found) if str(found) in recipes else None
 
 
-def _write_types(one: Writing) -> Fields:
+def _write_types(writing: Writing) -> Fields:
     found: Fields = {}
-    flag = {"bfloat16": "--bf16", "float16": "--fp16"}.get(one["datatype"])
+    flag = {"bfloat16": "--bf16", "float16": "--fp16"}.get(writing["datatype"])
     if flag:
         found[flag] = True
-    if one["fp8_recipe"] == "nvfp4":
+    if writing["fp8_recipe"] == "nvfp4":
         found |= {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"}
-    elif one["fp8_recipe"] != NO_RECIPE:
-        found |= {"--fp8-format": "hybrid", "--fp8-recipe": one["fp8_recipe"]}
-    return found | ({"--fp8-param-gather": True} if one["fp8_param_gather"] else {})
+    elif writing["fp8_recipe"] != NO_RECIPE:
+        found |= {"--fp8-format": "hybrid", "--fp8-recipe": writing["fp8_recipe"]}
+    return found | ({"--fp8-param-gather": True} if writing["fp8_param_gather"] else {})
 
 
-def _attention(one: Reading) -> Fields:
-    backend = one.get("--attention-backend", default="auto")
-    local = one.get("--transformer-impl", default="transformer_engine") == "local"
-    if one.switch("--use-flash-attn", "--use-flash-attn-v2"):
+def _attention(reading: Reading) -> Fields:
+    backend = reading.get("--attention-backend", default="auto")
+    local = reading.get("--transformer-impl", default="transformer_engine") == "local"
+    if reading.switch("--use-flash-attn", "--use-flash-attn-v2"):
         return {"attn_impl": "flash"}
     stored = backend in ("unfused", "local") or (backend == "auto" and local)
     return {"attn_impl": "eager" if stored else "flash"}
@@ -164,22 +168,22 @@ _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 """Environment variable that makes the host wait for each kernel."""
 
 
-def _graphs(one: Reading) -> Fields:
-    scope = one.get("--cuda-graph-scope", default="full")
-    kind = one.get("--cuda-graph-impl", default="none")
-    asked = one.switch("--enable-cuda-graph") or one.switch("--external-cuda-graph")
+def _graphs(reading: Reading) -> Fields:
+    scope = reading.get("--cuda-graph-scope", default="full")
+    kind = reading.get("--cuda-graph-impl", default="none")
+    asked = reading.switch("--enable-cuda-graph") or reading.switch("--external-cuda-graph")
     whole = scope in ("full", "full_iteration", [])
-    if one.get(_BLOCKING, default=0) == 1:
+    if reading.get(_BLOCKING, default=0) == 1:
         return {"launch_mode": "blocking"}
     if (asked or kind != "none") and not whole:
-        one.not_modelled("--cuda-graph-scope", "CUDA graphs of parts of a block")
+        reading.not_modelled("--cuda-graph-scope", "CUDA graphs of parts of a block")
     return {"launch_mode": "graph" if (asked or kind != "none") and whole else "auto"}
 
 
-def _write_graphs(one: Writing) -> Fields:
-    if one["launch_mode"] == "blocking":
+def _write_graphs(writing: Writing) -> Fields:
+    if writing["launch_mode"] == "blocking":
         return {_BLOCKING: 1}
-    return {"--cuda-graph-impl": "local"} if one["launch_mode"] == "graph" else {}
+    return {"--cuda-graph-impl": "local"} if writing["launch_mode"] == "graph" else {}
 
 
 ROWS = (
@@ -217,7 +221,9 @@ ROWS = (
         "attn_impl",
         "--attention-backend --use-flash-attn --use-flash-attn-v2 --transformer-impl",
         _attention,
-        lambda one: {} if one["attn_impl"] == "flash" else {"--attention-backend": "unfused"},
+        lambda writing: (
+            {} if writing["attn_impl"] == "flash" else {"--attention-backend": "unfused"}
+        ),
     ),
     row(
         "launch_mode",

@@ -105,8 +105,8 @@ def _last(value: Any, _: Reading) -> Any:
     return str(value).rpartition(".")[2]
 
 
-def _grouped(value: Any, one: Reading) -> Any:
-    heads = one.get("model.num_attention_heads")
+def _grouped(value: Any, reading: Reading) -> Any:
+    heads = reading.get("model.num_attention_heads")
     return True if value not in (None, heads) else None
 
 
@@ -218,16 +218,16 @@ BRIDGE: Mapping[str, Spelling] = {
 """Names of Megatron-Bridge, whose recipes also shard the optimizer, overlap its traffic and store 16-bit weights."""
 
 
-def _only_full(value: Any, one: Reading) -> Any:
+def _only_full(value: Any, reading: Reading) -> Any:
     """Return a value that only matters with full recomputation; None otherwise."""
-    full = one.get("model.activations_checkpoint_granularity") == "full"
+    full = reading.get("model.activations_checkpoint_granularity") == "full"
     return value if full else None
 
 
-def _format(value: Any, one: Reading) -> Any:
+def _format(value: Any, reading: Reading) -> Any:
     if value is not True:
         return None
-    return "e4m3" if one.get("model.fp8_e4m3") is True else "hybrid"
+    return "e4m3" if reading.get("model.fp8_e4m3") is True else "hybrid"
 
 
 _SHARDED = ("mcore_distributed_optim", "distributed_fused_adam")

@@ -275,9 +275,7 @@ class _Lexer:
 
     def _open(self, what: str) -> SpecError:
         place = f"{self.file}:{self.line}"
-        return SpecError(
-            place, Problem("", f"a closing mark for {what}", "the end of the file")
-        )
+        return SpecError(place, Problem("", f"a closing mark for {what}", "the end of the file"))
 
 
 class _Grammar:

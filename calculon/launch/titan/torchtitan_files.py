@@ -94,10 +94,10 @@ def parallel(option: str) -> tuple[str, ...]:
     return tuple(f"{section}.{option}" for section in ("parallelism", *OLDER_SECTIONS))
 
 
-def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
+def indivisible(reading: Reading, name: str, wanted: str, found: int) -> SpecError:
     """Return the error of a count that is not divisible."""
-    stated = one.parsed.settings.get(name)
-    place = stated.place if stated is not None and stated.place else one.parsed.file
+    stated = reading.parsed.settings.get(name)
+    place = stated.place if stated is not None and stated.place else reading.parsed.file
     return SpecError(place, Problem(name, wanted, f"{found:,}"))
 
 
