@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given
+from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, count_unless_auto
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing, plain
-from calculon.launch.rows import Harmless, first_names, only_with, row, switch
+from calculon.launch.rows import IgnoredValues, first_names, ignored_values, row, switch
 from calculon.launch.texts.name_patterns import names_in, under
 from calculon.launch.texts.tree import nested
 from calculon.launch.texts.yaml_config import plain as value_of
@@ -139,14 +139,14 @@ def _kind(source: Reading | Writing) -> str:
 
 def _read_degrees(reading: Reading) -> Fields:
     kind = _kind(reading)
-    given(reading, "num_processes")
+    count_unless_auto(reading, "num_processes")
     processors = 1 if kind == "NO" and reading.num_procs is None else reading.processors()
     stated = reading.parsed.num_procs
     if isinstance(stated, int) and stated != processors:
         wanted = f"{processors:,} processors, as requested"
         raise SpecError(reading.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
     tensor, context, sequence, replicas = (
-        given(reading, f"{_PARALLEL}.{name}_size", default=1)
+        count_unless_auto(reading, f"{_PARALLEL}.{name}_size", default=1)
         for name in ("tp", "cp", "sp", "dp_replicate")
     )
     shards = reading.count(f"{_PARALLEL}.dp_shard_size")
@@ -176,7 +176,7 @@ def _sharding(reading: Reading, kind: str, replicas: int) -> Fields:
     stage, kept, group = "0", True, 0
     if kind == "FSDP":
         stage, kept, by_node = _strategy(reading)
-        nodes = given(reading, "num_machines", default=1)
+        nodes = count_unless_auto(reading, "num_machines", default=1)
         group = ranks // replicas if replicas > 1 else ranks // nodes if by_node else 0
     elif kind == "DEEPSPEED":
         file = reading.setting(f"{_DEEPSPEED}.deepspeed_config_file")
@@ -184,7 +184,7 @@ def _sharding(reading: Reading, kind: str, replicas: int) -> Fields:
             reading.not_modelled(
                 file.name, "settings of that file: import it with the format deepspeed"
             )
-        stage = str(given(reading, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
+        stage = str(count_unless_auto(reading, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
         if stage not in ("0", "1", "2", "3"):
             found = reading.stated(f"{_DEEPSPEED}.zero_stage", default=stage)
             raise reading.error(found, "0, 1, 2 or 3")
@@ -261,14 +261,14 @@ def _write_degrees(writing: Writing) -> Fields:
 
 
 def _read_batch(reading: Reading) -> Fields:
-    micro = given(reading, *_MICRO)
+    micro = count_unless_auto(reading, *_MICRO)
     if micro is None:
         micro = TRAINER_BATCH
         reading.notes.append(
             f"{_MICRO[0]} is an argument of the training script: its default, {TRAINER_BATCH}, is used"
         )
-    steps = given(reading, *_STEPS, default=1)
-    length = given(reading, *_LENGTHS, default=0, least=0)
+    steps = count_unless_auto(reading, *_STEPS, default=1)
+    length = count_unless_auto(reading, *_LENGTHS, default=0, least=0)
     return {
         "microbatch_size": micro,
         "batch_size": micro * steps * reading.execution["data_par"],
@@ -408,7 +408,10 @@ def _write_offload(writing: Writing) -> Fields:
 
 def _read_campaign(reading: Reading) -> Fields:
     found: Fields = {}
-    steps, length = given(reading, "max_steps", least=-1), reading.execution["seq_length"]
+    steps, length = (
+        count_unless_auto(reading, "max_steps", least=-1),
+        reading.execution["seq_length"],
+    )
     if steps and steps > 0 and length:
         found["tokens"] = steps * reading.execution["batch_size"] * length
     interval = reading.get("save_steps", default=0)
@@ -427,7 +430,7 @@ def _write_campaign(writing: Writing) -> Fields:
     return found
 
 
-_ONLY_WITH: Harmless = {
+_IGNORED_VALUES: IgnoredValues = {
     "attn_implementation": (
         ("flash_attention_2", "flash_attention_3", "sdpa"),
         "eager attention, which materializes the scores",
@@ -533,7 +536,7 @@ ACCELERATE = Dialect(
             _write_campaign,
             "campaign",
         ),
-        only_with(_ONLY_WITH),
+        ignored_values(_IGNORED_VALUES),
     ),
     no_effect=_NO_EFFECT,
     not_modelled={"another launcher": "mpirun_config.*", "CPU kernels": "ipex_config.*"},

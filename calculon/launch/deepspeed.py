@@ -16,7 +16,7 @@ from calculon.declarations.fields import shown
 from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.declarations.parse import parse as parse_document
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
-from calculon.launch.rows import Harmless, first_names, only_with, row
+from calculon.launch.rows import IgnoredValues, first_names, ignored_values, row
 from calculon.launch.texts.name_patterns import under
 from calculon.launch.texts.tree import flat, nested
 
@@ -101,16 +101,18 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
 
 
 @overload
-def given(reading: Reading, *names: str, default: int, least: int = 1) -> int: ...
+def count_unless_auto(reading: Reading, *names: str, default: int, least: int = 1) -> int: ...
 
 
 @overload
-def given(
+def count_unless_auto(
     reading: Reading, *names: str, default: int | None = None, least: int = 1
 ) -> int | None: ...
 
 
-def given(reading: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None:
+def count_unless_auto(
+    reading: Reading, *names: str, default: int | None = None, least: int = 1
+) -> int | None:
     """Return a count of at least `least`; ``auto`` counts as not stated."""
     auto = reading.get(*names) == AUTO
     return default if auto else reading.count(*names, default=default, least=least)
@@ -131,10 +133,10 @@ def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
 
 def _read_degrees(reading: Reading) -> Fields:
     """Read degrees and batch: the three batch fields and the number of processors must agree."""
-    tensor = given(reading, _TENSOR, default=1)
-    parts = given(reading, *_SEQUENCES, default=1)
-    stages = given(reading, "pipeline.stages", default=1)
-    batch, micro, steps = (given(reading, name) for name in (_BATCH, _MICRO, _STEPS))
+    tensor = count_unless_auto(reading, _TENSOR, default=1)
+    parts = count_unless_auto(reading, *_SEQUENCES, default=1)
+    stages = count_unless_auto(reading, "pipeline.stages", default=1)
+    batch, micro, steps = (count_unless_auto(reading, name) for name in (_BATCH, _MICRO, _STEPS))
     rest = tensor * parts * stages
     split = f"tensor {tensor} x sequence {parts} x pipeline {stages}"
     # The three batch fields determine the number of data-parallel replicas if nothing states the processors.
@@ -193,7 +195,7 @@ def _write_degrees(writing: Writing) -> Fields:
 
 
 def _read_experts(reading: Reading) -> Fields:
-    experts = given(reading, _EXPERT, default=1)
+    experts = count_unless_auto(reading, _EXPERT, default=1)
     if not reading.switch("expert_parallel.enabled", default=True):
         experts = 1
     # DeepSpeed shards experts by expert parallelism only, never within an expert.
@@ -217,7 +219,7 @@ def _read_sharding(reading: Reading) -> Fields:
     # DeepSpeed overlaps by default with ZeRO-3 only.
     overlaps = stage == 3 if overlap in (None, AUTO) else bool(overlap)
     group = reading.count(f"{_ZERO}.mics_shard_size", default=-1) or -1
-    ahead = given(
+    ahead = count_unless_auto(
         reading,
         f"{_ZERO}.stage3_prefetch_bucket_size",
         f"{_ZERO}.prefetch_bucket_size",
@@ -316,7 +318,7 @@ def _write_gradients(writing: Writing) -> Fields:
 
 def _read_bucket(reading: Reading) -> Fields:
     """Read the bucket size, which matters if gradients are reduced during the backward pass."""
-    elements = given(reading, _BUCKET, default=_USUAL_BUCKET, least=0)
+    elements = count_unless_auto(reading, _BUCKET, default=_USUAL_BUCKET, least=0)
     split = reading.execution["zero_stage"] in ("1", "2") and reading.execution["data_par_overlap"]
     if not split or not elements or reading.get(_BUCKET) == AUTO:
         return {"ddp_bucket_mib": 0}
@@ -425,7 +427,7 @@ def _read_clipping(reading: Reading) -> Fields:
     return {"grad_clip": bool(reading.get("gradient_clipping"))}
 
 
-_ONLY_WITH: Harmless = {
+_IGNORED_VALUES: IgnoredValues = {
     f"{_ZERO}.zero_hpz_partition_size": (
         (0, 1),
         "a secondary weight partition per group (hpZ), which the backward pass gathers",
@@ -537,7 +539,7 @@ DEEPSPEED = Dialect(
             _read_clipping,
             lambda writing: {"gradient_clipping": 1.0} if writing["grad_clip"] else {},
         ),
-        only_with(_ONLY_WITH),
+        ignored_values(_IGNORED_VALUES),
     ),
     no_effect=_NO_EFFECT,
     not_modelled=_NOT_MODELLED,
@@ -545,7 +547,7 @@ DEEPSPEED = Dialect(
     render=render,
     recognises=recognises,
     suffix=".json",
-    elsewhere=("seq_length",),
+    not_in_file=("seq_length",),
     language=lambda text, file: "json",
 )
 """JSON configurations of DeepSpeed."""

@@ -307,7 +307,7 @@ class Dialect:
         recognises: Function from a text and the name of its file that returns true for this dialect.
         suffix: Suffix of files.
         presets: Further presets that settings can select.
-        elsewhere: Fields that the training script states and the files do not: they are kept and written as comments.
+        not_in_file: Fields that the training script states and the files do not: they are kept and written as comments.
         subject: Subject of its files: an execution, or the deployment of a serving engine.
         language: Function from a text and the name of its file to its language.
         named: Function from the name of a setting in a file, or a word of a script, to its name in the dialect.
@@ -331,7 +331,7 @@ class Dialect:
     recognises: Callable[[str, str], bool]
     suffix: str = ".sh"
     presets: tuple[str, ...] = ()
-    elsewhere: Sequence[str] = ()
+    not_in_file: Sequence[str] = ()
     subject: Subject = "execution"
     language: Callable[[str, str], Language] = lambda text, file: "shell"
     named: Callable[[str], str] = str
@@ -522,18 +522,18 @@ def nearest_settings(
         if row.subject == "model" and model is None:
             continue
         found |= row.write(writing)
-    return found, _unsaid(dialect, found, fields)
+    return found, _missed_fields(dialect, found, fields)
 
 
 def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
     """Return an execution as the launcher runs it, with its default preset or the preset that its settings select."""
     own = execution.get("preset")
     preset = str(own) if own in dialect.presets else dialect.preset
-    kept = (*dialect.fields, *dialect.elsewhere)
+    kept = (*dialect.fields, *dialect.not_in_file)
     return translated(execution, preset, kept, dialect.title)
 
 
-def _unsaid(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> list[Problem]:
+def _missed_fields(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> list[Problem]:
     """Return problems with fields that the settings do not reproduce when they are read back."""
     stated = {name: Setting(name, value) for name, value in settings.items()}
     reading = Reading(Parsed("execution", stated), int(fields["num_procs"]))
@@ -563,6 +563,6 @@ def write(
     kept = _translated(dialect, execution)
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
     own = {"seq_length": model.seq_size} if model is not None else {}
-    told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
+    told = {name: kept.fields[name] or own.get(name) for name in dialect.not_in_file}
     head += [f"{name}: {shown(v)}, set in the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)

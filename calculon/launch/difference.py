@@ -301,7 +301,9 @@ def _read(
     return reading.execution, asked
 
 
-def said_by(dialect: Dialect, settings: Mapping[str, Any], processors: int) -> Fields | None:
+def fields_of_settings(
+    dialect: Dialect, settings: Mapping[str, Any], processors: int
+) -> Fields | None:
     """Return the fields of an execution that settings determine; None if the settings contradict each other."""
     rows = [row for row in dialect.rows if row.subject == "execution"]
     return _read(rows, settings, processors)[0]

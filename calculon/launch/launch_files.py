@@ -106,13 +106,13 @@ def is_launch_file(path: str) -> bool:
     return recognised(text, path) is not None
 
 
-def tell_lost(path: str, launch: Launch) -> None:
+def warn_of_lost_settings(path: str, launch: Launch) -> None:
     """Warn about settings of a file that the result does not include."""
-    if lost := lost_in_words(launch):
+    if lost := lost_settings(launch):
         warnings.warn(printable(f"{path}: {lost}"), SpecWarning, stacklevel=3)
 
 
-def tell_other_model(path: str, launch: Launch, model: Model) -> None:
+def warn_of_other_model(path: str, launch: Launch, model: Model) -> None:
     """Warn if a file describes a different model than the requested one."""
     other = {name: launch.model[name] for name in _SHAPE if name in launch.model}
     if wrong := [name for name, value in other.items() if value != getattr(model, name)]:
@@ -122,7 +122,7 @@ def tell_other_model(path: str, launch: Launch, model: Model) -> None:
         warnings.warn(printable(words), SpecWarning, stacklevel=3)
 
 
-def lost_in_words(launch: Launch) -> str:
+def lost_settings(launch: Launch) -> str:
     """Return a warning that lists settings which the result does not include; empty if there are none.
 
     It names the first few settings and counts the others.

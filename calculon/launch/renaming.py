@@ -38,7 +38,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class Alias:
     """Names of a setting in the second launcher.
 
     Attributes:
@@ -75,32 +75,32 @@ def when(name: str, wanted: Any, on: Any = True) -> Name:
     return Name(name, lambda value, _: on if value == wanted else None, lambda _: wanted)
 
 
-def renamed(row: Row, spelled: Callable[[str], Spelling]) -> Row:
+def renamed(row: Row, spelled: Callable[[str], Alias]) -> Row:
     """Return a row under other names.
 
     Args:
         row: Row to rename.
         spelled: Function from a setting to its names.
     """
-    spellings = {name: spelled(name) for name in row.settings}
+    aliases = {name: spelled(name) for name in row.settings}
 
     def read(reading: Reading) -> Fields:
         try:
-            return row.read(_Renamed(reading, spellings, spelled))
+            return row.read(_Renamed(reading, aliases, spelled))
         except SpecError as error:
             raise SpecError(error.file, [_reworded(p, spelled) for p in error.problems]) from None
 
     def write(writing: Writing) -> Fields:
-        return dict(_written(writing, row.write(writing), spellings, spelled))
+        return dict(_written(writing, row.write(writing), aliases, spelled))
 
-    names = (name.name for spelling in spellings.values() for name in spelling.names)
+    names = (name.name for alias in aliases.values() for name in alias.names)
     return Row(row.fields, tuple(dict.fromkeys(names)), read, write, row.subject)
 
 
 _FLAG = re.compile(r"--[a-z][a-z0-9-]+")
 
 
-def _reworded(problem: Problem, spelled: Callable[[str], Spelling]) -> Problem:
+def _reworded(problem: Problem, spelled: Callable[[str], Alias]) -> Problem:
     """Return a problem with the names of this launcher."""
 
     def name(found: re.Match[str]) -> str:
@@ -117,17 +117,17 @@ def _reworded(problem: Problem, spelled: Callable[[str], Spelling]) -> Problem:
 def _written(
     writing: Writing,
     settings: Fields,
-    spellings: Mapping[str, Spelling],
-    spelled: Callable[[str], Spelling],
+    aliases: Mapping[str, Alias],
+    spelled: Callable[[str], Alias],
 ) -> Iterator[tuple[str, Any]]:
     """Yield settings under their other names, and explicit values where absence has a different meaning."""
     for name, value in settings.items():
-        spelling = spellings.get(name) or spelled(name)
-        for first in spelling.names[:1]:
+        alias = aliases.get(name) or spelled(name)
+        for first in alias.names[:1]:
             yield first.name, first.there(value)
-    for name, spelling in spellings.items():
-        if spelling.absent is not None and name not in settings:
-            yield spelling.names[0].name, spelling.absent
+    for name, alias in aliases.items():
+        if alias.absent is not None and name not in settings:
+            yield alias.names[0].name, alias.absent
 
 
 class _Renamed(Reading):
@@ -136,10 +136,10 @@ class _Renamed(Reading):
     def __init__(
         self,
         reading: Reading,
-        spellings: Mapping[str, Spelling],
-        spelled: Callable[[str], Spelling],
+        aliases: Mapping[str, Alias],
+        spelled: Callable[[str], Alias],
     ) -> None:
-        self.original, self.spellings, self.spelled = reading, spellings, spelled
+        self.original, self.aliases, self.spelled = reading, aliases, spelled
         self.parsed, self.asked_procs = reading.parsed, reading.asked_procs
         self.execution, self.model, self.campaign = (
             reading.execution,
@@ -155,26 +155,26 @@ class _Renamed(Reading):
         found = [self._stated(name) for name in names]
         return next((setting for setting in found if setting is not None), None)
 
-    def spelling(self, name: str) -> Spelling:
+    def alias(self, name: str) -> Alias:
         """Return the names of a setting."""
-        return self.spellings.get(name) or self.spelled(name)
+        return self.aliases.get(name) or self.spelled(name)
 
     def _stated(self, name: str) -> Setting | None:
-        spelling, stated = self.spelling(name), None
-        for there in spelling.names:
+        alias, stated = self.alias(name), None
+        for there in alias.names:
             setting = self.original.setting(there.name)
             if setting is not None and setting.value is not None and stated is None:
                 value = _plain(there.here(setting.value, self.original))
                 stated = Setting(setting.name, value, setting.place)
         # All names are asked for even after a hit, so that every alias counts as read.
-        if stated is None and spelling.default is not None:
-            first = spelling.names[0].name if spelling.names else name
-            stated = Setting(first, spelling.default)
+        if stated is None and alias.default is not None:
+            first = alias.names[0].name if alias.names else name
+            stated = Setting(first, alias.default)
         return None if stated is None or stated.value is None else stated
 
     def not_modelled(self, name: str, effect: str) -> None:
         """Record that the value of a setting changes the result but is not modelled, with its effect."""
-        for there in self.spelling(name).names:
+        for there in self.alias(name).names:
             self.original.not_modelled(there.name, effect)
 
 
@@ -188,7 +188,7 @@ class _Used(set[str]):
     def update(self, *names: Iterable[str]) -> None:
         for name in chain(*names):
             # Rows add to this set under Megatron-LM's names; the report needs the names in the user's file.
-            self.reading.original.used.update(one.name for one in self.reading.spelling(name).names)
+            self.reading.original.used.update(one.name for one in self.reading.alias(name).names)
 
     def add(self, name: str) -> None:
         self.update((name,))

@@ -7,11 +7,11 @@ from calculon.launch.dialect import Fields, Reading, Row, Subject, Writing
 
 V = TypeVar("V")
 
-Harmless = Mapping[str, tuple[tuple[Any, ...], str]]
+IgnoredValues = Mapping[str, tuple[tuple[Any, ...], str]]
 """Settings whose effect depends on the value: values without effect, and the effect of all others."""
 
 
-def nothing(_: Writing) -> Fields:
+def no_settings(_: Writing) -> Fields:
     """Return no settings: the writer of a row that is only read."""
     return {}
 
@@ -20,7 +20,7 @@ def row(
     fields: str,
     settings: str,
     read: Callable[[Reading], Fields],
-    write: Callable[[Writing], Fields] = nothing,
+    write: Callable[[Writing], Fields] = no_settings,
     subject: Subject = "execution",
 ) -> Row:
     """Return a row with its fields and settings as names in one text: ``"zero_stage dp_shard"``."""
@@ -76,14 +76,14 @@ def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row
     return row(name, setting, read_name, write_name)
 
 
-def only_with(harmless: Harmless) -> Row:
-    """Return the row of settings without a field, which are reported as not modelled unless their value is harmless."""
+def ignored_values(ignored: IgnoredValues) -> Row:
+    """Return the row of settings without a field, which are reported as not modelled unless their value is ignored."""
 
     def read_values(reading: Reading) -> Fields:
-        for name, (values, effect) in harmless.items():
+        for name, (values, effect) in ignored.items():
             found = reading.setting(name)
             if found is not None and found.value not in values:
                 reading.not_modelled(name, effect)
         return {}
 
-    return row("", " ".join(harmless), read_values, subject="campaign")
+    return row("", " ".join(ignored), read_values, subject="campaign")

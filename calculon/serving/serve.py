@@ -289,7 +289,7 @@ def _asked(
     """Return the deployment that a source says, which may be a script that starts an engine."""
     if not _may_start_engine(source):
         return read_deployment(source, changes)
-    from calculon.launch.launch_files import is_launch_file, tell_lost  # rarely needed
+    from calculon.launch.launch_files import is_launch_file, warn_of_lost_settings  # rarely needed
     from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
@@ -303,7 +303,7 @@ def _asked(
             wanted = "a deployment: how a model is served"
             raise SpecError(path, Problem("", wanted, "a launcher of training", hint))
         return read_deployment(source, changes)
-    tell_lost(path, launch)
+    warn_of_lost_settings(path, launch)
     own = {name: value for name, value in stated.items() if name != "num_procs"}
     return read_deployment({"about": path, **launch.deployment}, own)
 

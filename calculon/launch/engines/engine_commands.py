@@ -10,17 +10,17 @@ from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setti
 from calculon.launch.engines.engine_files import COMMENTED
 from calculon.launch.server import Server
 
-OF_ESTIMATE = ("price", "reserve_gib", "routing")
+NOT_IN_ENGINES = ("price", "reserve_gib", "routing")
 """Fields that no engine has: they describe the estimate, the text or the market, and are kept in a comment."""
 
-THE_ENGINE = "engine"
+ENGINE_FIELD = "engine"
 """Field that names the engine of a deployment; a command is written for one engine, whatever the field says."""
 
 _SHARE = "memory_fraction"
 
 
 @dataclass(frozen=True, slots=True)
-class Commanded:
+class EngineCommand:
     """A deployment as an engine runs it.
 
     settings: Settings of the engine.
@@ -32,12 +32,12 @@ class Commanded:
     changes: Mapping[str, tuple[Any, Any]]
 
 
-def commanded(
+def engine_command(
     dialect: Dialect,
     deployment: Mapping[str, Any],
     defaults: Mapping[str, Any],
     server: Server | None = None,
-) -> Commanded:
+) -> EngineCommand:
     """Return the engine settings of a deployment, in the order of the rows.
 
     Args:
@@ -66,12 +66,12 @@ def commanded(
             changes[name] = fields[name], usual[name]
             fields[name] = usual[name]
             settings |= row.write(_writing(dialect, fields, server))
-    for name in OF_ESTIMATE:
+    for name in NOT_IN_ENGINES:
         if fields.get(name) is not None and fields[name] != defaults.get(name):
             settings[COMMENTED + name] = fields[name]
-    if problems := _unsaid(dialect, settings, fields, defaults, server):
+    if problems := _missed_fields(dialect, settings, fields, defaults, server):
         raise SpecError("deployment", problems)
-    return Commanded(settings, changes)
+    return EngineCommand(settings, changes)
 
 
 def command_text(
@@ -80,8 +80,8 @@ def command_text(
     defaults: Mapping[str, Any],
     server: Server | None = None,
 ) -> str:
-    """Return the script that starts an engine for a deployment; arguments and errors as in :func:`commanded`."""
-    found = commanded(dialect, deployment, defaults, server)
+    """Return the script that starts an engine for a deployment; arguments and errors as in :func:`engine_command`."""
+    found = engine_command(dialect, deployment, defaults, server)
     processors = int(deployment["num_procs"])
     each = int(deployment["tensor_par"]) * int(deployment["pipeline_par"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
@@ -114,7 +114,7 @@ def _unknown_fields(
     dialect: Dialect, deployment: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[Problem]:
     """Return problems with fields that an engine has no option for and that differ from their default."""
-    known = (*dialect.fields, *OF_ESTIMATE, THE_ENGINE)
+    known = (*dialect.fields, *NOT_IN_ENGINES, ENGINE_FIELD)
     return [
         Problem(
             name,
@@ -134,7 +134,7 @@ def _own(dialect: Dialect, row: Row, fields: Mapping[str, Any], server: Server |
     return row.read(reading) if _SHARE not in row.fields else {}
 
 
-def _unsaid(
+def _missed_fields(
     dialect: Dialect,
     settings: Fields,
     fields: Mapping[str, Any],

@@ -37,7 +37,7 @@ _CHUNK, _MIXED = "--chunked-prefill-size", "--enable-mixed-chunk"
 _SEQUENCES = "--max-running-requests"
 _SHARE = "--mem-fraction-static"
 
-_SPELLINGS = by_name(
+_ALIASES = by_name(
     {
         _TP: "--tp --tensor-parallel-size",
         _PP: "--pp --pipeline-parallel-size",
@@ -140,7 +140,7 @@ SGLANG = Dialect(
     parse=partial(
         parse_server,
         program=_PROGRAM,
-        name_of=partial(written_out, spellings=_SPELLINGS),
+        name_of=partial(written_out, spellings=_ALIASES),
         known=_KNOWN.__contains__,
     ),
     render=partial(

@@ -33,7 +33,7 @@ from calculon.launch.megatron.megatron_bridge_words import (
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
 from calculon.launch.megatron.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spelled
-from calculon.launch.renaming import Spelling, renamed
+from calculon.launch.renaming import Alias, renamed
 from calculon.launch.rows import row
 from calculon.launch.texts import yaml_config
 from calculon.launch.texts.name_patterns import any_of, names_in
@@ -241,7 +241,7 @@ _BESIDE: Mapping[str, Fields] = {
 """Settings that some settings require."""
 
 
-def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
+def _rows(names: Mapping[str, Alias]) -> Iterator[Row]:
     """Yield the rows of Megatron-LM under other names."""
     return (renamed(one, partial(spelled, names)) for one in ROWS)
 

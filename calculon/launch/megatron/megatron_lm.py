@@ -16,7 +16,7 @@ from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL, batch_sched
 from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, GROUPED, LAYOUT
 from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
-from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
+from calculon.launch.megatron.megatron_words import ALIASES, NO_EFFECT, NOT_MODELLED
 from calculon.launch.rows import number, row
 from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script, switched
 from calculon.launch.texts.shell_quotes import word_of
@@ -273,7 +273,7 @@ def _written_out(name: str) -> str:
     >>> _written_out("--tensor-model-parallel")
     '--tensor-model-parallel-size'
     """
-    name = SPELLINGS.get(name, name)
+    name = ALIASES.get(name, name)
     # A short prefix that is unambiguous here may be ambiguous in other versions of Megatron-LM.
     if name in _FLAGS or len(name) < 10:
         return name

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from calculon.launch.dialect import Reading
-from calculon.launch.renaming import Name, Spelling, choice, opposite, when
+from calculon.launch.renaming import Alias, Name, choice, opposite, when
 from calculon.launch.texts.name_patterns import names_in
 
 _FLAG_TYPES = {
@@ -23,33 +23,33 @@ _FLAG_TYPES = {
 """Names of torch types in flags."""
 
 
-def _fields(*names: str, default: Any = None, absent: Any = None) -> Spelling:
+def _fields(*names: str, default: Any = None, absent: Any = None) -> Alias:
     """Return the names of a setting whose values are the same everywhere."""
-    return Spelling(tuple(map(Name, names)), default, absent)
+    return Alias(tuple(map(Name, names)), default, absent)
 
 
-def _said(*names: Name) -> Spelling:
+def _said(*names: Name) -> Alias:
     """Return the names of a setting that is off unless one of them is stated."""
-    return Spelling(names)
+    return Alias(names)
 
 
-def _table(text: str) -> dict[str, Spelling]:
+def _table(text: str) -> dict[str, Alias]:
     """Return the names in a table: each line has a flag, and the settings with the same values."""
     rows = (line.split() for line in text.strip().splitlines())
     return {flag: _fields(*names) for flag, *names in rows}
 
 
-def _unsayable(flags: str) -> dict[str, Spelling]:
+def _unsayable(flags: str) -> dict[str, Alias]:
     """Return empty names for flags that cannot be expressed."""
-    return dict.fromkeys(names_in(flags), Spelling(()))
+    return dict.fromkeys(names_in(flags), Alias(()))
 
 
-def _on(*names: str) -> Spelling:
+def _on(*names: str) -> Alias:
     """Return the names of a switch that is on by default."""
     return _fields(*names, default=True, absent=False)
 
 
-def _typed(name: str) -> Spelling:
+def _typed(name: str) -> Alias:
     return _said(choice(name, _FLAG_TYPES))
 
 
@@ -86,10 +86,10 @@ def _by_recipe(flag: str) -> Name:
     return Name(PRECISION, here)
 
 
-def _precision(flag: str, *names: str, default: Any = None, absent: Any = None) -> Spelling:
+def _precision(flag: str, *names: str, default: Any = None, absent: Any = None) -> Alias:
     """Return the names of a flag that a precision may imply."""
     own = tuple(Name(name) for name in names)
-    return Spelling((*own[:1], _by_recipe(flag), *own[1:]), default, absent)
+    return Alias((*own[:1], _by_recipe(flag), *own[1:]), default, absent)
 
 
 def _listed_layout(value: Any, _: Reading) -> Any:
@@ -120,7 +120,7 @@ def _is_squared(value: Any, _: Reading) -> Any:
 
 GROUPED = Name("model.num_query_groups", _grouped, lambda _: None)
 
-BRIDGE: Mapping[str, Spelling] = {
+BRIDGE: Mapping[str, Alias] = {
     **_unsayable("""
     --num-layers-per-virtual-pipeline-stage --model-parallel-size --step-batch-size-schedule --batch-size
     --encoder-seq-length --no-async-tensor-model-parallel-allreduce --torch-fsdp2-no-reshard-after-forward
@@ -255,7 +255,7 @@ def _sharded(value: Any, _: Reading) -> Any:
     return True if value in _SHARDED else None
 
 
-_OWN: Mapping[str, Spelling] = {
+_OWN: Mapping[str, Alias] = {
     **_unsayable("""
     --overlap-param-gather-with-optimizer-step --num-distributed-optimizer-instances --use-megatron-fsdp
     --use-custom-fsdp --data-parallel-sharding-strategy --ddp-bucket-size --ddp-average-in-collective
@@ -287,7 +287,7 @@ _OWN: Mapping[str, Spelling] = {
     --save-interval exp_manager.checkpoint_callback_params.every_n_train_steps
     --async-save exp_manager.checkpoint_callback_params.async_save
 """),
-    "--no-overlap-p2p-communication": Spelling(
+    "--no-overlap-p2p-communication": Alias(
         (opposite("model.overlap_p2p_comm"),), default=True, absent=True
     ),
     "--overlap-grad-reduce": _on("model.optim.overlap_grad_sync"),
@@ -321,10 +321,10 @@ _OWN: Mapping[str, Spelling] = {
     "--disable-bias-linear": _said(opposite("model.bias")),
 }
 
-NEMO: Mapping[str, Spelling] = {**BRIDGE, **_OWN}
+NEMO: Mapping[str, Alias] = {**BRIDGE, **_OWN}
 """Names of NeMo before 2.0."""
 
 
-def spelled(names: Mapping[str, Spelling], flag: str) -> Spelling:
+def spelled(names: Mapping[str, Alias], flag: str) -> Alias:
     """Return the names of a flag: listed ones, or the name of a model field."""
     return names.get(flag) or _fields(f"model.{flag.lstrip('-').replace('-', '_')}")

@@ -4,7 +4,7 @@ Patterns are glob patterns: ``*`` matches any text. Names of older releases and 
 Pai-Megatron-Patch, ROCm.
 """
 
-SPELLINGS = {
+ALIASES = {
     "--use-custom-fsdp": "--use-megatron-fsdp",
     "--fp8": "--fp8-format",
     "--fp4": "--fp4-format",

@@ -12,7 +12,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
 from calculon.launch.dialect import Dialect, Parsed, read
-from calculon.launch.difference import PROCESSORS, Change, Difference, said_by
+from calculon.launch.difference import PROCESSORS, Change, Difference, fields_of_settings
 from calculon.launch.patches.configurations import Json, Python, Toml, Yaml
 from calculon.launch.patches.entries import ConfigurationEdits, Language
 from calculon.launch.patches.processor_edits import processor_edits
@@ -72,7 +72,7 @@ def patched(
         return Patch(found.text.replace("\n", "\r\n"), found.notes)
     patching = _Patching(between, text, file, int(wanted["num_procs"]), variables or {})
     wanted = patching.without_length(wanted)
-    if not patching.elsewhere and not patching.unlike(text, wanted):
+    if not patching.moves_processors and not patching.unlike(text, wanted):
         return Patch(text)
     if between.refused:
         raise SpecError(file, between.refused)
@@ -110,7 +110,7 @@ class _Patching:
         self.stated = {name: one.value for name, one in self.own.settings.items()}
         self.written = between.written
         moved = [one.before for one in between.changes if one.name == PROCESSORS]
-        self.elsewhere = bool(moved)
+        self.moves_processors = bool(moved)
         self.changes = [one for one in between.changes if one.name != PROCESSORS]
         self.goal: dict[str, Change] = {}
         count = self.own.num_procs
@@ -123,12 +123,12 @@ class _Patching:
 
     def without_length(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         """Keep the sequence length open if the file does not state it; return the fields that the file must state."""
-        before = said_by(self.dialect, self.stated, self.own_procs)
+        before = fields_of_settings(self.dialect, self.stated, self.own_procs)
         if before is None or before.get(_LENGTH) != 0:
             return wanted
         for change in [one for one in self.changes if one.kind == "add"]:
             settings = self.stated | {change.name: change.after}
-            after = said_by(self.dialect, settings, self.own_procs)
+            after = fields_of_settings(self.dialect, settings, self.own_procs)
             if after is not None and after[_LENGTH] and {**after, _LENGTH: 0} == before:
                 self.changes.remove(change)
         return {**wanted, _LENGTH: 0}
@@ -184,13 +184,15 @@ class _Patching:
             if self.written.get(key, change.before) == change.before:
                 return False
             other[key] = self.written[key]
-        both = (said_by(self.dialect, one, self.own_procs) for one in (self.stated, other))
+        both = (
+            fields_of_settings(self.dialect, one, self.own_procs) for one in (self.stated, other)
+        )
         return next(both) == next(both)
 
     def _with_processors(self) -> tuple[str, tuple[str, ...]]:
         """Return the text with the new number of processors if it states them, and otherwise a note."""
         stated = self.own.num_procs
-        if stated == self.num_procs or not self.elsewhere:
+        if stated == self.num_procs or not self.moves_processors:
             return self.text, ()
         if isinstance(stated, int):
             tried = processor_edits(self.text, stated, self.num_procs)

@@ -8,7 +8,7 @@ tokens in place of sequences, is the one that is written.
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.presets import COMMON, find_preset, lacking, refused
 from calculon.launch.dialect import Dialect, Fields, Reading, Writing
-from calculon.launch.rows import named, only_with, row
+from calculon.launch.rows import ignored_values, named, row
 from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import (
     flavor_of,
@@ -24,7 +24,7 @@ from calculon.launch.titan.torchtitan_files import (
 from calculon.launch.titan.torchtitan_kernels import KERNELS, LENGTH, TOKENS
 from calculon.launch.titan.torchtitan_pipeline import PIPELINE
 from calculon.launch.titan.torchtitan_versions import PASSES, STEP_TOKENS, in_version_of
-from calculon.launch.titan.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY_WITH
+from calculon.launch.titan.torchtitan_words import IGNORED_VALUES, NO_EFFECT, NOT_MODELLED
 
 _NAME = "torchtitan"
 
@@ -391,7 +391,7 @@ _ROWS = (
         "campaign",
     ),
     row("", "", _read_preset),
-    only_with(ONLY_WITH),
+    ignored_values(IGNORED_VALUES),
 )
 
 TORCHTITAN = Dialect(

@@ -1,6 +1,6 @@
 """Names in torchtitan: converters, recomputation modes, and settings that no row reads."""
 
-from calculon.launch.rows import Harmless
+from calculon.launch.rows import IgnoredValues
 from calculon.launch.texts.name_patterns import under
 
 RECOMPUTES = {
@@ -57,7 +57,7 @@ _OF_CONVERTERS = "precompute_float8_dynamic_scale_for_fsdp fqns model_compile_* 
 KEPT = {"output", "lm_head", "router.gate", "moe.router.gate", "auto_filter_small_kn"}
 """Layers that stay in 16 bits in the model as well, and small layers."""
 
-ONLY_WITH: Harmless = {
+IGNORED_VALUES: IgnoredValues = {
     "training.enable_cpu_offload": (
         (False,),
         "weights, gradients and optimizer state in host memory: counted as device memory",

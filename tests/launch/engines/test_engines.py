@@ -9,7 +9,7 @@ from calculon.base.units import GIB
 from calculon.declarations.fields import spec_fields
 from calculon.launch.dialect import read
 from calculon.launch.dialects import ENGINES, read_launch
-from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, commanded
+from calculon.launch.engines.engine_commands import NOT_IN_ENGINES, command_text, engine_command
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.engine_scripts import deployment_defaults
 from calculon.serving.records.asked import read_deployment
@@ -111,7 +111,7 @@ def test_what_is_written_is_read_as_it_was(engine):
         except SpecError:
             continue  # none that there is
         try:
-            changes = commanded(engine, drawn, DEFAULTS, SERVER).changes
+            changes = engine_command(engine, drawn, DEFAULTS, SERVER).changes
             text = command_text(engine, drawn, DEFAULTS, SERVER)
         except SpecError as error:
             wrong = [one.field for one in error.problems]
@@ -126,7 +126,7 @@ def test_what_is_written_is_read_as_it_was(engine):
         assert not launch.unknown
         assert not launch.not_modelled
         expected = drawn | {field: new for field, (_, new) in changes.items()}
-        said = (*engine.fields, *OF_ESTIMATE)
+        said = (*engine.fields, *NOT_IN_ENGINES)
         again = DEFAULTS | launch.deployment
         assert read_deployment(launch.deployment)
         assert {name: again[name] for name in said} == {name: expected[name] for name in said}
@@ -144,14 +144,14 @@ def test_a_share_of_all_memory_is_that_of_the_cache_and_what_it_counts_beside(en
     rank = _rank({})
     for share in (0.3, 0.9):
         drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8, "memory_fraction": share}
-        written = commanded(ENGINES[engine], drawn, DEFAULTS, SERVER).settings[flag]
+        written = engine_command(ENGINES[engine], drawn, DEFAULTS, SERVER).settings[flag]
         cache = share * rank.free
         assert written * SIZES["capacity"] == pytest.approx(cache + sum(SIZES[n] for n in held))
 
 
 def test_a_share_of_what_is_free_is_written_as_it_is():
     drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8, "memory_fraction": 0.7}
-    settings = commanded(ENGINES["tensorrt-llm"], drawn, DEFAULTS).settings
+    settings = engine_command(ENGINES["tensorrt-llm"], drawn, DEFAULTS).settings
     assert settings["kv_cache_config.free_gpu_memory_fraction"] == 0.7
 
 
@@ -213,7 +213,7 @@ def test_what_an_engine_cannot_say_is_refused_by_field():
 
 def test_an_open_field_is_as_the_engine_runs_it():
     drawn = DEFAULTS | {"num_procs": 1}
-    found = commanded(ENGINES["vllm"], drawn, DEFAULTS)
+    found = engine_command(ENGINES["vllm"], drawn, DEFAULTS)
     assert found.changes == {
         "admission": ("reserve", "mean"),
         "max_batch": (0, 1024),
