@@ -329,7 +329,7 @@ def _slowed_products(
     ]
     slower = _slowed_rates(replace(system, matrix=engines), absolute, factor)
     laws = {
-        part: rate.slowed_beside_engine(factor)
+        part: rate.slowed_with_engine(factor)
         for part, rate in slower.ext.rates.items()
         if part[1] == datatype and isinstance(rate, Gemm)
     }

@@ -122,7 +122,7 @@ class System(Displayed):
             return np.maximum(arithmetic, memory)
         return arithmetic + memory
 
-    def beside_collective(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
+    def overlappable_time(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
         """Return the time of some work that a collective can hide behind: all of it, or only its arithmetic."""
         return np.maximum(arithmetic, memory) if self.mode == "roofline" else arithmetic
 

@@ -245,11 +245,9 @@ class Gemm:
         """Return the rate of products that take `factor` times as long; a spread of small products changes nothing."""
         if end < np.inf:
             return self  # small products are bound by memory and launches
-        return replace(
-            self.slowed_beside_engine(factor), max_efficiency=self.max_efficiency / factor
-        )
+        return replace(self.slowed_with_engine(factor), max_efficiency=self.max_efficiency / factor)
 
-    def slowed_beside_engine(self, factor: float) -> "Gemm":
+    def slowed_with_engine(self, factor: float) -> "Gemm":
         """Return the rate of products that take `factor` times as long on an engine slowed by the same factor."""
         share = self.memory_efficiency
         slower = None if share is None else share / factor
