@@ -24,7 +24,7 @@ from calculon.calibrate.parts import (
     write_part,
 )
 from calculon.calibrate.readers import Row, check_units, merged, too_few
-from calculon.calibrate.solve import held_out, large_size, spreads, unseen
+from calculon.calibrate.solve import cross_validated, held_out, large_size, spreads
 from calculon.calibrate.training import Training, fit_training
 from calculon.declarations.decode import decode
 from calculon.hardware.system import System
@@ -158,5 +158,5 @@ def _spreads(
         write_part(trial, part.part, fit(new, part.part, rows)[0])
         return times_of(quietly_decoded(trial, "", new.name), part.part)
 
-    predicted, groups = unseen(part.rows, part.held, times_after)
+    predicted, groups = cross_validated(part.rows, part.held, times_after)
     return spreads(part.rows, predicted, groups, large_size(part.rows))

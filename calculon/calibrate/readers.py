@@ -125,14 +125,14 @@ def is_log(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CollectiveOptions:
     """Operation and group size that the caller states, for logs that do not."""
 
     operation: str | None = None
     members: int | None = None
 
 
-def read_log(file: str, text: str, known: Known) -> tuple[list[Line], dict[str, str]]:
+def read_log(file: str, text: str, known: CollectiveOptions) -> tuple[list[Line], dict[str, str]]:
     """Return the out-of-place times of a log as lines of a CSV of collectives, and the device named in the log.
 
     Raises:
@@ -191,7 +191,7 @@ def _check_row(columns: list[str], cells: list[str], file: str, number: int) -> 
             raise SpecError(file, Problem(f"line {number}, #wrong", "0 wrong results", wrong))
 
 
-def _stated(file: str, text: str, known: Known) -> str:
+def _stated(file: str, text: str, known: CollectiveOptions) -> str:
     """Return the operation; an operation stated by the caller must not contradict the log."""
     if not known.operation:
         return _operation(file, text)
@@ -242,7 +242,7 @@ Read = tuple[list[Row], dict[str, str]]
 
 
 def read_collectives(
-    file: str, system: System, known: Known | None = None, network: int | None = None
+    file: str, system: System, known: CollectiveOptions | None = None, network: int | None = None
 ) -> Read:
     """Read collectives from a CSV or a log of nccl-tests.
 
@@ -257,11 +257,11 @@ def read_collectives(
     """
     text = read_text(file)
     if is_log(text):
-        lines, description = read_log(file, text, known or Known())
+        lines, description = read_log(file, text, known or CollectiveOptions())
     else:
         lines = parse_csv(file, text, COLLECTIVES)
         description = about(lines)
-        _check_options(lines, known or Known())
+        _check_options(lines, known or CollectiveOptions())
     return [_collective(line, system, network) for line in lines], description
 
 
@@ -299,7 +299,7 @@ def _collective_seconds(line: Line, bus_bytes: float) -> tuple[float, str]:
     return value, "seconds"
 
 
-def _check_options(lines: Sequence[Line], known: Known) -> None:
+def _check_options(lines: Sequence[Line], known: CollectiveOptions) -> None:
     """Refuse options that contradict a row of a CSV file."""
     stated = {"operation": known.operation, "members": known.members}
     for name, value in stated.items():

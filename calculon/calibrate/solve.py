@@ -205,7 +205,7 @@ _FEWEST = 2  # groups: one group says nothing about a new one
 _EXACT = 1e-9
 
 
-def unseen(
+def cross_validated(
     rows: Sequence[Row],
     held: Array,
     fit: Callable[[Sequence[Row]], Callable[[Sequence[Row]], Array]],

@@ -14,7 +14,7 @@ from calculon.calibrate.fit_result import Fitted, copied
 from calculon.calibrate.logs import Logs, Step
 from calculon.calibrate.parts import provenance, quietly_decoded
 from calculon.calibrate.readers import Row
-from calculon.calibrate.solve import Solution, Unknown, held_out, solve, spreads, unseen
+from calculon.calibrate.solve import Solution, Unknown, cross_validated, held_out, solve, spreads
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import PUBLISHED
 from calculon.editions import EDITIONS
@@ -64,8 +64,8 @@ def _capped(efficiency: float) -> float:
     return min(1.0, rounded(efficiency, _EXACT))
 
 
-def _scale(one: dict[str, Any], key: str, factor: float) -> None:
-    one[key] = _curve(one[key], factor)
+def _scale(record: dict[str, Any], key: str, factor: float) -> None:
+    record[key] = _curve(record[key], factor)
 
 
 def _mem1(document: dict[str, Any], factor: float) -> None:
@@ -347,7 +347,7 @@ def _spreads(fit: _Fit, fitted: Fitted, start: Sequence[float]) -> Sequence[Mapp
         values = fit.solved(rows, start).values
         return lambda some: fit.times(some, values)[0]
 
-    times, groups = unseen(fitted.rows, fitted.held, again)
+    times, groups = cross_validated(fitted.rows, fitted.held, again)
     editions = {fit.logs.steps[row.name].execution.edition for row in fitted.rows}
     of = {"edition": editions.pop()} if len(editions) == 1 else {}
     return [{**one, **of} for one in spreads(fitted.rows, times, groups, 0.0)]

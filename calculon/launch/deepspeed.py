@@ -118,17 +118,17 @@ def count_unless_auto(
     return default if auto else reading.count(*names, default=default, least=least)
 
 
-def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
+def check_sections(parsed: Parsed, names: Sequence[str]) -> Parsed:
     """Return the parsed file after checking that some names are sections and not values.
 
     Raises:
         SpecError: For a name with a plain value.
     """
     for name in names:
-        found = one.settings.get(name)
+        found = parsed.settings.get(name)
         if found is not None and found.value not in (None, {}):
             raise SpecError(found.place, Problem(name, "named settings", shown(found.value)))
-    return one
+    return parsed
 
 
 def _read_degrees(reading: Reading) -> Fields:

@@ -6,7 +6,7 @@ from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.calibrate.readers import (
     TOO_FAST,
-    Known,
+    CollectiveOptions,
     is_log,
     read_collectives,
     read_gemm,
@@ -143,8 +143,8 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
     with pytest.raises(SpecError, match=r"the name of the program.*--operation"):
         read_collectives(file(bare), H100)
     with pytest.raises(SpecError, match=r"each member, at least 2, found none.*--members N"):
-        read_collectives(file(bare), H100, Known("all_gather"))
-    rows, told = read_collectives(file(bare), H100, Known("all_gather", 4))
+        read_collectives(file(bare), H100, CollectiveOptions("all_gather"))
+    rows, told = read_collectives(file(bare), H100, CollectiveOptions("all_gather", 4))
     assert rows[1].size == pytest.approx(volume("all_gather", 1048576, 4))
     assert told == {}
 
@@ -152,13 +152,18 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
 @pytest.mark.parametrize(
     ("known", "message"),
     [
-        (Known("all_gather"), "line 2, operation: expected all_gather, as --operation says"),
-        (Known(members=4), "line 2, members: expected 4, as --members says, found '8'"),
+        (
+            CollectiveOptions("all_gather"),
+            "line 2, operation: expected all_gather, as --operation says",
+        ),
+        (CollectiveOptions(members=4), "line 2, members: expected 4, as --members says, found '8'"),
     ],
 )
 def test_what_is_said_beside_a_csv_must_not_contradict_it(file, known, message):
     path = file("operation,bytes,members,seconds\nall_reduce,1048576,8,0.001\n")
-    assert read_collectives(path, H100, Known("all_reduce", 8)) == read_collectives(path, H100)
+    assert read_collectives(path, H100, CollectiveOptions("all_reduce", 8)) == read_collectives(
+        path, H100
+    )
     refused(path, message, known=known)
 
 

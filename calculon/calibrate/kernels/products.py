@@ -401,12 +401,12 @@ def _solved(
     return {name: rounded(value, _DIGITS) for name, value in constants(at).items()}
 
 
-def _inside(one: Unknown, value: float) -> float:
-    return float(np.log(value)) if one.low > 0 else value
+def _inside(unknown: Unknown, value: float) -> float:
+    return float(np.log(value)) if unknown.low > 0 else value
 
 
-def _outside(one: Unknown, coordinate: float) -> float:
-    return float(np.exp(coordinate)) if one.low > 0 else coordinate
+def _outside(unknown: Unknown, coordinate: float) -> float:
+    return float(np.exp(coordinate)) if unknown.low > 0 else coordinate
 
 
 def _residuals(rows: Rows, kind: Kind, values: Mapping[str, float]) -> pd.DataFrame:

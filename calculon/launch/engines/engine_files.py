@@ -74,12 +74,12 @@ def parse_server(
     return Parsed(file, settings, None, tuple(notes))
 
 
-def _switched(one: Setting) -> Setting:
+def _switched(setting: Setting) -> Setting:
     """Return a setting with switches in their usual form; the name of a checkpoint stays unchanged."""
-    value = one.value
-    if one.name == CHECKPOINT:
-        return Setting(one.name, str(value), one.place)
-    return Setting(one.name, switched(value), one.place)
+    value = setting.value
+    if setting.name == CHECKPOINT:
+        return Setting(setting.name, str(value), setting.place)
+    return Setting(setting.name, switched(value), setting.place)
 
 
 def _comments(text: str, file: str) -> Mapping[str, Setting]:

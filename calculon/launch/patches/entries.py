@@ -104,16 +104,16 @@ class ConfigurationEdits:
         return sorted((one for one in entries if one.path[-1] in last), key=rank)
 
     def _changed(
-        self, text: str, one: Entry, entries: Sequence[Entry], after: Any
+        self, text: str, entry: Entry, entries: Sequence[Entry], after: Any
     ) -> Iterator[str]:
         """Yield candidate texts with a new value of an entry: in the constant that it refers to, or in the entry."""
         for constant in entries:
-            if one.refers and constant.path == (one.refers,):
+            if entry.refers and constant.path == (entry.refers,):
                 yield self._with_value(text, constant, after)
-        yield self._with_value(text, one, after)
+        yield self._with_value(text, entry, after)
 
-    def _with_value(self, text: str, one: Entry, after: Any) -> str:
-        start, end = one.value
+    def _with_value(self, text: str, entry: Entry, after: Any) -> str:
+        start, end = entry.value
         new = self.language.value(after, text[start:end])
         # An empty value may touch the colon after its name: it needs a blank.
         gap = "" if text[start - 1 : start].isspace() or start != end else " "
@@ -168,31 +168,31 @@ class ConfigurationEdits:
 
         return sorted(siblings, key=rank)
 
-    def _after(self, text: str, one: Entry, name: str, value: Any) -> str:
+    def _after(self, text: str, other: Entry, name: str, value: Any) -> str:
         """Return a text with a new entry after another one, or before it if it is the last between commas."""
-        own_line = not text[line_start(text, one.start) : one.start].strip(" \t-")
-        indent = indentation(text, one.start)
-        new = self.language.entry(f"{one.before}{name}", value, indent)
-        if not one.comma:
-            at = line_end(text, one.value[1])
+        own_line = not text[line_start(text, other.start) : other.start].strip(" \t-")
+        indent = indentation(text, other.start)
+        new = self.language.entry(f"{other.before}{name}", value, indent)
+        if not other.comma:
+            at = line_end(text, other.value[1])
             return replaced(text, at, at, f"\n{indent}{new}")
-        comma = re.compile(r"\s*,").match(text, one.value[1])
+        comma = re.compile(r"\s*,").match(text, other.value[1])
         if comma is None:
             gap = f"\n{indent}" if own_line else " "
-            return replaced(text, one.start, one.start, f"{new},{gap}")
+            return replaced(text, other.start, other.start, f"{new},{gap}")
         at = comma.end()
-        if own_line and fills_lines(text, one.start, at):
+        if own_line and fills_lines(text, other.start, at):
             at = line_end(text, at)
             return replaced(text, at, at, f"\n{indent}{new},")
         return replaced(text, at, at, f" {new},")
 
 
-def _removed(text: str, one: Entry) -> str:
+def _removed(text: str, entry: Entry) -> str:
     """Return a text without an entry, and without the comma that separates it."""
-    start, end = one.start, one.value[1]
-    if one.before == ARGUMENT:
+    start, end = entry.start, entry.value[1]
+    if entry.before == ARGUMENT:
         return without(text, start, end)
-    if not one.comma:
+    if not entry.comma:
         return without(text, start, line_end(text, end))
     if comma := re.compile(r"[ \t]*,").match(text, end):
         return without(text, start, comma.end())
