@@ -64,9 +64,8 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
 
     Args:
         files: Display name of each file, by its path.
-            system: The system that ran them. A step that cannot run on it is an error, unless it only lacks memory by
-                the
-                model's estimate: it did run.
+        system: The system that ran them. A step that cannot run on it is an error, unless it only lacks memory by the
+            model's estimate: it did run.
 
     Raises:
             SpecError: For a line that cannot be understood or an execution that cannot run; it names file and line.

@@ -66,10 +66,11 @@ class Products:
 
     def times(self, gemm: Gemm) -> Seconds:
         """Return the times of the products: their arithmetic time, but at least :attr:`least`."""
+        # Single calls do not throttle.
         one, gemm = (
             np.ones_like(self.m),
             replace(gemm, sustained=1.0),
-        )  # single calls do not throttle
+        )
         share = gemm.efficiency(one, self.m, self.n, self.k, self.aligned, self.on)
         return np.maximum(self.at_peak / share, self.least)
 

@@ -117,9 +117,8 @@ def solve(predict: Predict, seconds: Array, unknowns: Sequence[Unknown]) -> Solu
         return found
 
     def slopes(at: Array) -> Array:
-        step = np.where(
-            at + _STEP <= high, _STEP, -_STEP
-        )  # a step up would leave the bounds near the upper one
+        # A step up would leave the bounds near the upper one.
+        step = np.where(at + _STEP <= high, _STEP, -_STEP)
         found: Array = approx_fprime(at, errors, step).reshape(len(seconds), -1)
         return found
 
@@ -244,8 +243,7 @@ def quantiles(
 
     Each end cuts off half of `1 - level`: of n sorted rows it is number `ceil((n + 1) (1 + level) / 2)`. Rows of a
     group with correlated errors count as fewer (:func:`independent`). With too few rows the ends are the extremes,
-    which
-    cover `(n - 1) / (n + 1)`. Every group has the same weight.
+    which cover `(n - 1) / (n + 1)`. Every group has the same weight.
 
     Source: Lei et al., *Distribution-free predictive inference for regression*, arXiv 1604.04173, section 2.2 (split
     conformal prediction), on each side; groups as in Dunn, Wasserman and Ramdas, *Distribution-free prediction sets
@@ -295,8 +293,7 @@ def large_size(rows: Sequence[Row]) -> float:
     """Return the smallest size from which operations reach most of the best rate.
 
     Rates are smoothed to the nearest curve that rises with the size, so that no single row decides. If a time is a
-    latency
-    plus size over bandwidth, the result is twice the half-performance length.
+    latency plus size over bandwidth, the result is twice the half-performance length.
 
     Source: Hockney and Jesshope, *Parallel Computers*, 1981, section 1.3.
     """

@@ -42,9 +42,8 @@ def partition(values: Array, weights: Array, most: int) -> list[int]:
         error: Array = np.maximum(wxx[end] - wxx[:end] - mean**2 / weight, 0.0)
         return error
 
-    best = np.array(
-        [costs(end)[0] for end in range(1, n + 1)]
-    )  # error of the values up to each end, as one run
+    # Error of the values up to each end, as one run.
+    best = np.array([costs(end)[0] for end in range(1, n + 1)])
     begins = [[0] * n]
     answer, error = [0], float(best[-1])
     for _ in range(1, min(most, n)):
@@ -73,8 +72,7 @@ def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Step
 
     Isotonic regression first gives the nearest rising curve, and the best partition of its pools gives the steps. Every
     run takes the mean of its pools, so no rising curve with this number of steps that keeps the pools together is
-    nearer.
-    A step begins at the geometric mean of the sizes on both sides.
+    nearer. A step begins at the geometric mean of the sizes on both sides.
 
     Args:
         sizes, efficiencies: Measurements in any order; several of the same size are one point with their weight.

@@ -359,9 +359,8 @@ def _slowed_network(system: System, spread: Spread, number: int, factor: float) 
         link = links[number]
         names = [field.name for field in spec_fields(Link) if field.declaration.unit == "s"]
         times = {name: getattr(link, name) for name in names}
-        if (
-            link.kind is not None
-        ):  # the constant of its kind cannot be slowed, so it becomes an explicit latency
+        # The constant of its kind cannot be slowed, so it becomes an explicit latency.
+        if link.kind is not None:
             times["step_latency"] = link.step(network.latency)
         slower: dict[str, Any] = {
             name: time * factor for name, time in times.items() if time is not None

@@ -49,10 +49,8 @@ def share_of_products(
 
     The model times each layer on a rank that holds all experts: gating, permutation, grouped GEMM and activation. If a
     layer's products are clearly bound by arithmetic, subtracting everything else from the measured time leaves their
-    time
-    and so their rate; the share is the median. Rows with expert parallelism are left out, since they contain no
-    all-to-all,
-    and so are processors with too few arithmetic-bound rows.
+    time and so their rate; the share is the median. Rows with expert parallelism are left out, since they contain no
+    all-to-all, and so are processors with too few arithmetic-bound rows.
 
     Args:
         table: Measured layers.

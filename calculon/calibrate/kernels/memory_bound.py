@@ -33,8 +33,7 @@ CACHES, HOST_CACHES = 3, 6
 """Minimum traffic, in multiples of the L2 cache, of rows that are fitted.
 
 Above it cached and dirty lines matter little. Passes that a host launches one by one (through autograd, or in
-NeuSight's
-timer) need more traffic, so that their launches matter little too.
+NeuSight's timer) need more traffic, so that their launches matter little too.
 """
 
 STARTS = np.arange(0.0, 8.1e-6, 0.25e-6)
@@ -160,8 +159,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     """Fit the start and the bandwidth shares of a processor's memory-bound kernels; None without rows.
 
     All kernels share one start, found if some were timed without gaps. Shares are medians over the fitted rows;
-    backward
-    shares come second, because many rows time both passes and the forward time must be subtracted.
+    backward shares come second, because many rows time both passes and the forward time must be subtracted.
     """
     if "memory_bound" not in tables:
         return None

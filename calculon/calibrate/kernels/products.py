@@ -189,9 +189,8 @@ _COLUMNS = tuple(name for name in Rows._fields if name not in ("on", "multiproce
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
     """Fit the GEMM law to the forward products of a processor.
 
-    The constants of a type minimize the mean absolute log error. Robust least squares gives the start, and a
-    search along each constant in turn refines it (Powell, *Computer Journal* 7(2), 1964). Rows of low or medium
-    certainty,
+    The constants of a type minimize the mean absolute log error. Robust least squares gives the start, and a search
+    along each constant in turn refines it (Powell, *Computer Journal* 7(2), 1964). Rows of low or medium certainty,
     grouped products, and products of zeros are left out.
 
     Args:

@@ -215,9 +215,8 @@ def paced(
     form = ALGORITHMS[name].form
     networks = [(i, used) for i, used in enumerate(group.used) if used.any()]
     alone = np.asarray(group.ranks) == 1
-    straight = (
-        system.fabric.ramp is None
-    )  # without a ramp, time is inversely proportional to the rate
+    # Without a ramp, time is inversely proportional to the rate.
+    straight = system.fabric.ramp is None
     moved = _moved(system, schedule, networks, size) if straight else np.array(0.0)
     found = []
     for pace in paces(system, form):

@@ -206,9 +206,8 @@ def pairwise(system: System, group: Group, operation: str) -> Schedule:
     ranks, waiting = group.ranks, np.minimum(group.ranks - 1, IN_FLIGHT)
     steps = tuple(np.where(group.network == i, waiting, 0) for i in range(len(group.members)))
     shares: list[Array] = []
-    further: Array = np.array(
-        0.0
-    )  # traffic of outer networks through shared ports, from the outermost inwards
+    # Traffic of outer networks through shared ports, from the outermost inwards.
+    further: Array = np.array(0.0)
     for i, (members, below, _) in reversed(list(enumerate(_tiers(group)))):
         here = below * (members - 1) / ranks
         between = system.link(i).kind == "net"
@@ -369,9 +368,8 @@ def _was_measured(system: System, group: Group, operation: str) -> Array:
     ranks = np.asarray(group.ranks)
     found: Array = np.zeros(np.broadcast_shapes(ranks.shape, np.shape(group.network)), dtype=bool)
     for i in range(len(system.networks)):
-        if law := system.law(
-            i, operation
-        ):  # a transfer involves two ranks, whatever the group size
+        # A transfer involves two ranks, whatever the group size.
+        if law := system.law(i, operation):
             small = (ranks <= law.largest) | (operation == "p2p")
             found = found | ((group.network == i) & small)
     return found & ~group.several if found.any() else found

@@ -208,9 +208,8 @@ def _write_offload(writing: Writing) -> Fields:
     if writing["optimizer_offload"]:
         gathered = writing["fp8_param_gather"] and writing["fp8_recipe"] != "delayed"
         on_host = {"--optimizer-cpu-offload": True, "--use-precision-aware-optimizer": True}
-        found |= (
-            {_STATES: True} if gathered else on_host
-        )  # optimizer-cpu-offload refuses 8-bit weights
+        # --optimizer-cpu-offload refuses 8-bit weights.
+        found |= {_STATES: True} if gathered else on_host
     if not writing["activations_offload"]:
         return found
     if writing.model is None:

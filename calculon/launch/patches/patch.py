@@ -164,7 +164,7 @@ class _Patching:
             texts = (
                 (text, *edits.edits(text, change, self._group())) if self.refused(text) else (text,)
             )
-            # A requirement is only added if it resolves a refusal: users may meet it elsewhere.
+            # A requirement is only added if it resolves a refusal: users may meet it outside the file.
             text = min(texts, key=lambda one: len(self.refused(one)))
         return text
 

@@ -309,9 +309,8 @@ class _Reader:
             parts: list[Any] = [Unresolved(ast.unparse(part)) for part in target.elts]
             if isinstance(value, list) and len(value) == len(parts):
                 parts = value
-            elif isinstance(
-                value, Call
-            ):  # the first of several results may be the call's configuration
+            elif isinstance(value, Call):
+                # The first of several results may be the call's configuration.
                 parts[:1] = [value]
             for part, one in zip(target.elts, parts, strict=True):
                 self.assign(part, one, scope)

@@ -17,9 +17,8 @@ def parsed(text: str, file: str) -> ast.Module:
         budget.spend_tokens(text)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # Python's style warnings, which lack the name of the file
+            # Python's style warnings, which lack the name of the file.
+            warnings.simplefilter("ignore")
             module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)

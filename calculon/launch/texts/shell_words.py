@@ -267,9 +267,8 @@ class _Lexer:
                 if (line.lstrip("\t") if tabs else line) == name:
                     break
                 lines.append(re.sub(r"([\\$`])", r"\\\1", line) if quoted else line)
-            if (
-                place < len(self.found) and self.found[place].text == "<<"
-            ):  # here documents inside a list are ignored
+            # Here documents inside a list are ignored.
+            if place < len(self.found) and self.found[place].text == "<<":
                 self.found[place] = _Token("<<", self.found[place].line, words=("\n".join(lines),))
         self.documents.clear()
 
