@@ -448,8 +448,8 @@ def read(
 
 def _deployment(dialect: Dialect, reading: Reading) -> Fields:
     """Return the engine and the fields of a deployment that settings determine; empty for training."""
-    said = {name: value for name, value in reading.deployment.items() if value is not None}
-    return {"engine": dialect.name, **said} if dialect.subject == "deployment" else said
+    stated = {name: value for name, value in reading.deployment.items() if value is not None}
+    return {"engine": dialect.name, **stated} if dialect.subject == "deployment" else stated
 
 
 def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
@@ -541,9 +541,11 @@ def _missed_fields(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]
     for row in rows:
         reading.execution.update(row.read(reading))
     return [
-        Problem(name, f"{shown(said)}, the nearest that {dialect.title} can express", shown(value))
+        Problem(
+            name, f"{shown(actual)}, the nearest that {dialect.title} can express", shown(value)
+        )
         for name in dialect.fields
-        if (said := reading.execution[name]) != (value := fields[name])
+        if (actual := reading.execution[name]) != (value := fields[name])
     ]
 
 

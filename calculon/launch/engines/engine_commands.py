@@ -154,10 +154,10 @@ def _missed_fields(
     return [
         Problem(
             name,
-            f"{shown(said)}, the nearest that {dialect.title} can express",
+            f"{shown(actual)}, the nearest that {dialect.title} can express",
             shown(fields[name]),
             hint if name == _SHARE else "",
         )
         for name in dialect.fields
-        if (said := reading.deployment.get(name, defaults.get(name))) != fields[name]
+        if (actual := reading.deployment.get(name, defaults.get(name))) != fields[name]
     ]

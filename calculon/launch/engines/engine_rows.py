@@ -156,15 +156,17 @@ class TypeNames:
         wide = "bfloat16" if stated is None else _WIDE_NAMES[reading.choice(stated, _WIDE_NAMES)]
         weights, experts = self._weights(reading)
         weights = wide if weights == "wide" else weights
-        said = {name: reading.get(COMMENTED + name) for name in ("weights_dtype", "experts_dtype")}
+        commented = {
+            name: reading.get(COMMENTED + name) for name in ("weights_dtype", "experts_dtype")
+        }
         stated = reading.setting(self.cache)
         cache = wide
         if stated is not None and stated.value != "auto":
             caches = by_name(self.caches)
             cache = caches[reading.choice(stated, caches)]
         return {
-            "weights_dtype": said["weights_dtype"] or weights,
-            "experts_dtype": said["experts_dtype"] or experts,
+            "weights_dtype": commented["weights_dtype"] or weights,
+            "experts_dtype": commented["experts_dtype"] or experts,
             "head_dtype": reading.get(f"{COMMENTED}head_dtype") or wide,
             "kv_dtype": cache,
         }
@@ -235,7 +237,7 @@ def memory_share(
 
     def read(reading: Reading) -> Fields:
         stated = reading.setting(setting)
-        kept = {} if (said := reading.get(reserve)) is None else {"reserve_gib": said}
+        kept = {} if (commented := reading.get(reserve)) is None else {"reserve_gib": commented}
         share = default if stated is None else share_in(reading, stated)
         if share is None:
             reading.notes.append(

@@ -125,7 +125,7 @@ RECIPE = "recipe"
 
 
 def _name_recipe(settings: dict[str, Setting]) -> None:
-    """Move the recipe from another file, on which a configuration is based, to a setting of its own."""
+    """Move the recipe from another file, on which a configuration is based, to a separate setting."""
     made = settings.get(TARGET)
     if made is not None and str(made.value) not in _OWN and "_config" in str(made.value):
         settings[RECIPE] = settings.pop(TARGET)

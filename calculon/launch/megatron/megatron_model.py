@@ -1,4 +1,4 @@
-"""Megatron-LM: the flags of the model and of the whole run.
+"""Megatron-LM: the flags of the model (grouped-query and latent attention, MoE, hybrids) and of the whole run.
 
 Source: NVIDIA/Megatron-LM of 2026-08, ``arguments.py``, ``transformer_config``: names and defaults.
 """
@@ -275,10 +275,10 @@ def _write_shape(writing: Writing) -> Fields:
     )
     wrong = [
         Problem(
-            name, f"{shown(said)}, the nearest that {writing.dialect} can express", shown(value)
+            name, f"{shown(actual)}, the nearest that {writing.dialect} can express", shown(value)
         )
         for name in (field.name for field in spec_fields(Model))
-        if (said := getattr(again, name)) != (value := getattr(same, name))
+        if (actual := getattr(again, name)) != (value := getattr(same, name))
     ]
     if wrong:
         raise SpecError(model.name, wrong)

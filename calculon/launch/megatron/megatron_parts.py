@@ -1,4 +1,4 @@
-"""Megatron-LM: pipeline parallelism and stages, expert parallelism, and context parallelism."""
+"""Megatron-LM: pipeline parallelism (stages, interleaved schedule), expert parallelism, context parallelism."""
 
 import re
 
@@ -141,7 +141,7 @@ _DISPATCHER, _BACKEND = "--moe-token-dispatcher-type", "--moe-flex-dispatcher-ba
 _PLAIN = {"allgather": "allgather", "alltoall": "alltoall", "alltoall_seq": "alltoall"}
 _FLEXIBLE = ("deepep", "hybridep")
 GROUPED = "--moe-grouped-gemm"
-"""Run all experts of a rank in one kernel; without the flag each expert has a GEMM of its own, one after another."""
+"""Run all experts of a rank in one kernel; without the flag each expert has a separate GEMM, in sequence."""
 
 
 def _dispatcher(reading: Reading) -> Fields:

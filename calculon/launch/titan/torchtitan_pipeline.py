@@ -1,4 +1,4 @@
-"""torchtitan: pipeline schedules of torch.distributed.pipelining, and the distribution of layers over stages.
+"""torchtitan: pipeline schedules (1F1B, interleaved, zero bubble), and the distribution of layers over stages.
 
 Source: pytorch/torchtitan, ``distributed/pipeline_parallel.py``, ``generate_llm_fqn_per_model_part``: embedding and
 head count as a number of layers each, and remaining layers go to the first parts, one each.
