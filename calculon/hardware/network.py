@@ -145,9 +145,8 @@ class Fabric:
 
     Every attribute has shape ``(networks,)``; ``ramp`` is None if no network has one. ``launch`` is the minimum time of
     an operation, which is a kernel like any other. ``stated_by_bus`` is true if the link kind is known, or the links
-    form a
-    torus: rates are then bus bandwidths as nccl-tests reports them, and include the memory passes of a collective. In a
-    column of machines, parameters that differ are :class:`Varied`.
+    form a torus: rates are then bus bandwidths as nccl-tests reports them, and include the memory passes of a
+    collective. In a column of machines, parameters that differ are :class:`Varied`.
     """
 
     bandwidth: Array

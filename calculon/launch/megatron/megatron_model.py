@@ -72,7 +72,7 @@ def _stated(every: Fields) -> Fields:
 
 def _widths(reading: Reading, hidden: int, heads: int, _blocks: int) -> Fields:
     gated = reading.switch("--swiglu")
-    # Megatron-LM's default keeps the parameters of a gated MLP near those of a plain one, in multiples of 64.
+    # Megatron-LM's default gives a gated MLP about as many parameters as a plain one, in multiples of 64.
     usual = 64 * int(4 * hidden * 2 / 3 / 64) if gated else 4 * hidden
     grouped = reading.switch("--group-query-attention")
     groups = reading.count("--num-query-groups", default=1) if grouped else heads

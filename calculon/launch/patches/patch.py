@@ -251,7 +251,7 @@ class _Patching:
         ]
 
     def refused(self, text: str) -> list[Problem]:
-        """Return the launcher's refusals of a text, except those of the original file."""
+        """Return the launcher's refusals of a text that do not apply to the original file."""
         found = self.dialect.refused(text, self.num_procs)
         return [one for one in found if one.expected not in self.known]
 

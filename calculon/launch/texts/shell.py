@@ -54,7 +54,7 @@ class Script:
     """Result of reading a script.
 
     Attributes:
-        commands: Commands in order, including those of undecided branches.
+        commands: Commands in order, including commands of undecided branches.
         variables: Values of variables at the end.
         sourced: Other files that the script sources, which are not read.
     """
