@@ -69,8 +69,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     """Fit the serving kernels of a processor; None if none was measured.
 
     Products are not fitted here: the law ``tiles`` of training also holds for products with few rows, and its `start`
-        is
-    their floor.
+    is their floor.
 
     Args:
         tables: Measured kernels by table name: decode rows of ``attention``, all-reduces of inference engines in CUDA
