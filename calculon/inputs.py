@@ -545,9 +545,9 @@ def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | N
     launch = _launch(path, stated if type(stated) is int else None)
     if launch is None:
         return None
-    from calculon.launch.launch_files import tell_lost
+    from calculon.launch.launch_files import warn_of_lost_settings
 
-    tell_lost(path, launch)
+    warn_of_lost_settings(path, launch)
     return launch.execution
 
 

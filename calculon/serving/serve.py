@@ -308,7 +308,7 @@ def _deployment_from(
     """Return the deployment of a source, which may be a script that starts an engine."""
     if not _may_start_engine(source):
         return read_deployment(source, changes)
-    from calculon.launch.launch_files import is_launch_file, tell_lost  # rarely needed
+    from calculon.launch.launch_files import is_launch_file, warn_of_lost_settings  # rarely needed
     from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
@@ -322,7 +322,7 @@ def _deployment_from(
             wanted = "a deployment: how a model is served"
             raise SpecError(path, Problem("", wanted, "a script that launches training", hint))
         return read_deployment(source, changes)
-    tell_lost(path, launch)
+    warn_of_lost_settings(path, launch)
     changed = {name: value for name, value in stated.items() if name != "num_procs"}
     return read_deployment({"about": path, **launch.deployment}, changed)
 

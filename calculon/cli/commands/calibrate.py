@@ -176,13 +176,18 @@ def _read(
     """Read all files of measurements."""
     from calculon.calibrate.fit_result import Measurements
     from calculon.calibrate.parts import quietly_decoded
-    from calculon.calibrate.readers import Known, read_collectives, read_gemm, read_memory
+    from calculon.calibrate.readers import (
+        CollectiveOptions,
+        read_collectives,
+        read_gemm,
+        read_memory,
+    )
 
     system = quietly_decoded(base, file, name)
     if arguments.network is not None and arguments.network >= len(system.networks):
         wanted = f"a network of {name}: 0 to {len(system.networks) - 1}"
         raise SpecError("--network", Problem("", wanted, str(arguments.network)))
-    known = Known(arguments.operation, arguments.members)
+    known = CollectiveOptions(arguments.operation, arguments.members)
     read = [
         (one, read_collectives(one, system, known, arguments.network))
         for one in arguments.collectives

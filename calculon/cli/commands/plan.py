@@ -188,10 +188,10 @@ def _best_plan(
 
     answer: Answer = plan(model, num_procs, system, **words)
     if (own := answer.question.mine) is not None and own.launch is not None:
-        from calculon.launch.launch_files import tell_lost, tell_other_model
+        from calculon.launch.launch_files import warn_of_lost_settings, warn_of_other_model
 
-        tell_lost(own.file, own.launch)
-        tell_other_model(own.file, own.launch, answer.question.model)
+        warn_of_lost_settings(own.file, own.launch)
+        warn_of_other_model(own.file, own.launch, answer.question.model)
     show(lambda: plan_page(answer, short=short), answer.to_dict)
     if answer.best is None:
         raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
