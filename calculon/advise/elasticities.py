@@ -183,7 +183,7 @@ class Case:
 
     def on(self, system: System) -> float:
         """Return the statistic on another system; not-a-number where the plan cannot run."""
-        return float(evaluate(self.model, system, [self.execution])[self.statistic][0])
+        return float(evaluate(self.model, [self.execution], system)[self.statistic][0])
 
     def faster(self, factor: float, *, figures: bool = True) -> float:
         """Return the statistic where all rates are `factor` times as high, and all times as short.

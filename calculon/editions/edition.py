@@ -322,7 +322,7 @@ class Edition:
         """
         slowed = arithmetic / (1 - usage)
         normal, longest = system.combine(arithmetic, memory), system.combine(slowed, memory)
-        concurrent = system.beside_collective(slowed, memory)
+        concurrent = system.overlappable_time(slowed, memory)
         first, others = 1 / tiles, (tiles - 1) / tiles
         slower = np.minimum(normal + link * usage, longest)
         processing = first * normal + others * np.where(link > concurrent, longest, slower)

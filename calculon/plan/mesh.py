@@ -9,7 +9,7 @@ import numpy as np
 from calculon.base.units import Array, Count
 from calculon.declarations.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES, MESH_AXES
 from calculon.declarations.named_values import MESH_ORDERS
-from calculon.hardware.collectives.placement import Rooms, nested_rooms, rooms_used
+from calculon.hardware.collectives.placement import Fanouts, fanouts_used, nested_networks
 from calculon.hardware.system import System
 from calculon.plan.columns import FIELDS, Columns, code
 
@@ -87,7 +87,7 @@ def strides(columns: Columns) -> Mapping[str, Count]:
     return found
 
 
-def rooms_of(columns: Columns, mesh_order: str, system: System) -> Rooms:
+def rooms_of(columns: Columns, mesh_order: str, system: System) -> Fanouts:
     """Return the number of inner instances per instance of each nested network, for evenly placed groups.
 
     With hybrid sharding, replicas form groups of shards and groups of their copies; shards consist of whole
@@ -113,8 +113,8 @@ def rooms_of(columns: Columns, mesh_order: str, system: System) -> Rooms:
     ):
         degrees = _with_experts(degrees, np.where(columns.expert_par > 1, expert_ranks(columns), 1))
         # Cutting each degree in two doubles the number of axes.
-        return rooms_used(system, degrees, 2 * between_layers)
-    return rooms_used(system, degrees, between_layers)
+        return fanouts_used(system, degrees, 2 * between_layers)
+    return fanouts_used(system, degrees, between_layers)
 
 
 _EXPERTS_SPAN_REPLICAS = "tp-dp-pp"
@@ -135,9 +135,9 @@ def _with_experts(degrees: list[Count], span: Count) -> list[Count]:
     return cut
 
 
-def rooms(columns: Columns, system: System) -> Rooms:
+def rooms(columns: Columns, system: System) -> Fanouts:
     """Return the number of inner instances per network instance for each execution; all if networks are stated."""
-    found: Rooms = tuple(np.array(room) for _, room in nested_rooms(system))
+    found: Fanouts = tuple(np.array(room) for _, room in nested_networks(system))
     for number in np.flatnonzero(np.bincount(np.ravel(columns.mesh_order))):
         if number:
             here = rooms_of(columns, MESH_ORDERS[number], system)
@@ -147,7 +147,7 @@ def rooms(columns: Columns, system: System) -> Rooms:
 
 
 def networks_of(
-    columns: Columns, mesh_order: str, system: System, used: Rooms | None = None
+    columns: Columns, mesh_order: str, system: System, used: Fanouts | None = None
 ) -> dict[str, Array]:
     """Return the network of the groups of each axis: the stated one, or in a mesh the outermost that they span."""
     if mesh_order == MESH_ORDERS[0]:
@@ -165,12 +165,12 @@ def processors(columns: Columns) -> Count:
     return reduce(mul, (getattr(columns, name).astype(float) for name in DEGREES))
 
 
-def outermost(system: System, span: Count, rooms: Rooms) -> Array:
+def outermost(system: System, span: Count, rooms: Fanouts) -> Array:
     """Return the outermost network of process groups from the number of consecutive processors that they span.
 
     It is the innermost network that contains them, if each instance joins the given number of inner instances.
     """
-    nested = [number for number, _ in nested_rooms(system)] or [0]
+    nested = [number for number, _ in nested_networks(system)] or [0]
     held, inside = [], np.array(1)
     for room in rooms[:-1]:
         inside = inside * room
@@ -181,7 +181,7 @@ def outermost(system: System, span: Count, rooms: Rooms) -> Array:
     return found
 
 
-def places(rooms: Rooms) -> Count:
+def places(rooms: Fanouts) -> Count:
     """Return the number of processors of all instances together."""
     return reduce(mul, rooms, np.array(1))
 

@@ -12,7 +12,7 @@ from calculon.base.units import MIB, MICRO, Array, Bytes, Count, Fraction, Secon
 from calculon.declarations.axes import AXES
 from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import BatchChoice
-from calculon.hardware.collectives.placement import Rooms
+from calculon.hardware.collectives.placement import Fanouts
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns, code
 from calculon.plan.mesh import (
@@ -352,7 +352,7 @@ class Schedule:
         return dict(strides_of(self.columns, self.choice.mesh_order))
 
     @derived
-    def rooms(self) -> Rooms:
+    def rooms(self) -> Fanouts:
         """Number of inner instances per instance of each nested network in a mesh."""
         return rooms_of(self.columns, self.choice.mesh_order, self._system)
 

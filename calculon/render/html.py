@@ -38,6 +38,10 @@ _BAR = 9.0  # em
 _DRAWING = 24  # characters
 
 
+def _text(text: str) -> str:
+    return escape(text).replace("\n", "<br>")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """How a kind of page shows documents.
@@ -54,6 +58,7 @@ class Look:
         rows: Rows of a long table that are shown; None shows all.
         sorts: Whether cells carry the values that a script sorts by.
         pictures: Whether charts are drawn, as elements of SVG.
+        write: Returns a text as HTML.
     """
 
     width: int
@@ -64,6 +69,7 @@ class Look:
     rows: int | None = None
     sorts: bool = False
     pictures: bool = False
+    write: Callable[[str], str] = _text
 
 
 NOTEBOOK = Look(
@@ -143,6 +149,7 @@ class _Html:
 
     def __init__(self, look: Look, title: str = ""):
         self.look, self.roles, self.title = look, look.roles, title
+        self.write = look.write
         self.writers: Mapping[type, Callable[[Any], str]] = {
             Section: self._section,
             Beside: self._beside,
@@ -173,7 +180,7 @@ class _Html:
 
     def _document(self, one: Document) -> str:
         terms = f" {self.words(dim(one.terms))}" if one.terms else ""
-        title = f"<p><strong>{escape(one.title)}</strong>{terms}</p>" if one.title else ""
+        title = f"<p><strong>{self.write(one.title)}</strong>{terms}</p>" if one.title else ""
         return title + self.blocks((*one.lead, *one.parts))
 
     def _frontier(self, one: Frontier) -> str:
@@ -181,7 +188,7 @@ class _Html:
         return f'<pre aria-hidden="true">{lines}</pre>'
 
     def _items(self, one: Items) -> str:
-        return f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in one.texts)}</ul>"
+        return f"<ul>{''.join(f'<li>{self.write(text)}</li>' for text in one.texts)}</ul>"
 
     def _beside(self, one: Beside) -> str:
         columns = [*map(self.blocks, one.columns)]
@@ -194,7 +201,8 @@ class _Html:
         if not role:
             return self._grid(facts.grid)
         tiles = (
-            f"<div><dt>{escape(label)}</dt><dd><strong>{escape(value)}</strong> {self.words(dim(remark))}</dd></div>"
+            f"<div><dt>{self.write(label)}</dt><dd><strong>{self.write(value)}</strong> "
+            f"{self.words(dim(remark))}</dd></div>"
             for label, value, remark in facts.rows
         )
         return f"<dl{role}>{''.join(tiles)}</dl>"
@@ -207,8 +215,8 @@ class _Html:
             return inner
         remark = f": {self.words(section.remark)}" if section.remark else ""
         if not (self.look.folds or section.folded) or (self.look.headings and section.opened):
-            return f"<h3>{escape(section.title)}{remark}</h3>{inner}"
-        title = f"<strong>{escape(section.title)}</strong>{remark}"
+            return f"<h3>{self.write(section.title)}{remark}</h3>{inner}"
+        title = f"<strong>{self.write(section.title)}</strong>{remark}"
         if not inner:
             return f"<p>{title}</p>"
         opened = " open" if section.opened else ""
@@ -254,7 +262,7 @@ class _Html:
         values = (
             [[row[column.key] for column in columns] for row in some] if self.look.sorts else None
         )
-        heads = [escape(column.heading) for column in columns]
+        heads = [self.write(column.heading) for column in columns]
         left = (table.total or len(table.rows)) - len(some)
         kinds = [
             "number" if one.right else "words" if one.fold or one.cut else "text" for one in columns
@@ -308,7 +316,7 @@ class _Html:
         if isinstance(cell, TwoSided):
             return _two_sided(cell)
         if isinstance(cell, Names):
-            return escape(", ".join(cell.names))
+            return self.write(", ".join(cell.names))
         if isinstance(cell, Legend):
             return self._piece(dim(cell.text.format(*DRAWN)))
         if isinstance(cell, Swatches):
@@ -321,8 +329,8 @@ class _Html:
     def _piece(self, piece: str | Styled) -> str:
         """Return a piece of a text: bold, dim or plain."""
         if isinstance(piece, str):
-            return _text(piece)
-        found = _text(piece.text)
+            return self.write(piece)
+        found = self.write(piece.text)
         if piece.style in COLORS:
             found = f'<span style="color:{color_code(piece.style)}">{found}</span>'
         elif piece.style == "dim" and found:
@@ -343,10 +351,6 @@ class _Html:
             state = self.roles["link"] if piece.link.startswith("/?") else ""
             return f'<a{state}{role}{label} href="{escape(piece.link)}">{found}</a>'
         return f"<span{role}>{found}</span>" if role else found
-
-
-def _text(text: str) -> str:
-    return escape(text).replace("\n", "<br>")
 
 
 def _two_sided(bar: TwoSided) -> str:

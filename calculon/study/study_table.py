@@ -90,7 +90,7 @@ class Part:
         if not self.planned:
             return {}
         search = self.planned[0].search
-        return bounds(search.model, search.system, self.found)
+        return bounds(search.model, self.found, search.system)
 
     @cached_property
     def spread(self) -> Array:
@@ -122,7 +122,7 @@ def _part(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Part:
     results = [o.result(p.search) for p, o in zip(planned, own, strict=True) if o.numbers]
     plan = Plan.concatenate([result.plan for result in results]) if results else _NO_PLAN
     # One evaluation for all searches: much faster than one for each.
-    found = with_figures(search.runs, evaluate(search.model, search.system, plan))
+    found = with_figures(search.runs, evaluate(search.model, plan, search.system))
     done = 0
     for result in results:  # a journal with other numbers of executions would fail this check
         objective = result.objectives[0]
@@ -194,7 +194,7 @@ def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) 
 def no_rows(planned: Planned) -> Part:
     """Return a part without searches: columns without rows."""
     search = planned.search
-    found = evaluate(search.model, search.system, _NO_PLAN, edition=search.edition)
+    found = evaluate(search.model, _NO_PLAN, search.system, edition=search.edition)
     found = with_figures(search.runs, found)
     return Part([], [], np.zeros(0, np.int64), np.zeros(0, np.int64), found)
 

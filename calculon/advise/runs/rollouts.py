@@ -5,21 +5,21 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.campaign.phases import Rollout
-from calculon.campaign.rungs import Rung
+from calculon.campaign.run_segments import RunSegment
 from calculon.estimate.estimate import Estimate
-from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.read_records import read_deployment
 from calculon.serving.serve import Served, serve
 
 
-def generated(rung: Rung, one: Estimate) -> Served:
+def generated(segment: RunSegment, one: Estimate) -> Served:
     """Return the deployment that generates the answers of a step, all of which are there at its begin.
 
     The processors of the run generate, and then train (one after the other, as verl and OpenRLHF place both on the same
     processors: Sheng et al., *HybridFlow*, arXiv 2409.19256, section 5).
 
     Args:
-        rung: A part of a run with a rollout.
+        segment: A part of a run with a rollout.
         one: A step of it.
 
     Raises:
@@ -27,18 +27,18 @@ def generated(rung: Rung, one: Estimate) -> Served:
             longer than the sequences that are trained.
         Infeasible: Where an answer does not fit.
     """
-    asked = rung.rollout
+    asked = segment.rollout
     assert asked is not None
-    place = f"phases[{rung.phase}].rollout"
+    place = f"phases[{segment.phase}].rollout"
     procs, length = one.execution.num_procs, asked.prompt + asked.output
-    if length > rung.seq_size:
-        wanted = f"at most seq_size={rung.seq_size:,}, of which a sequence is trained"
+    if length > segment.seq_size:
+        wanted = f"at most seq_size={segment.seq_size:,}, of which a sequence is trained"
         raise SpecError("campaign", Problem(f"{place}.output", wanted, f"{length:,} with prompt"))
     options: dict[str, Any] = {
         "prompt": asked.prompt,
         "output": asked.output,
         "output_cv": asked.output_cv,
-        "requests": asked.answers(rung.tokens_per_step),
+        "requests": asked.answers(segment.tokens_per_step),
     }
     try:
         return serve(one.model, _deployment(asked, procs), one.system, **options)

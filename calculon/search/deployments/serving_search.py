@@ -10,6 +10,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.units import Array
 from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
+from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.conditions import Condition
@@ -27,8 +28,8 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
 from calculon.serving.caches.cache import check_length, check_served
-from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import Workload
+from calculon.serving.records.read_records import WorkloadSource, read_workload
 
 OBJECTIVE = "output_rate_per_proc"
 """Default objective. At a given request rate, the deployment with the fewest processors has the highest rate each."""
@@ -46,6 +47,7 @@ DIGITS = 40
 """Binary digits of equal scores: dividing a rate by the replicas and multiplying again changes the last digits."""
 
 
+@takes_either_order
 def search_deployments(
     model: Source | Model,
     num_procs: int | str | Sequence[int],
