@@ -132,14 +132,14 @@ def _meant(name: str, value: object, known: Sequence[str]) -> str:
 
 
 def meant_word(name: str, value: object, known: Sequence[str]) -> str:
-    """Return a hint for an unknown argument by name: what a part of the question is called, or the nearest word."""
+    """Return a hint for an unknown argument: the name of that part of the question, or the nearest word."""
     if word := QUESTION_WORDS.get(field_name(name)):
         return f"write {word}={value!r}"
     return nearest(name, [*known, *SHORT]) or nearest(name, _WORDS)
 
 
 def with_words(call: str, fix: object, words: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of ``fix`` with those that the words of plans state: ``{"tp": [4, 8]}``.
+    """Return values of ``fix``, extended by values in the words of plans: ``{"tp": [4, 8]}``.
 
     Raises:
         SpecError: For a field that is stated twice, and for an empty list.
@@ -154,18 +154,18 @@ def with_words(call: str, fix: object, words: Mapping[str, Any]) -> dict[str, An
 
 
 _FILTERS = Lock()
-"""Filters of warnings are those of all threads: two that change them for a moment would leave a change behind."""
+"""Lock of the warning filters, which all threads share: two simultaneous changes would leave one behind."""
 
 
 def with_sequences(source: Source | Model, seq: int | str | None) -> tuple[Model, int]:
-    """Return a model with sequences as asked for, or of a usual length; and the length that it states itself."""
-    with _FILTERS, warnings.catch_warnings():  # whoever asks is told which sequences were taken
+    """Return a model with the requested or a usual sequence length, and the length that the model itself states."""
+    with _FILTERS, warnings.catch_warnings():  # results state the sequence length
         warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
         model = inputs.model(source)
         length = asked_length(seq, model.seq_size)
         if length == model.seq_size:
             return model, length
-        if isinstance(source, Model) or source == STDIN:  # which is read once
+        if isinstance(source, Model) or source == STDIN:  # the input can be read only once
             return replace(model, seq_size=length), model.seq_size
         return inputs.model(inputs.Changed.of(source, {"seq_size": length})), model.seq_size
 
@@ -187,7 +187,7 @@ def asked_space(
         **choices: Further arguments of :func:`make_space`.
 
     Raises:
-        SpecError: As :func:`make_space`, and where a batch or a type is stated twice.
+        SpecError: As :func:`make_space`, and for a batch or a type that is stated twice.
     """
     for names, values in (("max_batch_size", "batch"), batches), (("datatype", "dtype"), datatypes):
         if None not in values:
