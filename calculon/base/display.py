@@ -1,7 +1,7 @@
-"""What notebooks show of results: HTML, and pictures.
+"""Notebook display of results: HTML and pictures.
 
-Both are made by an application, which knows the model. This is the one door through which the model calls one: by name,
-and only when somebody looks, so that an estimate loads neither tables nor pictures.
+Both are made by presentation packages, which know the model. The model calls them only through this module: by name,
+and only on display, so that an estimate imports neither tables nor pictures.
 """
 
 from importlib import import_module
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
 PAGES = "calculon.documents.result_pages"
-"""The module that shows results as pages."""
+"""Module that shows results as pages."""
 
 PICTURES = "calculon.documents.result_pictures"
-"""The module that draws them."""
+"""Module that draws results with matplotlib."""
 
 INTERACTIVE = "calculon.explore.interactive"
-"""The module that draws them as the page in a browser does."""
+"""Module that draws results like the web page."""
 
 
 class Displayed:
-    """A result that a notebook shows as HTML: what its page in a terminal says, with the first rows of long tables."""
+    """Result that a notebook shows as HTML: its terminal page, with the first rows of long tables."""
 
     __slots__ = ()
 
@@ -46,16 +46,16 @@ def drawn(
 def drawn(
     result: object, kind: str, *, interactive: bool = False, **options: Any
 ) -> "Figure | InteractiveFigure":
-    """Return a picture of a result, by matplotlib; an interactive one by plotly.
+    """Return a picture of a result: a matplotlib figure, or a plotly figure if interactive.
 
     Args:
-        result: What to draw.
-        kind: Kind of picture; those of each result are told by its ``plot``.
-        interactive: The chart of the page in a browser, to zoom and to point at.
+        result: Result to draw.
+        kind: Kind of picture; the ``plot`` method of each result lists its kinds.
+        interactive: Return the zoomable chart of the web page.
         options: Arguments of this kind.
 
     Raises:
-        SpecError: For a kind or an argument that there is not, and where the library is missing, with what installs it.
+        SpecError: For an unknown kind or argument, and if the library is missing, with the installation command.
     """
     module = INTERACTIVE if interactive else PICTURES
     picture: Figure | InteractiveFigure = import_module(module).picture(result, kind, **options)
