@@ -1,4 +1,4 @@
-"""A question about a training run: model, machine, processors, framework, batch, and what is assumed of the rest."""
+"""Question about a training run: model, machine, processors, framework, batch, and assumptions for the rest."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What to plan.
+    """Resolved question of a plan.
 
     Attributes:
-        model, system: What to train, and on what.
-        preset: Framework that runs it.
-        framework: How that was asked for: its name, or its file.
-        num_procs: Processors; the first count is planned in detail.
-        batch_size: Sequences of a step.
-        tokens: Tokens of the whole training.
-        arithmetic: Fields of the execution that the precision sets.
-        mine: A plan to set beside the best one.
-        fix, add: Values that fields of executions are restricted to, and values that are tried beside the usual ones.
-        assumed: What was not stated and is assumed, by the option that states it.
-        campaign: Failures, checkpoints and prices of the whole training.
-        risk: Probability of running out of memory that a recommended plan may have.
+        model, system: Model to train, and machine to train it on.
+        preset: Framework that runs the training.
+        framework: The framework as stated: its name, or its file.
+        num_procs: Processor counts; the first one is planned in detail.
+        batch_size: Sequences per step.
+        tokens: Tokens of the whole training run.
+        arithmetic: Fields of the execution that follow from the precision.
+        mine: Baseline plan to compare with the best one.
+        fix, add: Values that execution fields are restricted to, and values to try in addition to the usual ones.
+        assumed: Defaults that were filled in, by the option that states them.
+        campaign: Failures, checkpoints and prices of the whole training run.
+        risk: Accepted probability that a recommended plan runs out of memory.
     """
 
     model: Model
@@ -75,18 +75,18 @@ class Question:
 
     @property
     def datatype(self) -> str:
-        """Type that weights and activations are stored in."""
+        """Storage type of weights and activations."""
         return str(self.arithmetic["datatype"])
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """Fields that a search holds: the batch, the arithmetic beside the type of storage, and what is asked for."""
+        """Fields that a search keeps fixed: batch, arithmetic (except the storage type), and stated restrictions."""
         arithmetic = {name: one for name, one in self.arithmetic.items() if name != "datatype"}
         return {"batch_size": self.batch_size, **arithmetic, **self.fix}
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The processor counts that are compared: those asked for, or half and twice the only one."""
+        """Processor counts to compare: the stated ones, or half and twice the only one."""
         if len(self.num_procs) > 1:
             return self.num_procs
         (only,) = self.num_procs
@@ -95,7 +95,7 @@ class Question:
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of a step."""
+        """Tokens per step."""
         return self.batch_size * self.model.seq_size
 
 
@@ -118,12 +118,13 @@ def ask(
     """Read a question in the words that people use.
 
     Raises:
-        SpecError: For anything that cannot be understood, with what it may mean.
+        SpecError: For malformed input, with suggestions.
     """
     assumed: dict[str, str] = {}
     machine = inputs.system(system)
     counts = _counts(num_procs, machine)
     own = None if mine is None else read_mine(mine, counts[0])
+    # A launch file answers what the caller leaves open: both plans then answer one question.
     if own is not None and own.launch is not None:
         asked = {"seq": seq, "preset": preset, "dtype": dtype, "batch": batch}
         said = {name: one for name, one in _said_by(own.launch).items() if asked[name] is None}
@@ -161,7 +162,8 @@ def ask(
 
 
 def _risk(risk: float | str) -> float:
-    """Return a risk as a probability: a number, of which 1 accepts any risk, or a text."""
+    """Return a risk as a probability: a number, where 1 accepts any risk, or a text."""
+    # The text "1" would be ambiguous (1 % or certainty), so that only the number means any risk.
     any_risk = risk == 1 and not isinstance(risk, str)
     return 1.0 if any_risk else probability(str(risk), "risk")
 
@@ -169,7 +171,7 @@ def _risk(risk: float | str) -> float:
 def _tokens(
     stated: float | str | None, campaign: Campaign, model: Model, batch_size: int
 ) -> float | None:
-    """Return the tokens of the run, as they are stated or as its campaign has them; None where nothing says."""
+    """Return the tokens of the run, as stated or from its campaign; None if neither states them."""
     if stated is not None:
         return float(tokens(str(stated)))
     if campaign.tokens is None and campaign.steps is None and campaign.loss is None:
@@ -178,7 +180,7 @@ def _tokens(
 
 
 def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
-    """Return what a launch file says of a question, by the option that says it: its value, and that in words."""
+    """Return the answers of a launch file by option: each value, and its description."""
     said = launch.execution
     base, batch, length = str(said["base"]), int(said["batch_size"]), int(said["seq_length"])
     found = {"preset": (base, base), "batch": (str(batch), f"{batch:,} sequences")}
@@ -189,7 +191,7 @@ def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
 
 
 def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> None:
-    """Refuse a precision whose recipe the system does not run, in the word that it was asked for by."""
+    """Refuse a precision that the system does not support, naming the option as the user wrote it."""
     recipe = arithmetic.get("fp8_recipe", NO_RECIPE)
     if recipe == NO_RECIPE or recipe in system.recipes:
         return
@@ -199,23 +201,25 @@ def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> No
         if fields["datatype"] in system.datatypes
         and fields.get("fp8_recipe", NO_RECIPE) in (NO_RECIPE, *system.recipes)
     ]
-    wanted = f"a precision that {system.name} has: {', '.join(words)}"
-    hint = f"its file states no rate of products in {RECIPES[recipe].product}"
+    wanted = f"a precision that {system.name} supports: {', '.join(words)}"
+    hint = f"its file states no rate of matrix products in {RECIPES[recipe].product}"
+    # The rate may be stated while the recipe (block size of scales) belongs to another
+    # architecture.
     if RECIPES[recipe].product in {*system.matrix, *(system.ext.matrix or {})}:
-        hint = f"recipe {recipe} is of other processors"
+        hint = f"recipe {recipe} needs other processors"
     raise SpecError("--dtype", Problem("", wanted, dtype, hint))
 
 
 MOST_COUNTS = 100
-"""Processor counts of a question."""
+"""Maximum number of processor counts in a question."""
 
 
 def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]:
-    """Return the processor counts that are asked for.
+    """Return the requested processor counts.
 
     Raises:
-        SpecError: For what is no count, and for none or too many of them.
-        Infeasible: For more processors than the networks of the system join.
+        SpecError: For malformed counts, and for none or too many of them.
+        Infeasible: For more processors than the networks of the system connect.
     """
     if isinstance(given, str):
         counts = processor_counts(given)
@@ -226,54 +230,54 @@ def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]
         wanted = f"1 to {MOST_COUNTS} processor counts"
         raise SpecError("plan", Problem("num_procs", wanted, f"{len(counts):,} of them"))
     if (most := max(counts)) > (there := most_processors(system)):
-        words = f"the networks of {system.name} join {there:,} processors, {most - there:,} fewer than {most:,}"
+        words = f"the networks of {system.name} connect {there:,} processors, {most - there:,} fewer than {most:,}"
         raise Infeasible("mesh_size", words)
     return counts
 
 
 def most_processors(system: System) -> int:
-    """Return how many processors the largest network joins."""
+    """Return the number of processors that the largest network connects."""
     return max(network.size for network in system.networks)
 
 
 _FILTERS = Lock()
-"""Filters of warnings are those of all threads: two that change them for a moment would leave a change behind."""
+"""Lock of the warning filters, which all threads share: interleaved temporary changes would leave one in place."""
 
 
 def _with_sequences(
     source: Source | Model, seq: int | str | None, assumed: dict[str, str]
 ) -> Model:
-    """Return the model with the sequences that are asked for, or of a length that is usual."""
-    with _FILTERS, warnings.catch_warnings():  # the page says which sequences were taken
+    """Return the model with the requested sequence length, or with the default length."""
+    with _FILTERS, warnings.catch_warnings():  # the page reports the length that was used
         warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
         model = inputs.model(source)
         length = model.seq_size if seq is None else sequence_length(str(seq))
         if seq is None:
             length = min(length, LONGEST_UNASKED)
-            more = f", of {model.seq_size:,} that the model has room for"
+            more = f" (the model supports {model.seq_size:,})"
             assumed["--seq"] = f"{length:,} tokens{more * (length < model.seq_size)}"
         if length == model.seq_size:
             return model
-        if isinstance(source, Model) or source == STDIN:  # which is read once
+        if isinstance(source, Model) or source == STDIN:  # standard input can be read only once
             return replace(model, seq_size=length)
         return inputs.model(inputs.Changed.of(source, {"seq_size": length}))
 
 
 def _framework(preset: str | None, usual: str, assumed: dict[str, str]) -> Preset:
-    """Return the preset that is asked for, or the usual one."""
+    """Return the requested preset, or the usual one."""
     if preset is None:
         assumed["--preset"] = usual
         return find_preset(usual)
     found = find_preset(preset)
     if found.published:
-        wanted = f"a framework, or {COMMON}, as plans are of edition {CORRECTED}"
-        hint = "calculon llm-optimal-execution searches the published forms"
+        wanted = f"a framework, or {COMMON}, because plans use edition {CORRECTED}"
+        hint = "calculon llm-optimal-execution searches with the published presets"
         raise SpecError("plan", Problem("preset", wanted, preset, hint))
     return found
 
 
 def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:
-    """Return the sequences of a step: those stated, or of as many tokens as is usual."""
+    """Return the sequences per step: as stated, or from the usual number of tokens."""
     if batch is not None:
         return global_batch(str(batch), length).sequences
     sequences = usual_batch(procs, length)

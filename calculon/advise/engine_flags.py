@@ -1,4 +1,4 @@
-"""Deployments as commands of engines, with what is known of the model, the machine and the batch that keeps limits."""
+"""Deployments as commands of serving engines, using the known model, machine and largest batch within limits."""
 
 import os
 from collections.abc import Mapping
@@ -30,17 +30,17 @@ from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.serve import Served
 
 LIMITED = ("tpot", "ttft", "memory", "requests")
-"""Bounds of a batch that the engine is told; of a rate or users the batch is what it takes, and more may come."""
+"""Reasons for a batch limit that is passed to the engine; a batch set by a request rate or user count may grow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a source says of a deployment beside its fields.
+    """Context of a deployment given by its source.
 
     Attributes:
-        model, system: Names of the two, or the records.
-        batch: Sequences of a replica that keep the limits; 0 where none are known.
-        workload: Its prompts are the largest passes where they are not cut.
+        model, system: Names of both, or the records.
+        batch: Sequences per replica within the limits; 0 if unknown.
+        workload: Workload; its prompts are the largest passes if prefill is not chunked.
     """
 
     model: Source | Model | None = None
@@ -60,14 +60,16 @@ def engine_text(
     """Return the script that starts an engine for a deployment.
 
     Args:
-        dialect: The engine.
-        source: What is to run: of a result with the batch that keeps its limits, where the deployment states none; of a
-            number of processors the plain deployment that :func:`calculon.serve` takes, which needs model and system.
-        model, system: Both make shares of the free memory shares of all memory; by default those of the result.
-        changes: Fields of the deployment that count instead of its own.
+        dialect: The serving engine.
+        source: What to run: a deployment; a result, whose largest batch within its limits fills in an unstated batch;
+            or a number of processors, for the default deployment of :func:`calculon.serve`, which needs model and
+            system.
+        model, system: Model and machine, which convert shares of free memory to shares of all memory; defaults to those
+            of the result.
+        changes: Fields that override the deployment.
 
     Raises:
-        SpecError: For everything wrong with the inputs, and for a field that the engine cannot express.
+        SpecError: For all problems of the inputs, and for a field that the engine cannot express.
     """
     if isinstance(source, Served):
         batch = source.batch if source.cut in LIMITED else 0
@@ -93,9 +95,9 @@ def _plain(
     system: Source | System | None,
     changes: Mapping[str, Any] | None,
 ) -> Deployment:
-    """Return the plain deployment on so many processors."""
+    """Return the default deployment on a number of processors."""
     if model is None or system is None:
-        wanted = "a model and a system, from which the split of a number of processors follows"
+        wanted = "a model and a system, which determine the split of the processors"
         missing = " and no ".join(
             name for name, one in (("model", model), ("system", system)) if one is None
         )
@@ -105,7 +107,7 @@ def _plain(
 
 
 def _known(source: DeploymentSource) -> Known:
-    """Return what a file says of a deployment beside its fields; nothing for any other source."""
+    """Return the context of a deployment from its result file; an empty context for any other source."""
     if not isinstance(source, (str, os.PathLike)):
         return Known()
     path, selector = split(os.fspath(source))
@@ -119,6 +121,7 @@ def _known(source: DeploymentSource) -> Known:
     if isinstance(raw.get(WINNERS), list):
         winners = decode(FoundDeployments, raw, path).winners
         batch = winners[number_in(selector, len(winners), path, "rank")].batch
+        # Winners of a search state no reason for their batch; only a saturated workload fills it.
         limited = workload is not None and workload.kind == SATURATED
     names = (raw.get(kind) for kind in ("model", "system"))
     model, system = (

@@ -1,4 +1,4 @@
-"""A plan of one's own, as it is stated: in words, as a mapping, or in a file."""
+"""Parser of the user's own plan: in words, as a mapping, or from a file."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StatedPlan:
-    """A plan to set beside the best one: its fields by name, or where its file is, and that as one of a launcher."""
+    """Baseline plan as stated: fields by name, or the path of a file, which may be a launch file."""
 
     fields: Mapping[str, Any] | None = None
     file: str = ""
@@ -25,10 +25,10 @@ def read_mine(source: Source, num_procs: int | None = None) -> StatedPlan:
 
     Args:
         source: The plan.
-        num_procs: Processors of a launch file that does not say how many.
+        num_procs: Processors for a launch file that does not state them.
 
     Raises:
-        SpecError: With every name that is none of an execution.
+        SpecError: With all names that are not fields of an execution.
 
     Examples:
         >>> read_mine("tp=8 pp=4 mbs=1").fields

@@ -134,7 +134,7 @@ def _panels(
 
 def _panel(axes: "Axes", panel: Panel, size: float) -> None:
     """Draw a panel with a title of the given font size."""
-    # Scales come first: artists that are added to linear axes would get wrong limits.
+    # Scales are set before marks are drawn, so that autoscaling sees the right one.
     for axis, which in ((panel.x, "x"), (panel.y, "y")):
         if axis.scale == "log":
             (axes.set_xscale if which == "x" else axes.set_yscale)("log")

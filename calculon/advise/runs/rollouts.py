@@ -1,4 +1,4 @@
-"""The time in which a step of reinforcement learning generates what it trains on."""
+"""Generation of training data (rollouts) in a step of reinforcement learning."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,26 +13,26 @@ from calculon.serving.serve import Served, serve
 
 
 def generated(rung: Rung, one: Estimate) -> Served:
-    """Return the deployment that generates the answers of a step, all of which are there at its begin.
+    """Return the deployment that generates the responses of a training step, all requested at its start.
 
-    The processors of the run generate, and then train (one after the other, as verl and OpenRLHF place both on the same
-    processors: Sheng et al., *HybridFlow*, arXiv 2409.19256, section 5).
+    The processors of the run first generate and then train (colocated, as in verl and OpenRLHF: Sheng et al.,
+    *HybridFlow*, arXiv 2409.19256, section 5).
 
     Args:
-        rung: A part of a run with a rollout.
-        one: A step of it.
+        rung: Part of a run with a rollout.
+        one: Estimate of a training step of that part.
 
     Raises:
-        SpecError: For everything wrong with the deployment, for one of other processors, and for answers that are
-            longer than the sequences that are trained.
-        Infeasible: Where an answer does not fit.
+        SpecError: For all problems of the deployment, for another number of processors, and for responses longer than
+            the training sequences.
+        Infeasible: If a response does not fit.
     """
     asked = rung.rollout
     assert asked is not None
     place = f"phases[{rung.phase}].rollout"
     procs, length = one.execution.num_procs, asked.prompt + asked.output
     if length > rung.seq_size:
-        wanted = f"at most seq_size={rung.seq_size:,}, of which a sequence is trained"
+        wanted = f"at most seq_size={rung.seq_size:,}, the length of a training sequence"
         raise SpecError("campaign", Problem(f"{place}.output", wanted, f"{length:,} with prompt"))
     options: dict[str, Any] = {
         "prompt": asked.prompt,
