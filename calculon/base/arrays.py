@@ -15,12 +15,12 @@ if TYPE_CHECKING:
         "derived",
         "forget",
         "is_derived",
-        "is_nothing",
-        "nothing",
-        "occurs",
+        "is_nonzero",
+        "is_shared_zeros",
         "ordered_sum",
         "over_passes",
         "rate",
+        "shared_zeros",
     ]
 else:
 
@@ -55,7 +55,7 @@ def forget(instance: object, *names: str) -> None:
 
 
 @cache
-def nothing(*shape: int) -> Array:
+def shared_zeros(*shape: int) -> Array:
     """Return shared read-only zeros of shape ``(*shape, 1)``, for executions that have none of a quantity.
 
     The same array is returned each time, so that joining and gathering rows costs nothing.
@@ -65,9 +65,9 @@ def nothing(*shape: int) -> Array:
     return zeros
 
 
-def is_nothing(values: Array) -> bool:
-    """Return True for the shared zeros of :func:`nothing`."""
-    return values.shape[-1:] == (1,) and values is nothing(*values.shape[:-1])
+def is_shared_zeros(values: Array) -> bool:
+    """Return True for the shared zeros of :func:`shared_zeros`."""
+    return values.shape[-1:] == (1,) and values is shared_zeros(*values.shape[:-1])
 
 
 LAYER_AXIS = -2
@@ -99,13 +99,13 @@ def rate(amount: Array, time: Array) -> Array:
     return np.divide(amount, time, out=found, where=time != 0)
 
 
-def occurs(figure: "float | Array") -> bool:
+def is_nonzero(figure: "float | Array") -> bool:
     """Return True if a system parameter is nonzero, on any machine if it is a column of machines."""
     return bool(figure.any()) if isinstance(figure, np.ndarray) else figure != 0
 
 
 def over_passes(*shares: "float | Array", axes: int = 2) -> Array:
-    """Return a parameter of each pass, to broadcast with arrays of shape (passes, ..., rows); see :func:`occurs`.
+    """Return a parameter of each pass, to broadcast with arrays of shape (passes, ..., rows); see :func:`is_nonzero`.
 
     `axes` is the number of further axes of these arrays.
     """

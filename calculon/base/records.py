@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
-from calculon.base.arrays import is_nothing
+from calculon.base.arrays import is_shared_zeros
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Unit, unit_of
 
@@ -258,13 +258,13 @@ def _length(one: object) -> int:
 
 
 def concatenate(records: Sequence[R]) -> R:
-    """Join records along the execution axis; zeros that all of them share (:func:`.nothing`) are kept."""
+    """Join records along the execution axis; zeros that all of them share (:func:`.shared_zeros`) are kept."""
     if len(records) == 1:
         return records[0]
     counts = [_length(one) for one in records]
 
     def joined(*arrays: Array) -> Array:
-        if all(map(is_nothing, arrays)):
+        if all(map(is_shared_zeros, arrays)):
             return arrays[0]
         whole = [
             values

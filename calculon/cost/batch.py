@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from calculon.base.arrays import derived, nothing, rate
+from calculon.base.arrays import derived, rate, shared_zeros
 from calculon.base.records import record_of
 from calculon.base.units import Fraction
 from calculon.cost.block_cost import BlockCost
@@ -126,7 +126,7 @@ class Batch:
     def experts(self) -> ExpertFigures:
         """Rows, dropped tokens and traffic of routed experts."""
         if not self.stage.block.expert_rows.any():
-            none = nothing()
+            none = shared_zeros()
             return ExpertFigures(
                 ep_scale_up_bytes=none,
                 ep_nic_bytes=none,

@@ -6,7 +6,7 @@ from functools import reduce
 import numpy as np
 
 from calculon.architecture.latent_attention import replicated_weights
-from calculon.base.arrays import derived, nothing
+from calculon.base.arrays import derived, shared_zeros
 from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import host_link_contention, transfers_after_offload
@@ -286,7 +286,7 @@ class IterationTimes:
         Pairs of passes of two microbatches hide more of the exchange of experts.
         """
         if not self._exchanges:
-            none = nothing(len(FURTHER_NAMES))
+            none = shared_zeros(len(FURTHER_NAMES))
             return AxisTimes(link=none, exposed=none)
         block, schedule = self._stage.block, self._slowest
         time = block.axis_time.sum(axis=1)

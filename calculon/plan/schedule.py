@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.architecture.segments import kinds_by_block
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, occurs
+from calculon.base.arrays import derived, is_nonzero
 from calculon.base.units import MIB, MICRO, Array, Bytes, Count, Fraction, Seconds
 from calculon.declarations.axes import AXES
 from calculon.declarations.model import Model
@@ -146,7 +146,7 @@ class Schedule:
         """
         stated, use = self.columns.mem_reserved_mib, self._system.ext.memory
         own: Bytes = use.context + use.workspaces + np.zeros(1)
-        if occurs(use.communicator):
+        if is_nonzero(use.communicator):
             own = own + use.communicator * self.communicators
         return np.where(stated < 0, own, stated * MIB)
 
