@@ -12,7 +12,7 @@ from calculon.advise.fixes import hint
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report, why_none
 from calculon.advise.space_fixes import BEST
 from calculon.advise.waterfall import Waterfall, waterfall
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.assumed import told_defaults
@@ -330,7 +330,7 @@ class Answer(Displayed):
             SpecError: For an unknown kind, and if the library is missing.
             Infeasible: If there is no plan to draw, or no baseline plan.
         """
-        return drawn(self, kind, interactive=interactive, **options)
+        return draw_result(self, kind, interactive=interactive, **options)
 
     def __repr__(self) -> str:
         q = self.question

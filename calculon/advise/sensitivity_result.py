@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from calculon.advise.break_even import BreakEven
 from calculon.advise.elasticities import STEADY, Effect, Range, Total, described
 from calculon.advise.replanned import CapacitySweep, Replanned
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.campaign.assumed import told_defaults
@@ -238,7 +238,7 @@ class Sensitivity(Displayed):
         Raises:
             SpecError: For an unknown kind, and if the library is missing.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
     def __repr__(self) -> str:
         most = ", ".join(f"{one.figure.path} {one.elasticity:+.2f}" for one in self._most)

@@ -16,7 +16,7 @@ from calculon.advise.differences import Change, after, changes_between, with_fol
 from calculon.advise.in_words import change_in_words
 from calculon.advise.nearest_infeasible import TIERS, unlimited
 from calculon.advise.variations import Fields
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -176,7 +176,7 @@ class Waterfall(Displayed):
         Raises:
             SpecError: If the library is missing.
         """
-        return drawn(self, "waterfall", interactive=interactive)
+        return draw_result(self, "waterfall", interactive=interactive)
 
     def __repr__(self) -> str:
         count = f"{len(self.steps)} change{'s' * (len(self.steps) != 1)}"

@@ -32,18 +32,18 @@ class Displayed:
 
 
 @overload
-def drawn(
+def draw_result(
     result: object, kind: str, *, interactive: Literal[False] = False, **options: Any
 ) -> "Figure": ...
 
 
 @overload
-def drawn(
+def draw_result(
     result: object, kind: str, *, interactive: bool, **options: Any
 ) -> "Figure | InteractiveFigure": ...
 
 
-def drawn(
+def draw_result(
     result: object, kind: str, *, interactive: bool = False, **options: Any
 ) -> "Figure | InteractiveFigure":
     """Return a picture of a result: a matplotlib figure, or a plotly figure if interactive.

@@ -8,7 +8,7 @@ from operator import sub, truediv
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.base.units import Unit
@@ -319,7 +319,7 @@ class Comparison(SideBySide):
         Raises:
             SpecError: Where the library is missing.
         """
-        return drawn(self, "breakdown", interactive=interactive)
+        return draw_result(self, "breakdown", interactive=interactive)
 
     def _edition(self, name: str, one: Result) -> dict[str, str]:
         return {name: one.edition}

@@ -13,7 +13,7 @@ COLORS = {
 }
 """Colour palette of Okabe and Ito, which remains distinguishable for readers with any kind of colour vision."""
 
-DRAWN, ASCII = ("█", "░"), ("#", ".")
+BLOCKS, ASCII = ("█", "░"), ("#", ".")
 """Characters of solid and light pieces of bars: block characters, and their ASCII replacements."""
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -44,7 +44,7 @@ class Bar:
 
     def pieces(self, width: int, *, blocks: bool) -> Pieces:
         """Return the pieces of the bar at a given width; without `blocks` in ASCII."""
-        solid, light = DRAWN if blocks else ASCII
+        solid, light = BLOCKS if blocks else ASCII
         if len(self.shares) == 1 and blocks:
             (share,) = self.shares
             return ((_fine(share.fraction * width), share.color),)
@@ -79,7 +79,7 @@ class TwoSided:
     def pieces(self, width: int, *, blocks: bool) -> Pieces:
         """Return the leading blanks and the characters of both bars."""
         half = width // 2
-        solid, light = DRAWN if blocks else ASCII
+        solid, light = BLOCKS if blocks else ASCII
         left = right = ""
         for value, mark in ((self.low, light), (self.high, solid)):
             bar = mark * round(abs(value) * half)

@@ -83,9 +83,9 @@ def drawing() -> Iterator[None]:
 
 def figure(width: float, height: float) -> "Figure":
     """Return an empty figure, with its size in inches, that uses constrained layout and displays in notebooks."""
-    from calculon.render.shown_figure import ShownFigure
+    from calculon.render.notebook_figure import NotebookFigure
 
-    return ShownFigure(drawing, figsize=(width, height), layout="constrained")
+    return NotebookFigure(drawing, figsize=(width, height), layout="constrained")
 
 
 def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:

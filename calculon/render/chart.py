@@ -148,7 +148,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pointed:
+class PointInfo:
     """Hover text, link and key of a point."""
 
     words: str = ""
@@ -156,9 +156,9 @@ class Pointed:
     key: str = ""
 
 
-def told(points: Sequence[Pointed | None]) -> dict[str, Any]:
+def point_attributes(points: Sequence[PointInfo | None]) -> dict[str, Any]:
     """Return the words, links and keys of points for their mark; attributes that no point has are omitted."""
-    some = [one or Pointed() for one in points]
+    some = [one or PointInfo() for one in points]
     found = {
         "words": [one.words for one in some],
         "links": [one.link for one in some],
@@ -389,7 +389,7 @@ def _unlabelled(axis: Axis) -> Axis:
     return replace(axis, label="", unit="")
 
 
-def named(panels: Sequence[Panel]) -> list[Mark]:
+def legend_entries(panels: Sequence[Panel]) -> list[Mark]:
     """Return one mark for each legend entry, in order of appearance."""
     # Reversed, so that the first mark of a name wins.
     found = {mark.name: mark for panel in reversed(panels) for mark in reversed(panel.marks)}

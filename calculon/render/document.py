@@ -172,7 +172,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SideBySide:
     """Columns of blocks: side by side if the page is wide enough, otherwise one below the other.
 
     Attributes:
@@ -212,7 +212,7 @@ class Document:
     parts: "tuple[Block, ...]" = ()
 
 
-def in_short(document: Document, parts: int) -> Document:
+def shortened(document: Document, parts: int) -> Document:
     """Return the first parts of a document, with a hint to ``-v`` if there are more."""
     if len(document.parts) <= parts:
         return document
@@ -230,7 +230,7 @@ Block = (
     | Facts
     | Table
     | Section
-    | Beside
+    | SideBySide
     | ByWidth
     | Document
     | Any
@@ -241,13 +241,13 @@ The web page also accepts the HTML of its forms: objects with ``__html__``.
 """
 
 
-def inside(block: Block) -> tuple[Block, ...]:
+def inner_blocks(block: Block) -> tuple[Block, ...]:
     """Return the blocks inside a block, in the version for wide pages."""
     if isinstance(block, Document):
         return (*block.lead, *block.parts)
     if isinstance(block, Section):
         return block.blocks
-    if isinstance(block, Beside):
+    if isinstance(block, SideBySide):
         return tuple(one for column in block.columns for one in column)
     return block.wide if isinstance(block, ByWidth) else ()
 

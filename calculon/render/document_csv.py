@@ -7,7 +7,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from calculon.declarations.files import csv_text
-from calculon.render.document import Block, Document, Facts, Grid, Names, Section, inside, words
+from calculon.render.document import (
+    Block,
+    Document,
+    Facts,
+    Grid,
+    Names,
+    Section,
+    inner_blocks,
+    words,
+)
 from calculon.render.grid_table import as_table
 from calculon.render.text_tables import Table
 
@@ -52,7 +61,7 @@ class _Lines:
         """Yield the title and all parts of a document."""
         yield from _prose("", "title", one.title)
         yield from _prose("", "terms", one.terms)
-        yield from self._blocks(inside(one), "")
+        yield from self._blocks(inner_blocks(one), "")
 
     def _blocks(self, blocks: Iterable[Block], section: str) -> Iterator[Line]:
         """Yield the lines of blocks below a heading."""
@@ -65,7 +74,7 @@ class _Lines:
                 )
             elif isinstance(one, Table):
                 yield from self._table(one, section)
-            elif within := inside(one):
+            elif within := inner_blocks(one):
                 yield from self._blocks(within, section)
             else:
                 text = ", ".join(one.names) if isinstance(one, Names) else words(one)
@@ -76,7 +85,7 @@ class _Lines:
         below = " / ".join(filter(None, (section, one.title)))
         remark = words(one.remark) if isinstance(one, Section) else one.terms
         yield from _prose(below, "remark", remark)
-        yield from self._blocks(inside(one), below)
+        yield from self._blocks(inner_blocks(one), below)
 
     def _table(self, table: Table, section: str) -> Iterator[Line]:
         """Yield the cells of a table; the first cell of a row only if its column has a title."""

@@ -16,7 +16,7 @@ def aligned(grids: Sequence[Grid], columns: int) -> list[Grid]:
     return [replace(one, least=least) for one in grids]
 
 
-def fitted(grid: Grid, width: int) -> Grid:
+def fit_grid(grid: Grid, width: int) -> Grid:
     """Return a grid that fits a page of the given width.
 
     Columns line up with other grids only if all texts fit. As few optional columns as possible are hidden; if rows are

@@ -12,11 +12,11 @@ _FOLDED = 20
 _INDENT = 2
 """Blanks before the second and later lines of a row."""
 
-_WAYS = ((2, "whole"), (1, "whole"), (2, "fold"), (1, "fold"), (1, "cut"))
+_LAYOUTS = ((2, "whole"), (1, "whole"), (2, "fold"), (1, "fold"), (1, "cut"))
 """Blanks between columns and treatment of long texts, for less and less available width."""
 
 
-def laid_out(table: Table, width: int, ellipsis: str) -> Iterator[Block]:
+def fit_table(table: Table, width: int, ellipsis: str) -> Iterator[Block]:
     """Yield a table as blocks for a page of the given width.
 
     If a row is too long, columns move closer together, then texts wrap between words or are shortened, and columns are
@@ -28,8 +28,8 @@ def laid_out(table: Table, width: int, ellipsis: str) -> Iterator[Block]:
         cells = [[column.text(row[column.key]) for column in shown] for row in table.rows]
         # Reversed: of equally dispensable columns the rightmost is hidden first.
         first = max(reversed(shown), key=lambda column: column.drop)
-        ways = _WAYS if first.drop < EARLY else _WAYS[:2]
-        fits = ((gap, _widths(shown, cells, width, gap, how)) for gap, how in ways)
+        layouts = _LAYOUTS if first.drop < EARLY else _LAYOUTS[:2]
+        fits = ((gap, _widths(shown, cells, width, gap, how)) for gap, how in layouts)
         gap, widths = next(((gap, found) for gap, found in fits if found), (0, None))
         if widths is not None:
             yield _grid(shown, _shortened(shown, cells, widths, ellipsis), widths, gap)

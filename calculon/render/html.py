@@ -7,10 +7,9 @@ from itertools import zip_longest
 from typing import Any
 
 from calculon.base.frozen import dataclass
-from calculon.render.bars import COLORS, DRAWN, Bar, TwoSided
+from calculon.render.bars import BLOCKS, COLORS, Bar, TwoSided
 from calculon.render.chart import color_code
 from calculon.render.document import (
-    Beside,
     Block,
     ByWidth,
     Cell,
@@ -22,12 +21,13 @@ from calculon.render.document import (
     Names,
     Picture,
     Section,
+    SideBySide,
     Styled,
     Swatches,
     dim,
     indent,
 )
-from calculon.render.fitted_grid import fitted
+from calculon.render.fitted_grid import fit_grid
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import Column, Table
 
@@ -145,7 +145,7 @@ class _Html:
         self.look, self.roles, self.title = look, look.roles, title
         self.writers: Mapping[type, Callable[[Any], str]] = {
             Section: self._section,
-            Beside: self._beside,
+            SideBySide: self._side_by_side,
             ByWidth: self._by_width,
             Document: self._document,
             Facts: self._facts,
@@ -183,7 +183,7 @@ class _Html:
     def _items(self, one: Items) -> str:
         return f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in one.texts)}</ul>"
 
-    def _beside(self, one: Beside) -> str:
+    def _side_by_side(self, one: SideBySide) -> str:
         columns = [*map(self.blocks, one.columns)]
         if role := self.roles.get("columns"):
             return f"<div{role}>{''.join(f'<div>{column}</div>' for column in columns)}</div>"
@@ -226,7 +226,7 @@ class _Html:
     def _grid(self, grid: Grid) -> str:
         """Return a grid as a table, limited to the first rows if it is long."""
         if grid.optional:
-            grid = fitted(grid, self.look.width - 2)  # sections indent by 2
+            grid = fit_grid(grid, self.look.width - 2)  # sections indent by 2
         blank = [""] * len(grid.kinds)
         cells = [[self._name(row[0]), *map(self.words, row[1:])] for row in grid.rows if row]
         heads = zip_longest(*cells[: grid.heads], fillvalue="")
@@ -311,7 +311,7 @@ class _Html:
         if isinstance(cell, Names):
             return escape(", ".join(cell.names))
         if isinstance(cell, Legend):
-            return self._piece(dim(cell.text.format(*DRAWN)))
+            return self._piece(dim(cell.text.format(*BLOCKS)))
         if isinstance(cell, Swatches):
             return "  ".join(
                 f'<span style="color:{color_code(color)}">■\N{NO-BREAK SPACE}</span>{self._piece(dim(words))}'

@@ -23,7 +23,7 @@ _Box = tuple[float, float, float, float]
 """Left, lower, right and upper end in inches."""
 
 
-def placed(
+def place_labels(
     notes: Notes, x: Axis, y: Axis, size: tuple[float, float], others: Sequence[Mark]
 ) -> Notes:
     """Return the texts that fit into a panel without overlaps, each with its side; earlier texts have priority.

@@ -18,7 +18,7 @@ from calculon.render.chart import (
     Rule,
     Span,
     color_code,
-    named,
+    legend_entries,
     plain,
 )
 
@@ -83,7 +83,7 @@ _RULE_LINE = 9
 def draw(chart: Chart) -> "Figure":
     """Return the picture of a chart."""
     heights = [max(panel.height for panel in row) for row in chart.rows]
-    entries = [named(row) for row in chart.rows]
+    entries = [legend_entries(row) for row in chart.rows]
     title = "\n".join(wrapped(line, round(_TITLE * chart.width)) for line in chart.heading)
     # Height of the chart title: 0.2 inches per line; 0.19 below is a line of a legend.
     around = 0.2 * (title.count("\n") + 1) + 0.1
@@ -102,7 +102,7 @@ def draw(chart: Chart) -> "Figure":
                 _panels(grid, [row], chart.width)
                 _legend(part, own, chart.width)
         else:
-            own = named(chart.panels) if chart.legends == "one" else []
+            own = legend_entries(chart.panels) if chart.legends == "one" else []
             picture = figure(chart.width, around + sum(heights) + 0.19 * _lines(own, chart.width))
             grid = picture.subplots(
                 len(heights),

@@ -14,14 +14,14 @@ from calculon.render.document import (
     Picture,
     Section,
     dim,
-    inside,
+    inner_blocks,
     words,
 )
 from calculon.render.grid_table import as_table
 from calculon.render.text_tables import Table, markdown_text
 
 
-def written(document: Document, form: str) -> str:
+def document_text(document: Document, form: str) -> str:
     """Return a document as ``text`` (one line per table row), ``markdown``, ``html`` or ``csv``."""
     if form == "csv":
         from calculon.render.document_csv import document_csv
@@ -56,7 +56,7 @@ def _written(blocks: Iterable[Block], form: _Form) -> Iterator[str]:
             yield form.title(f"{one.title}, {one.terms}" if one.terms else one.title)
         elif isinstance(one, Section) and one.title:
             yield form.heading(one.heading)
-        if inner := inside(one):
+        if inner := inner_blocks(one):
             yield from _written(inner, form)
         elif text := _leaf(one, form):
             yield text

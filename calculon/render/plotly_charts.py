@@ -24,7 +24,7 @@ from calculon.render.chart import (
     Rule,
     Span,
     color_code,
-    named,
+    legend_entries,
 )
 
 Json = dict[str, Any]
@@ -84,7 +84,7 @@ def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
         chart: The chart.
         titled, legend: Whether to include the title and the legend; a page may have them in its text.
     """
-    entries = named(chart.panels) if legend and chart.legends != "none" else []
+    entries = legend_entries(chart.panels) if legend and chart.legends != "none" else []
     widest = max((len(mark.name) + 6 for mark in entries), default=1)  # 6: symbol and gap
     lines = math.ceil(len(entries) / max(1, int(_LETTERS // widest)))
     above = _LEGEND * lines + (_HEADING if titled else 0) + 8
@@ -107,9 +107,9 @@ def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
     if entries:
         spot = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
         layout["legend"] = spot
-    told: set[str] = set()
+    listed: set[str] = set()
     for place in places:
-        _panel(place, chart, inside, data, layout, told)
+        _panel(place, chart, inside, data, layout, listed)
     return {"data": data, "layout": layout}
 
 
@@ -160,7 +160,7 @@ def _places(chart: Chart) -> Iterator[_Place]:
 
 
 def _panel(
-    place: _Place, chart: Chart, inside: float, data: list[Json], layout: Json, told: set[str]
+    place: _Place, chart: Chart, inside: float, data: list[Json], layout: Json, listed: set[str]
 ) -> None:
     """Add the traces and axes of a panel."""
     panel, end = place.panel, place.suffix
@@ -197,11 +197,11 @@ def _panel(
         for trace in traces:
             trace |= {"xaxis": f"x{end}", "yaxis": f"y{end}"}
             # Marks of several panels with the same name share one legend entry.
-            known = not mark.name or mark.name in told
+            known = not mark.name or mark.name in listed
             data.append(
                 {**trace, "name": mark.name, "legendgroup": mark.name, "showlegend": not known}
             )
-            told.add(mark.name)
+            listed.add(mark.name)
 
 
 def _axis(axis: Axis, *, labelled: bool = True) -> Json:
@@ -242,8 +242,8 @@ def _pointed(mark: Mark) -> Json:
         return {"hoverinfo": "skip"}
     empty = [""] * len(mark.words)
     several = (mark.links or empty, mark.keys or empty, mark.words)
-    told = [[link, key, _lines(words)] for link, key, words in zip(*several, strict=True)]
-    return {"customdata": told, "hovertemplate": "%{customdata[2]}<extra></extra>"}
+    hovers = [[link, key, _lines(words)] for link, key, words in zip(*several, strict=True)]
+    return {"customdata": hovers, "hovertemplate": "%{customdata[2]}<extra></extra>"}
 
 
 def _plain(values: Floats) -> list[float | None]:
@@ -370,19 +370,19 @@ def _pointers(mark: Boxes, place: _Place) -> Json:
     )  # pixels per unit
     boxes = mark.boxes
     least = wide * sum(right - left for left, right, *_ in boxes) / _POINTS
-    x, y, told = [], [], []
+    x, y, hovers = [], [], []
     for (left, right, low, top), group, words in zip(boxes, mark.groups, mark.words, strict=True):
         apart = max(high * abs(top - low) / 2.6, least)
         count = max(1, round(wide * (right - left) / apart))
         x += [left + (i + 0.5) * (right - left) / count for i in range(count)]
         y += [(low + top) / 2] * count
-        told += [[group, "", _lines(words)]] * count
+        hovers += [[group, "", _lines(words)]] * count
     return {
         "type": "scatter",
         "mode": "none",
         "x": x,
         "y": y,
-        "customdata": told,
+        "customdata": hovers,
         "meta": list(mark.links),
         "line": {"color": _code(mark.main_color)},
         "hovertemplate": "%{customdata[2]}<extra></extra>",
@@ -395,8 +395,8 @@ def _cells(mark: Cells) -> list[Json]:
     width = len(mark.values[0])
     several = (mark.links, mark.keys, mark.words)
     every = zip(*several, strict=True) if mark.words else ()
-    told = [[link, key, _lines(words)] for link, key, words in every]
-    rows = [told[at : at + width] for at in range(0, len(told), width)]
+    hovers = [[link, key, _lines(words)] for link, key, words in every]
+    rows = [hovers[at : at + width] for at in range(0, len(hovers), width)]
     return [
         {
             "type": "heatmap",

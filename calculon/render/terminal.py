@@ -13,9 +13,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from calculon.base.frozen import dataclass
-from calculon.render.bars import ASCII, COLORS, DRAWN, Bar, TwoSided
+from calculon.render.bars import ASCII, BLOCKS, COLORS, Bar, TwoSided
 from calculon.render.document import (
-    Beside,
     Block,
     ByWidth,
     Cell,
@@ -28,11 +27,12 @@ from calculon.render.document import (
     Names,
     Picture,
     Section,
+    SideBySide,
     Styled,
     Swatches,
 )
-from calculon.render.fitted_grid import fitted
-from calculon.render.fitted_table import laid_out
+from calculon.render.fitted_grid import fit_grid
+from calculon.render.fitted_table import fit_table
 from calculon.render.frontier import Frontier
 from calculon.render.stacked_grid import least_width, natural_width, stacked
 from calculon.render.text_tables import Table
@@ -80,7 +80,7 @@ class _Drawn:
         self.colored = bool(console.color_system) and not console.no_color
         self.writers: Mapping[type, Callable[[Any], Iterable[RenderableType]]] = {
             Section: self._section,
-            Beside: self._beside,
+            SideBySide: self._side_by_side,
             ByWidth: lambda one: self.blocks(one.wide if self.width >= one.width else one.narrow),
             Document: self.document,
             Grid: lambda one: [_sized_grid(one)],
@@ -116,7 +116,7 @@ class _Drawn:
         blocks = self.blocks(section.blocks)
         yield from blocks if section.flush else map(_indented, blocks)
 
-    def _beside(self, one: Beside) -> Iterator[RenderableType]:
+    def _side_by_side(self, one: SideBySide) -> Iterator[RenderableType]:
         columns = [[*self.document(Document("", parts=blocks))] for blocks in one.columns]
         if self.width >= one.width:
             kinds = ["wide" if one.equal else "text"] * len(columns)
@@ -140,7 +140,7 @@ class _Drawn:
         if isinstance(cell, (Bar, TwoSided)):
             return _sized_bar(cell)
         if isinstance(cell, Legend):
-            return Text(cell.text.format(*(DRAWN if self.blocks_drawn else ASCII)), "dim")
+            return Text(cell.text.format(*(BLOCKS if self.blocks_drawn else ASCII)), "dim")
         if isinstance(cell, Swatches):
             return self._swatches(cell)
         if isinstance(cell, Names):
@@ -177,7 +177,7 @@ def _grid(
 
 def _sized_grid(grid: Grid) -> RenderableType:
     def draw(drawn: _Drawn) -> Iterable[RenderableType]:
-        shown = fitted(grid, drawn.width) if grid.optional else grid
+        shown = fit_grid(grid, drawn.width) if grid.optional else grid
         if least_width(shown) <= drawn.width or grid.widths:
             return [drawn.grid(shown)]
         return drawn.blocks(stacked(grid, drawn.width))
@@ -187,7 +187,7 @@ def _sized_grid(grid: Grid) -> RenderableType:
 
 def _sized_table(table: Table) -> RenderableType:
     def draw(drawn: _Drawn) -> Iterable[RenderableType]:
-        return drawn.blocks(laid_out(table, drawn.width, "…" if drawn.blocks_drawn else "..."))
+        return drawn.blocks(fit_table(table, drawn.width, "…" if drawn.blocks_drawn else "..."))
 
     return _Sized(draw)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.errors import Infeasible, Problem, SpecError, in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -264,7 +264,7 @@ class SearchResult(Displayed):
             SpecError: For an unknown statistic, and where the library is missing.
             Infeasible: When nothing was found.
         """
-        return drawn(self, "pareto", interactive=interactive, x=x, y=y)
+        return draw_result(self, "pareto", interactive=interactive, x=x, y=y)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return executions, statistics, the interval of the time and what was asked as a DataFrame, best first."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction, Seconds
 from calculon.campaign.goals import TimeSpan
@@ -140,7 +140,7 @@ class ByBatch(Displayed):
         Raises:
             SpecError: For another kind than ``batch``, and where the library is missing.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
 
 def by_batch(served: Served) -> ByBatch:

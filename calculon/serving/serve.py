@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
@@ -154,7 +154,7 @@ class Served(Displayed):
         Raises:
             SpecError: For another kind than ``batch``, and where the library is missing.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return fields, batch and figures of the deployment as a DataFrame of one row."""

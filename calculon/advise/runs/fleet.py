@@ -11,7 +11,7 @@ from calculon.advise.answer import Answer, answer, fastest_plan, space_of
 from calculon.advise.ask import Question
 from calculon.advise.candidate import Candidate, told_price
 from calculon.advise.runs.run_details import carbon_details
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, only_values
@@ -486,7 +486,7 @@ class FleetAnswer(Displayed):
         Raises:
             SpecError: For an unknown kind, and if the library is missing.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
     def __repr__(self) -> str:
         model, best = self.questions[0].model.name, self.best

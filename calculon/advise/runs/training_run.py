@@ -18,7 +18,7 @@ from calculon.advise.runs.run_parts import Part, parts_of
 from calculon.advise.sensitivity_of_case import largest, of_run
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Displayed, drawn
+from calculon.base.display import Displayed, draw_result
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
@@ -232,7 +232,7 @@ class TrainingRun(Displayed):
         Raises:
             SpecError: For an unknown kind or option, and if the library is missing.
         """
-        return drawn(self, kind, interactive=interactive, **options)
+        return draw_result(self, kind, interactive=interactive, **options)
 
     def __repr__(self) -> str:
         e = self.main.estimate

@@ -11,7 +11,7 @@ _SHOWN = 90
 """Screen pixels per inch of a displayed figure; the image has a higher resolution, for high-density screens."""
 
 
-class ShownFigure(Figure):
+class NotebookFigure(Figure):
     """Figure that a notebook displays as the last value of a cell.
 
     Args:
