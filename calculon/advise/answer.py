@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
 from calculon.advise.ask import Question
-from calculon.advise.candidate import Candidate, candidates, of_estimate, trainings
+from calculon.advise.candidate import Candidate, candidate_of, candidates, trainings
 from calculon.advise.fixes import hint
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report, why_none
 from calculon.advise.space_fixes import BEST
@@ -98,7 +98,7 @@ class BaselinePlan:
     @cached_property
     def candidate(self) -> Candidate | None:
         """The plan as a candidate; None if it cannot run."""
-        return None if self.estimate is None else of_estimate(self.estimate)
+        return None if self.estimate is None else candidate_of(self.estimate)
 
 
 _ASKED = ("batch_size", "seq_length")
@@ -231,8 +231,8 @@ class Answer(Displayed):
             },
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,
-            "fastest": None if self.fastest is None else self._told(self.fastest),
-            "narrower": None if self.narrower is None else self._told(self.narrower),
+            "fastest": None if self.fastest is None else self._as_dict(self.fastest),
+            "narrower": None if self.narrower is None else self._as_dict(self.narrower),
             "tie": None if self.tie is None else self._tie(self.tie),
             "counts": [self._count(one) for one in self.counts],
             "unfit": None if self.unfit is None else self.unfit.to_dict(COMMAND_LINE),
@@ -241,7 +241,7 @@ class Answer(Displayed):
             answer["belief"] = self.best.belief.to_dict()
         if self.mine is not None:
             own = self.mine.candidate
-            answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
+            answer["mine"] = {"problem": self.mine.problem} if own is None else self._as_dict(own)
             if self.order_of_mine is not None:
                 answer["mine"]["order"] = self.order_of_mine.to_dict()
         if self.waterfall is not None:
@@ -252,7 +252,7 @@ class Answer(Displayed):
         # Candidates hold dictionaries and are not hashable: their identity is the key.
         known = {id(one): order for one, order in zip(self.plans, self.orders, strict=True)}
         plans = {
-            str(rank): self._told(one) | {"order": known[id(one)].to_dict()}
+            str(rank): self._as_dict(one) | {"order": known[id(one)].to_dict()}
             for rank, one in enumerate(self.splits)
         }
         return answer | {PLANS: plans}
@@ -263,7 +263,7 @@ class Answer(Displayed):
         q = self.question
         return question(q.model, q.system, CORRECTED, q.preset)
 
-    def _told(self, one: Candidate) -> dict[str, Any]:
+    def _as_dict(self, one: Candidate) -> dict[str, Any]:
         """Return a plan as plain data, with the requested training run, or one of :data:`TOKENS` tokens."""
         return one.to_dict() | {"training": self._trainings[id(one)], QUESTION: self._specs}
 
@@ -282,8 +282,8 @@ class Answer(Displayed):
         q = self.question
         found: dict[int, dict[str, Any]] = {}
         for each, several in by_tokens.items():
-            told = trainings(several, q.campaign, q.model, q.system, q.tokens or TOKENS, each)
-            found |= {id(one): row for one, row in zip(several, told, strict=True)}
+            rows = trainings(several, q.campaign, q.model, q.system, q.tokens or TOKENS, each)
+            found |= {id(one): row for one, row in zip(several, rows, strict=True)}
         return found
 
     def _tokens_per_step(self, one: Candidate) -> int:
@@ -292,12 +292,12 @@ class Answer(Displayed):
         return int(e["batch_size"] * (e["seq_length"] or self.question.model.seq_size))
 
     def _tie(self, one: Tie) -> dict[str, Any]:
-        simplest = self._told(one.simplest)
+        simplest = self._as_dict(one.simplest)
         return {"plans": len(one.plans), "simplest": simplest}
 
     def _count(self, one: Count) -> dict[str, Any]:
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
-        return row if one.best is None else row | self._told(one.best)
+        return row if one.best is None else row | self._as_dict(one.best)
 
     @overload
     def plot(
@@ -361,7 +361,7 @@ def answer(
             else None
         ),
         counts=tuple(_best_on(results[count]) for count in question.counts),
-        mine=own_plan(question),
+        mine=baseline_plan(question),
         unfit=None if len(found) else infeasibility_report(found.space, found.counts),
         narrower=None if best is None else narrower_plan(question, best),
     )
@@ -429,7 +429,7 @@ def narrower_plan(question: Question, best: Execution) -> Candidate | None:
         changes: dict[str, Any] = {**precision(word)}
         if changes["fp8_recipe"] in q.system.recipes and q.preset.runs(changes):
             try:
-                return of_estimate(estimate(q.model, replace(best, **changes), q.system))
+                return candidate_of(estimate(q.model, replace(best, **changes), q.system))
             except (Infeasible, SpecError):
                 continue
     return None
@@ -455,7 +455,7 @@ def _first(found: SearchResult) -> SearchResult:
     )
 
 
-def own_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
+def baseline_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
     """Estimate the baseline plan; it defaults to the processors and batch of the question.
 
     Args:
@@ -468,7 +468,7 @@ def own_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
         return None
     stated = question.mine.fields
     if stated is None and (launch := question.mine.launch) is not None:
-        fields = {**launch.execution, **_own_length(question, launch)}
+        fields = {**launch.execution, **_launch_length(question, launch)}
         execution = inputs.execution(fields, edition=CORRECTED)
         return replace(_estimated(question, execution, hints), launch=launch)
     if stated is None:
@@ -479,8 +479,8 @@ def own_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
             )
             return _estimated(question, execution, hints)
         stated = raw
-    fields = own_fields(question, stated)
-    layouts = () if "pp_layout" in stated else own_layouts(question.preset)
+    fields = baseline_fields(question, stated)
+    layouts = () if "pp_layout" in stated else baseline_layouts(question.preset)
     for layout in layouts:
         try:
             execution = _execution(question, {**fields, "pp_layout": layout})
@@ -490,18 +490,18 @@ def own_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
     return _estimated(question, _execution(question, fields), hints)
 
 
-def own_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
+def baseline_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stated fields of the baseline plan, completed with implied fields."""
-    return {**_usual(question, stated), **stated}
+    return {**_implied_fields(question, stated), **stated}
 
 
-def _own_length(question: Question, launch: "Launch") -> dict[str, int]:
+def _launch_length(question: Question, launch: "Launch") -> dict[str, int]:
     """Return the sequence length of a launch file; 0 (the model's) if it equals the length of the model."""
     same = launch.execution.get("seq_length") == question.model.seq_size
     return {"seq_length": 0} if same else {}
 
 
-def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
+def _implied_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields that a baseline plan may omit: the question, degrees of 1, and a pipeline over the rest."""
     procs = question.num_procs[0]
     # The pipeline takes the ranks that the other degrees leave, if the plan states its replicas.
@@ -520,7 +520,7 @@ def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def own_layouts(preset: Preset) -> tuple[str, ...]:
+def baseline_layouts(preset: Preset) -> tuple[str, ...]:
     """Return stage layouts to try for a baseline plan that states none, the usual ones first."""
     uneven = (one.pp_layout for one in preset.uneven)
     return tuple(dict.fromkeys((*(preset.tried("pp_layout") or ()), *uneven)))

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
-from calculon.advise.shorthand import StatedPlan, read_mine
+from calculon.advise.shorthand import StatedPlan, read_baseline
 from calculon.architecture.parameters import active_count
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -123,7 +123,7 @@ def ask(
     assumed: dict[str, str] = {}
     machine = inputs.system(system)
     counts = _counts(num_procs, machine)
-    own = None if mine is None else read_mine(mine, counts[0])
+    own = None if mine is None else read_baseline(mine, counts[0])
     # A launch file answers what the caller leaves open: both plans then answer one question.
     if own is not None and own.launch is not None:
         asked = {"seq": seq, "preset": preset, "dtype": dtype, "batch": batch}

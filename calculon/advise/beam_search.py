@@ -9,7 +9,7 @@ from calculon.advise.neighbors import FieldChange
 from calculon.base.units import Array
 from calculon.plan.rules.failures import broken_rules
 
-WIDTH = 8
+BEAM_WIDTH = 8
 """Neighbors kept after each step."""
 
 MOST_STEPS = 8
@@ -54,7 +54,7 @@ def _distance(near: Neighborhood, table: NeighborTable) -> Array:
     # Malformed rows, and rows in which a change was overridden by its consequences, never enter the
     # beam.
     rules[illegal] += np.where((plan.malformed >= 0) | ~table.real[illegal], np.inf, 0)
-    # Memory compares only executions that break no rule: others have no memory to compare.
+    # Memory is compared only for executions that break no rule: it is unknown for the others.
     over = table.memory - np.array(near.system.usable)[:, None]
     return np.stack([rules, np.where(rules == 0, np.maximum(over, 0).sum(axis=0), 0.0)])
 
@@ -65,7 +65,7 @@ def _nearest(table: NeighborTable, distance: Array) -> Array:
     # `lexsort` sorts by its last key first.
     order = np.lexsort((table.distances, ~table.practised, over, rules))
     rows = order[np.isfinite(rules[order])].tolist()
-    return table.choices[table.first_of_fields(rows)[:WIDTH]]
+    return table.choices[table.first_of_fields(rows)[:BEAM_WIDTH]]
 
 
 def _nearer(here: Array, before: Array) -> bool:

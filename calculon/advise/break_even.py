@@ -49,7 +49,7 @@ class BreakEven:
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class Alternative:
     """Alternative that a plan is compared with: another plan on the same machine, or a level independent of it.
 
     Attributes:
@@ -66,7 +66,7 @@ class Rival:
 
 
 def break_evens(
-    case: Case, rival: Rival, figures: Sequence[Figure], weight: Callable[[Case], float]
+    case: Case, rival: Alternative, figures: Sequence[Figure], weight: Callable[[Case], float]
 ) -> tuple[BreakEven, ...]:
     """Return the break-even of each parameter.
 

@@ -116,11 +116,11 @@ def trainings(
         row |= {"days_low": low, "days_high": high}
         row |= {"processor_hours": hours * one.execution["num_procs"]}
         row |= {"campaign": whole | {"days_low": first, "days_high": last}}
-        found.append(row | {"price": told_price(run.quote, float(prices[i]))})
+        found.append(row | {"price": price_as_dict(run.quote, float(prices[i]))})
     return found
 
 
-def told_price(quote: Quote | None, usd: float) -> dict[str, Any] | None:
+def price_as_dict(quote: Quote | None, usd: float) -> dict[str, Any] | None:
     """Return the price of a processor-hour as plain data, with kind, source and date; None if it is unknown."""
     if quote is None:
         return None
@@ -133,7 +133,7 @@ def candidates(found: SearchResult) -> list[Candidate]:
     return [Candidate(execution, stats, domain) for execution, stats in found.winners()]
 
 
-def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
+def tied_candidates(found: SearchResult) -> list[tuple[int, Candidate]]:
     """Return the executions that measurements cannot distinguish from the fastest, with their ranks.
 
     Among the :data:`MOST` best, the simplest comes first; of equally simple ones, the fastest.
@@ -148,7 +148,7 @@ def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
     return sorted(alike, key=lambda one: (one[1].simplicity, one[1].time))
 
 
-def of_estimate(estimate: Estimate) -> Candidate:
+def candidate_of(estimate: Estimate) -> Candidate:
     """Return an estimate as a candidate."""
     fields = all_fields(estimate.execution)
     stats = {**estimate.stats, **estimate.bounds}

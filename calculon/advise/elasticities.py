@@ -149,7 +149,7 @@ class Case:
         self.model, self.execution, self.system = model, execution, system
         self.statistic = statistic
 
-    def beside(self, other: Estimate) -> "Case":
+    def for_plan(self, other: Estimate) -> "Case":
         """Return the case of another plan, or of another machine, with the same statistic.
 
         Raises:
@@ -180,9 +180,9 @@ class Case:
         found = what_if(self.model, self.execution, self.system, changes)
         return np.asarray(found[self.statistic])
 
-    def tried(self, ends: Sequence[Change], beside: Sequence[Change]) -> tuple[Array, Array]:
+    def tried(self, ends: Sequence[Change], nearby: Sequence[Change]) -> tuple[Array, Array]:
         """Return :meth:`values` for the ends of ranges and for nearby changes, whose differences are derivatives."""
-        found = self.values([*ends, *beside])
+        found = self.values([*ends, *nearby])
         return found[: len(ends)], found[len(ends) :]
 
     def on(self, system: System) -> float:
@@ -217,7 +217,7 @@ class Range:
         """
         value = figure.value
         low, high = value * (1 - self.share), value * (1 + self.share)
-        if of_network_size(figure):
+        if is_network_size(figure):
             low, high = value // 2, value * 2
         elif figure.kind is int:
             low, high = round(low), round(high)
@@ -269,7 +269,7 @@ def effects(case: Case, within: Range) -> tuple[float, tuple[Effect, ...]]:
         one
         for one in figures
         if one.kind is int
-        and (of_network_size(one) or _part(one) in used or _part(one) not in known)
+        and (is_network_size(one) or _part(one) in used or _part(one) not in known)
     ]
     found += _effects(case, counts, within, now)[1]
     by_path = {one.figure.path: one for one in found}
@@ -289,18 +289,18 @@ def _effects(
     """Return the present statistic, and the effects of some parameters."""
     pairs = [*_tried(case, figures, within)]
     ends = {key: change for key, change in pairs if key[1] in (_LOW, _HIGH)}
-    beside = {key: change for key, change in pairs if key not in ends}
+    nearby = {key: change for key, change in pairs if key not in ends}
     # The present value is evaluated twice, among the ends and among the near changes, because a
     # whole run rounds checkpoint intervals only for the former.
     first: list[Change] = [{}] if math.isnan(now) else []
     at_ends, near = (
         values.tolist()
-        for values in case.tried([*first, *ends.values()], [*first, *beside.values()])
+        for values in case.tried([*first, *ends.values()], [*first, *nearby.values()])
     )
     middle = math.nan
     if first:
         now, middle = at_ends.pop(0), near.pop(0)
-    found = dict(zip((*ends, *beside), (*at_ends, *near), strict=True))
+    found = dict(zip((*ends, *nearby), (*at_ends, *near), strict=True))
     known = {key: change[key[0]] for key, change in ends.items()}
     return now, [_effect(one, middle, found, known) for one in figures]
 
@@ -316,10 +316,10 @@ def _tried(
     """Yield the values to try for each parameter: next to its present value, and at both ends of its range."""
     for one in figures:
         if one.kind is float:
-            beside = ((name, one.value * k) for name, k in _STEPS.items())
+            nearby = ((name, one.value * k) for name, k in _STEPS.items())
             yield from (
                 ((one.path, name), {one.path: value})
-                for name, value in beside
+                for name, value in nearby
                 if one.problem(value) is None
             )
         for name, value in zip((_LOW, _HIGH), within.ends(case, one), strict=True):
@@ -327,7 +327,7 @@ def _tried(
                 yield (one.path, name), {one.path: value}
 
 
-def of_network_size(figure: Figure) -> bool:
+def is_network_size(figure: Figure) -> bool:
     """Return True if a parameter is the number of endpoints of a network."""
     return figure.path.startswith("networks[") and figure.path.endswith("].size")
 
@@ -344,10 +344,10 @@ def kind_of(figure: Figure) -> str:
     """Return the kind (:data:`KINDS`) of a parameter; whole-run inputs are prices, powers and campaign fields."""
     if figure.path.startswith(OF_WHOLE_RUNS) or of_campaign(figure.path):
         return RUN
-    return HARDWARE if of_hardware(figure) else USE
+    return HARDWARE if is_hardware(figure) else USE
 
 
-def of_hardware(figure: Figure) -> bool:
+def is_hardware(figure: Figure) -> bool:
     """Return True if a parameter belongs to :data:`PARTS` and is not an achieved share."""
     part = any(figure.path.startswith((f"{one}.", f"{one}[")) for one in PARTS)
     return part and (bool(figure.unit) or figure.kind is int)
@@ -356,10 +356,10 @@ def of_hardware(figure: Figure) -> bool:
 def slopes(case: Case, figures: Iterable[Figure]) -> dict[str, float]:
     """Return the elasticities by path, for parameters that have one, without evaluating a range."""
     tried = {one.path: one for one in figures if one.kind is float and one.value}
-    beside = [{path: one.value * k} for path, one in tried.items() for k in _STEPS.values()]
-    allowed = [all(case.possible(tried[path], new) for path, new in one.items()) for one in beside]
+    nearby = [{path: one.value * k} for path, one in tried.items() for k in _STEPS.values()]
+    allowed = [all(case.possible(tried[path], new) for path, new in one.items()) for one in nearby]
     _, values = case.tried(
-        [], [{}, *(one for one, may in zip(beside, allowed, strict=True) if may)]
+        [], [{}, *(one for one, may in zip(nearby, allowed, strict=True) if may)]
     )
     now, *near = values.tolist()
     left = iter(near)
@@ -400,13 +400,13 @@ def _mean_slope(now: float, below: float | None, above: float | None) -> float |
     return sum(known) / len(known) if known else None
 
 
-def _slope(now: float, beside: float | None, step: float) -> float | None:
+def _slope(now: float, nearby: float | None, step: float) -> float | None:
     """Return the elasticity to one side; None if it is undefined."""
-    if beside is None or not math.isfinite(now) or not math.isfinite(beside):
+    if nearby is None or not math.isfinite(now) or not math.isfinite(nearby):
         return None
-    if beside == now:
+    if nearby == now:
         return 0.0
-    return math.log(beside / now) / step if min(beside, now) > 0 else None
+    return math.log(nearby / now) / step if min(nearby, now) > 0 else None
 
 
 def faster(
@@ -453,7 +453,7 @@ def described(found: Iterable[Effect]) -> list[dict[str, Any]]:
             "path": one.figure.path,
             "name": one.figure.name,
             "unit": one.figure.unit,
-            "hardware": of_hardware(one.figure),
+            "hardware": is_hardware(one.figure),
             "value": one.figure.value,
             "kind": kind_of(one.figure),
             "elasticity": one.elasticity,

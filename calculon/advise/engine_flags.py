@@ -34,7 +34,7 @@ LIMITED = ("tpot", "ttft", "memory", "requests")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DeploymentContext:
     """Context of a deployment given by its source.
 
     Attributes:
@@ -73,12 +73,12 @@ def engine_text(
     """
     if isinstance(source, Served):
         batch = source.batch if source.cut in LIMITED else 0
-        known = Known(source.model, source.system, batch, source.workload)
+        known = DeploymentContext(source.model, source.system, batch, source.workload)
         one = read_deployment(source.deployment, changes)
     elif isinstance(source, int):
-        known, one = Known(), _plain(source, model, system, changes)
+        known, one = DeploymentContext(), _plain(source, model, system, changes)
     else:
-        known = _known(source)
+        known = _context_of(source)
         one = read_deployment(source, changes)
     if not one.max_batch and known.batch:
         one = read_deployment(one, {"max_batch": known.batch})
@@ -106,16 +106,16 @@ def _plain(
     return deployment_of(inputs.model(model), inputs.system(system), procs, load, changes)
 
 
-def _known(source: DeploymentSource) -> Known:
+def _context_of(source: DeploymentSource) -> DeploymentContext:
     """Return the context of a deployment from its result file; an empty context for any other source."""
     if not isinstance(source, (str, os.PathLike)):
-        return Known()
+        return DeploymentContext()
     path, selector = split(os.fspath(source))
     if not path.endswith((".json", ".json.gz")) or not os.path.isfile(path):  # noqa: PTH113
-        return Known()
+        return DeploymentContext()
     raw = read_document(path)
     if not isinstance(raw, Mapping) or not is_served(raw):
-        return Known()
+        return DeploymentContext()
     workload = read_workload(source) if WORKLOAD in raw else None
     batch, limited = raw.get("batch", 0), raw.get("cut") in LIMITED
     if isinstance(raw.get(WINNERS), list):
@@ -128,4 +128,6 @@ def _known(source: DeploymentSource) -> Known:
         name if isinstance(name, str) and name in catalog.names(kind) else None
         for kind, name in zip(("model", "system"), names, strict=True)
     )
-    return Known(model, system, batch if limited and type(batch) is int else 0, workload)
+    return DeploymentContext(
+        model, system, batch if limited and type(batch) is int else 0, workload
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from calculon.advise.beam_search import beam_search
-from calculon.advise.in_words import figures
+from calculon.advise.in_words import memory_and_time
 from calculon.advise.neighborhood import (
     DIGITS,
     NOT_TRIED,
@@ -150,7 +150,7 @@ class Fix:
     def __str__(self) -> str:
         fields = {**self.changes, **self._processors}
         text = ", ".join(f"{name}={plain(value)}" for name, value in fields.items())
-        return f"{text} ({figures(self.found)})"
+        return f"{text} ({memory_and_time(self.found)})"
 
     @property
     def _processors(self) -> Mapping[str, Any]:

@@ -66,15 +66,15 @@ def change_in_words(
         >>> change_in_words({**one, "seq_length": 4096}, one, ["seq_length"])
         "sequences of 4,096 -> the model's own"
     """
-    told = [name for name in _SIZES if name in names]
-    if before["data_par"] != after["data_par"] and "data_par" not in told:
-        told.append("data_par")
-    words = [_size_in_words(name, before, after) for name in told]
+    listed = [name for name in _SIZES if name in names]
+    if before["data_par"] != after["data_par"] and "data_par" not in listed:
+        listed.append("data_par")
+    words = [_size_in_words(name, before, after) for name in listed]
     rest = [name for name in names if name not in _SIZES]
     said = ", ".join((*words, *_choices_in_words(before, after, rest)))
     if PRESET not in names:
         return said
-    others = [name for name in along if name not in (*names, *told)]
+    others = [name for name in along if name not in (*names, *listed)]
     sizes = [_size_in_words(name, before, after) for name in _SIZES if name in others]
     choices = [name for name in others if name not in _SIZES]
     also = (*sizes, *_choices_in_words(before, after, choices))
@@ -115,7 +115,7 @@ def _choices_in_words(
         yield from (f"{n} {plain(before[n])} -> {plain(after[n])}" for n in names)
 
 
-def figures(found: Estimate) -> str:
+def memory_and_time(found: Estimate) -> str:
     """Describe memory, probability of fitting, and the time of a step rounded by its prediction interval."""
     time, belief = found.stats["total_time"] or 0.0, found.belief
     error = 0.0 if belief is None else (belief.high - belief.low) / 2

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from calculon.advise.in_words import figures, plan_in_words
+from calculon.advise.in_words import memory_and_time, plan_in_words
 from calculon.advise.nearest_infeasible import NearestInfeasible, nearest_infeasible
 from calculon.advise.space_fixes import SpaceFix, space_fixes
 from calculon.base.errors import in_words
@@ -75,7 +75,7 @@ class InfeasibilityReport:
         """Return the fixes, one line each; `wording` formats the options."""
         return [
             f"{fix_in_words(one, self.space, wording)}: "
-            f"{plan_in_words(one.found.execution)} ({figures(one.found)})"
+            f"{plan_in_words(one.found.execution)} ({memory_and_time(one.found)})"
             for one in self.fixes
         ]
 

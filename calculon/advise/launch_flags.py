@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from calculon.serving.serve import Served
 
 
-class Answered(Protocol):
+class HasBest(Protocol):
     """Result with a best plan: the answer of :func:`calculon.plan`, or a search for deployments."""
 
     @property
@@ -35,7 +35,7 @@ class Answered(Protocol):
 
 
 def export_flags(
-    plan: "Estimate | Answered | Execution | Served | Deployment | Source",
+    plan: "Estimate | HasBest | Execution | Served | Deployment | Source",
     dialect: str,
     *,
     model: Source | Model | None = None,
@@ -99,11 +99,11 @@ def exported_plan(plan: Estimate, dialect: str, tokens: float | None = None) -> 
         # Only problems of the model are worth a second attempt without it.
         if error.file != plan.model.name:
             raise
-        told = "; ".join(map(str, error.problems))
+        problems = "; ".join(map(str, error.problems))
     alone = replace(plan.execution, seq_length=plan.model.seq_size)
     if "stage_blocks" in find_dialect(dialect).fields:
         alone = with_listed_stages(alone, plan.model)
-    return export_flags(alone, dialect, tokens=tokens), told
+    return export_flags(alone, dialect, tokens=tokens), problems
 
 
 def import_flags(
@@ -185,8 +185,8 @@ def patched_file(
     patch = patched(text, file, between, wanted)
     if mine.batch_size != other.batch_size:
         batches = f"from {mine.batch_size:,} to {other.batch_size:,} sequences"
-        told = f"{file}: run length and learning rate are unchanged, although the batch changes {batches}"
-        patch = replace(patch, notes=(*patch.notes, told))
+        note = f"{file}: run length and learning rate are unchanged, although the batch changes {batches}"
+        patch = replace(patch, notes=(*patch.notes, note))
     return text, patch
 
 

@@ -37,12 +37,12 @@ SLACK = 2e-3
 
 TIME = Objective.parse("total_time")
 
-Searched = Callable[[System], Space]
+SpaceOf = Callable[[System], Space]
 """Function that returns the search space on a machine, with the same numbering of executions on each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BestPlan:
     """Best plan on a machine.
 
     Attributes:
@@ -70,14 +70,14 @@ class _Listed:
     limit: float
 
 
-def key_of(change: Change) -> Hashable:
+def change_key(change: Change) -> Hashable:
     """Return a hashable key of a change."""
     return tuple(sorted(change.items()))
 
 
 def best_of_each(
-    searched: Searched, system: System, changes: Sequence[Change], times: Sequence[float]
-) -> dict[Hashable, Found | None]:
+    searched: SpaceOf, system: System, changes: Sequence[Change], times: Sequence[float]
+) -> dict[Hashable, BestPlan | None]:
     """Return the best plan, by the time of a step, on a system and on variants with each change.
 
     Args:
@@ -88,17 +88,17 @@ def best_of_each(
             interest.
 
     Returns:
-        Best plan by :func:`key_of`; None if none is faster than the known plan. Changes are omitted if the law does
+        Best plan by :func:`change_key`; None if none is faster than the known plan. Changes are omitted if the law does
         not apply to them, or if the two searches do not determine their best plan.
     """
-    known = dict(zip(map(key_of, changes), times, strict=True))
+    known = dict(zip(map(change_key, changes), times, strict=True))
     worse, better = _sides(system, changes)
     space = searched(system)
-    found: dict[Hashable, Found | None] = {}
+    found: dict[Hashable, BestPlan | None] = {}
     for side, there in ((worse, system), (better, _best_machine(system, better))):
         if not side:
             continue
-        limits = {key_of(one): known[key_of(one)] for one in side}
+        limits = {change_key(one): known[change_key(one)] for one in side}
         most = max((one for one in limits.values() if math.isfinite(one)), default=math.inf)
         listed = _listed(searched(there), most)
         found |= _best_of_listed(space, system, side, listed, limits)
@@ -154,10 +154,10 @@ def _best_of_listed(
     changes: Sequence[Change],
     listed: _Listed,
     known: Mapping[Hashable, float],
-) -> dict[Hashable, Found | None]:
+) -> dict[Hashable, BestPlan | None]:
     """Return the best listed plan on each changed system, if no other plan can be better."""
     plan = space.plan(listed.numbers)
-    limits = [known[key_of(one)] for one in changes]
+    limits = [known[change_key(one)] for one in changes]
     limits = [one if math.isfinite(one) else math.inf for one in limits]
     if len(plan):  # the fastest plan here is rarely slow on a similar machine: a tight first limit
         fastest = [np.zeros(1, np.int64)] * len(changes)
@@ -168,14 +168,16 @@ def _best_of_listed(
     limits = [one for one, enough in zip(limits, known_enough, strict=True) if enough]
     chosen = [np.flatnonzero(listed.times <= limit * (1 + SLACK)) for limit in limits]
     times = _on_each(space, system, plan, changes, chosen)
-    found: dict[Hashable, Found | None] = {}
+    found: dict[Hashable, BestPlan | None] = {}
     for one, places, taken, limit in zip(changes, chosen, times, limits, strict=True):
         # Ties are broken as in a search: fewest enabled switches, then the lowest number.
         order = np.lexsort((listed.numbers[places], listed.switches[places], taken))
         best = order[0] if len(order) and taken[order[0]] < math.inf else None
         if limit <= listed.limit or (best is not None and taken[best] <= listed.limit):
             of_plan = None if best is None else int(listed.numbers[places[best]])
-            found[key_of(one)] = None if of_plan is None else Found(-float(taken[best]), of_plan)
+            found[change_key(one)] = (
+                None if of_plan is None else BestPlan(-float(taken[best]), of_plan)
+            )
     return found
 
 

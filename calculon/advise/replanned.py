@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from calculon.advise.elasticities import Case, Change, Effect, of_hardware, of_network_size
-from calculon.advise.near_machines import TIME, Found, best_of_each, key_of
+from calculon.advise.elasticities import Case, Change, Effect, is_hardware, is_network_size
+from calculon.advise.near_machines import TIME, BestPlan, best_of_each, change_key
 from calculon.advise.nearest_infeasible import unlimited
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -153,7 +153,7 @@ class Replanner:
         self.case = case
         self.objective = Objective.parse(case.statistic)
         self.space = space_around(case, preset)
-        self._found: dict[Hashable, Found | None] = {}
+        self._found: dict[Hashable, BestPlan | None] = {}
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Replanner:
 
     def with_figures(self, values: Change, own: float | None) -> Replanned | None:
         """Return the best plan on the system with changed parameters; arguments as for :meth:`best`."""
-        if (key := key_of(values)) not in self._found:
+        if (key := change_key(values)) not in self._found:
             return self.best(with_figures(self.case.system, values), own)
         found = self._found[key]
         score = -math.inf if found is None else found.score
@@ -219,7 +219,7 @@ class Replanner:
         offloads = any(True in self.space.switches[name] for name in OFFLOADS)
         procs = self.case.execution.num_procs
         others = (one for one in idle if _used(one.figure, procs, offloads))
-        return [one for one in (*felt, *others) if of_hardware(one.figure)]
+        return [one for one in (*felt, *others) if is_hardware(one.figure)]
 
     def _machine(self, system: System) -> System:
         return EDITIONS[self.case.execution.edition].machine(system)
@@ -245,7 +245,7 @@ def _used(figure: Figure, num_procs: int, offloads: bool) -> bool:
     part = figure.path.partition(".")[0].partition("[")[0]
     if part == "mem2" or figure.path.startswith("ext.host"):
         return offloads
-    if of_network_size(figure):
+    if is_network_size(figure):
         # A network of half this size must be too small for all processors: otherwise no plan
         # notices.
         return figure.value // 2 < num_procs

@@ -12,8 +12,8 @@ from calculon.advise.sensitivity_of_case import (
     Seen,
     Terms,
     answer,
-    estimated,
-    of_run_in,
+    estimate_named,
+    run_sensitivity_with,
 )
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.base.errors import Problem, SpecError
@@ -73,7 +73,9 @@ def sensitivity(
         _check_edition(edition)
         name = run_figure(DAYS if of is None else of).name  # fail before planning starts
         asked = read_campaign(campaign)
-        return of_run_in(whole_run(model, execution, system, asked, preset=preset), name, terms)
+        return run_sensitivity_with(
+            whole_run(model, execution, system, asked, preset=preset), name, terms
+        )
     statistic = known_statistic(TIME if of is None else of, "sensitivity")
     shape, machine, plan, framework = _asked(model, execution, system, edition, preset)
     check_statistic(statistic.name, "sensitivity", EDITIONS[plan.edition])
@@ -94,6 +96,6 @@ def _asked(
     if isinstance(execution, int):
         found = best_plan(model, execution, system, preset=preset)
     else:
-        found = estimated("", model, execution, system, edition=edition, preset=preset)
+        found = estimate_named("", model, execution, system, edition=edition, preset=preset)
     assert found.preset is not None
     return found.model, found.system, found.execution, found.preset

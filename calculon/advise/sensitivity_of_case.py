@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from calculon import inputs
-from calculon.advise.break_even import BreakEven, Rival, break_evens
+from calculon.advise.break_even import Alternative, BreakEven, break_evens
 from calculon.advise.elasticities import (
     STEADY,
     TIMES,
@@ -64,16 +64,16 @@ class Terms:
         return read_range(self.spread)
 
 
-def of_run(run: Run, name: str, **options: Any) -> Sensitivity:
+def run_sensitivity(run: Run, name: str, **options: Any) -> Sensitivity:
     """Analyze a figure of a whole run, by name; options and errors as for :func:`sensitivity`.
 
     An unknown figure, such as money without a price, is an error, too.
     """
-    return of_run_in(run, name, Terms(**options))
+    return run_sensitivity_with(run, name, Terms(**options))
 
 
-def of_run_in(run: Run, name: str, terms: Terms) -> Sensitivity:
-    """Return :func:`of_run` with options that were already read."""
+def run_sensitivity_with(run: Run, name: str, terms: Terms) -> Sensitivity:
+    """Return :func:`run_sensitivity` with options that were already read."""
     statistic = run_figure(name)
     check_known(run, statistic)
     found = answer(RunCase(run, name), run.preset, statistic, terms)
@@ -101,7 +101,7 @@ def answer(case: Case, preset: Preset, statistic: Column, terms: Terms) -> Sensi
     within = terms.within
     _check_calibrated(within, case.system)
     replanner = _replanner(case, preset) if terms.replan else None  # fails early if unsupported
-    found = _found(case, preset, statistic, within)
+    found = _effects_on(case, preset, statistic, within)
     if replanner is not None:
         found = replace(found, searched=_searched(case, found, replanner, terms.seen))
     if terms.against is terms.against_system is None:
@@ -111,7 +111,7 @@ def answer(case: Case, preset: Preset, statistic: Column, terms: Terms) -> Sensi
     return replace(found, rival=rival.words, compared=rival.compared, break_evens=even)
 
 
-def _found(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
+def _effects_on(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
     """Return the effects of machine parameters on the statistic of a case."""
     now, every = effects(case, within)
     felt = [one for one in every if one.matters(now)]
@@ -210,7 +210,7 @@ def _searched(
     return Searched(now=best, ends=ends, sizes=larger, staircase=stairs)
 
 
-def _rival(case: Case, found: Sensitivity, terms: Terms) -> Rival:
+def _rival(case: Case, found: Sensitivity, terms: Terms) -> Alternative:
     """Return the alternative: another plan, or the plan of another machine, planned again if this one was.
 
     Raises:
@@ -220,9 +220,9 @@ def _rival(case: Case, found: Sensitivity, terms: Terms) -> Rival:
     mine = "this plan"
     if terms.against is not None:
         words = terms.against if isinstance(terms.against, str) else "the other plan"
-        other = estimated(words, found.model, terms.against, found.system)
+        other = estimate_named(words, found.model, terms.against, found.system)
         compared = f"{mine} against {words}"
-        return Rival(case.beside(other), words, compared, same_machine=True)
+        return Alternative(case.for_plan(other), words, compared, same_machine=True)
     machine = inputs.system(terms.against_system)
     compared = f"{mine} on both machines"
     if found.searched is not None:
@@ -234,11 +234,11 @@ def _rival(case: Case, found: Sensitivity, terms: Terms) -> Rival:
         plan = inputs.execution(best.execution)
         mine += "" if found.searched.now.kept else ", which is not the best here,"
         compared = f"{mine} against the best plan of {machine.name}"
-    other = estimated("", found.model, plan, machine)
-    return Rival(case.beside(other), machine.name, compared, same_machine=False)
+    other = estimate_named("", found.model, plan, machine)
+    return Alternative(case.for_plan(other), machine.name, compared, same_machine=False)
 
 
-def estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any) -> Estimate:
+def estimate_named(name: str, model: Any, execution: Any, system: Any, **terms: Any) -> Estimate:
     """Return an estimate; error messages name the execution if it has a name.
 
     Raises:
@@ -256,7 +256,7 @@ def estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any) 
         raise Infeasible(error.reason, f"{text}. Hint: {WHY}", *sizes) from None
 
 
-def _even(case: Case, found: Sensitivity, rival: Rival) -> tuple[BreakEven, ...]:
+def _even(case: Case, found: Sensitivity, rival: Alternative) -> tuple[BreakEven, ...]:
     """Return the break-even of each parameter with an effect on either plan."""
     figures = {one.figure.path: one.figure for one in found.effects}
     if rival.same_machine:

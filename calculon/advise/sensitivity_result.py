@@ -50,14 +50,16 @@ class Searched:
     def to_dict(self) -> dict[str, Any]:
         """Return the plans as plain data."""
 
-        def told(one: Replanned | None) -> dict[str, Any] | None:
+        def as_dict(one: Replanned | None) -> dict[str, Any] | None:
             return None if one is None else one.to_dict()
 
         return {
             "now": self.now.to_dict(),
-            "ends": {path: [told(low), told(high)] for path, (low, high) in self.ends.items()},
+            "ends": {
+                path: [as_dict(low), as_dict(high)] for path, (low, high) in self.ends.items()
+            },
             "sizes": {
-                str(size): {"same_plan": value, "best": told(best)}
+                str(size): {"same_plan": value, "best": as_dict(best)}
                 for size, (value, best) in self.sizes.items()
             },
             "capacity": self.staircase.to_dict(),
@@ -158,8 +160,8 @@ class Sensitivity(Displayed):
             if one.path.startswith(OF_WHOLE_RUNS):
                 record: Any = reduce(getattr, one.place[:-1], self.system)
                 source = f"{record.source}, {record.date}"
-                told = {"field": one.path, "value": one.value, "unit": one.unit}
-                yield told | {"source": source, "counts": True}
+                row = {"field": one.path, "value": one.value, "unit": one.unit}
+                yield row | {"source": source, "counts": True}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row of plain data for each effect, including the values of replanned executions."""

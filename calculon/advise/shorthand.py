@@ -20,7 +20,7 @@ class StatedPlan:
     launch: "Launch | None" = None
 
 
-def read_mine(source: Source, num_procs: int | None = None) -> StatedPlan:
+def read_baseline(source: Source, num_procs: int | None = None) -> StatedPlan:
     """Read a plan: ``NAME=VALUE`` pairs, a mapping, the name of an execution or its file, or a launch file.
 
     Args:
@@ -31,7 +31,7 @@ def read_mine(source: Source, num_procs: int | None = None) -> StatedPlan:
         SpecError: With all names that are not fields of an execution.
 
     Examples:
-        >>> read_mine("tp=8 pp=4 mbs=1").fields
+        >>> read_baseline("tp=8 pp=4 mbs=1").fields
         {'tensor_par': 8, 'pipeline_par': 4, 'microbatch_size': 1}
     """
     given = as_mapping(source)

@@ -237,9 +237,9 @@ def waterfall(
         ['TP 4 -> 2, DP 16 -> 32']
     """
     model, system, mine, best = _asked(plans, edition, preset)
-    road = _Road(model, system, mine, best)
-    points, steps = [road.point(mine)], []
-    for some, point in road.steps():
+    path = _Path(model, system, mine, best)
+    points, steps = [path.point(mine)], []
+    for some, point in path.steps():
         now, then = points[-1].execution, point.execution
         points.append(point)
         fields = {name: (now[name], then[name]) for name in NAMES if now[name] != then[name]}
@@ -249,14 +249,14 @@ def waterfall(
         model=model,
         system=system,
         edition=str(mine["edition"]),
-        per=road.per,
+        per=path.per,
         mine=points[0],
         best=points[-1],
         steps=tuple(steps),
     )
 
 
-class _Road:
+class _Path:
     """Path from one execution to another.
 
     Attributes:
@@ -280,11 +280,11 @@ class _Road:
         now: Mapping[str, Any] = self.mine
         left = changes_between(self.mine, self.best)
         while left:
-            ways = self._ways(now, left)
-            table = self._evaluated([after(now, self.best, some) for some in ways])
-            points = [self._point(table, row) for row in range(len(ways))]
-            fastest = min(range(len(ways)), key=lambda row: points[row].seconds)
-            some = ways[fastest]
+            options = self._next_changes(now, left)
+            table = self._evaluated([after(now, self.best, some) for some in options])
+            points = [self._point(table, row) for row in range(len(options))]
+            fastest = min(range(len(options)), key=lambda row: points[row].seconds)
+            some = options[fastest]
             now, left = points[fastest].execution, [one for one in left if one not in some]
             yield some, points[fastest]
 
@@ -292,23 +292,25 @@ class _Road:
         """Return a plan that breaks no rule as a point."""
         return self._point(self._evaluated([fields]), 0)
 
-    def _ways(self, now: Mapping[str, Any], left: Sequence[Change]) -> list[tuple[Change, ...]]:
+    def _next_changes(
+        self, now: Mapping[str, Any], left: Sequence[Change]
+    ) -> list[tuple[Change, ...]]:
         """Return the possible next changes: single ones, and pairs of changes that are impossible alone.
 
         If there are none, the smallest possible set of the remaining changes is returned.
         """
         single = [with_followers(self.model, now, self.best, (one,), left) for one in left]
         legal = self._legal(now, single)
-        ways = [some for some, good in zip(single, legal, strict=True) if good]
-        # Triples are rare and many: if no pair works, `_fewest` shrinks the set of all changes
-        # instead.
+        options = [some for some, good in zip(single, legal, strict=True) if good]
+        # Triples are rarely needed but numerous: if no pair works, `_fewest` shrinks the set of all
+        # changes instead.
         waiting = [some[0] for some, good in zip(single, legal, strict=True) if not good]
         pairs = [
             with_followers(self.model, now, self.best, two, left)
             for two in combinations(waiting, 2)
         ]
-        ways += [some for some, good in zip(pairs, self._legal(now, pairs), strict=True) if good]
-        return ways or [self._fewest(now, tuple(left))]
+        options += [some for some, good in zip(pairs, self._legal(now, pairs), strict=True) if good]
+        return options or [self._fewest(now, tuple(left))]
 
     def _fewest(self, now: Mapping[str, Any], some: tuple[Change, ...]) -> tuple[Change, ...]:
         """Return changes that are possible together, none of which can be omitted."""
@@ -319,11 +321,11 @@ class _Road:
                 return some
             some = fewer[int(np.argmax(legal))]
 
-    def _legal(self, now: Mapping[str, Any], ways: Sequence[Sequence[Change]]) -> Array:
+    def _legal(self, now: Mapping[str, Any], options: Sequence[Sequence[Change]]) -> Array:
         """Return a mask of the sets of changes that break no rule."""
-        if not ways:
+        if not options:
             return np.zeros(0, bool)
-        plan = Plan.from_records([after(now, self.best, some) for some in ways])
+        plan = Plan.from_records([after(now, self.best, some) for some in options])
         legal: Array = check(self.model, self.system, plan) == 0
         return legal
 

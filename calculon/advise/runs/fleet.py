@@ -9,7 +9,7 @@ import numpy as np
 
 from calculon.advise.answer import Answer, answer, fastest_plan, space_of
 from calculon.advise.ask import Question
-from calculon.advise.candidate import Candidate, told_price
+from calculon.advise.candidate import Candidate, price_as_dict
 from calculon.advise.runs.run_details import carbon_details
 from calculon.base.display import Displayed, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
@@ -54,7 +54,7 @@ included in the price of owned processors). Energy rises less than time, because
 
 DEADLINE = "deadline"
 
-TOLD = (
+REPORTED = (
     "days",
     "days_p10",
     "days_p50",
@@ -157,17 +157,17 @@ class Point:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the point as plain data."""
-        told: dict[str, Any] = {
+        row: dict[str, Any] = {
             "system": self.system.name,
             "num_procs": self.num_procs,
             "tokens_per_step": self.question.tokens_per_step,
         }
         if self.plan is None:
-            return told | {"reason": self.reason}
+            return row | {"reason": self.reason}
         low, high = self.days_between or (None, None)
         return (
-            told
-            | {name: self.figures[name] for name in TOLD}
+            row
+            | {name: self.figures[name] for name in REPORTED}
             | {
                 "days_low": low,
                 "days_high": high,
@@ -443,10 +443,10 @@ class FleetAnswer(Displayed):
         found: dict[str, dict[str, Any]] = {}
         for one in self.ranked:
             quote = None if one.whole is None else one.whole.quote
-            price = None if quote is None else told_price(quote, _only(quote.usd))
+            price = None if quote is None else price_as_dict(quote, _only(quote.usd))
             row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
-            beside = None if quote is None else price_range(one.system.name, quote.kind)
-            row["range"] = None if beside is None else beside.in_words
+            range_ = None if quote is None else price_range(one.system.name, quote.kind)
+            row["range"] = None if range_ is None else range_.in_words
             draw = None if one.whole is None else one.whole.draw
             power = None if draw is None else {"watts": _only(draw.tdp), "in_words": draw.words}
             found.setdefault(one.system.name, row | {"power": power})
@@ -463,9 +463,9 @@ class FleetAnswer(Displayed):
         front = {id(one) for one in self.frontier}
         rows = []
         for one in self.points:
-            told = one.to_dict()
-            fields = told.pop("execution", {})
-            kept = {name: value for name, value in told.items() if name not in _NESTED}
+            row = one.to_dict()
+            fields = row.pop("execution", {})
+            kept = {name: value for name, value in row.items() if name not in _NESTED}
             rows.append(kept | {"frontier": id(one) in front} | fields)
         return pd.DataFrame(rows)
 

@@ -147,8 +147,8 @@ def fleet_answer(asked: FleetQuestion, seen: Seen | None = None) -> FleetAnswer:
     Raises:
         SpecError: For a run without tokens.
     """
-    told = seen or (lambda _: None)
-    machines = [Machine(one, asked.campaign, told) for one in asked.questions]
+    notify = seen or (lambda _: None)
+    machines = [Machine(one, asked.campaign, notify) for one in asked.questions]
     if asked.open_counts:
         points = [one for machine in machines for one in machine.ladder(asked.objective)]
     else:
@@ -253,7 +253,7 @@ class Machine:
         if best is None or self.wide:
             return points
         places = [one.num_procs for one in points]
-        between = beside(places, best.num_procs, self.node)
+        between = counts_near(places, best.num_procs, self.node)
         return sorted((*points, *map(self.point, between)), key=lambda one: one.num_procs)
 
 
@@ -283,10 +283,10 @@ def halves_and_doubles(node: int, least: float, most: int) -> Iterator[int]:
         size *= 2
 
 
-def beside(counts: Sequence[int], best: int, node: int) -> list[int]:
+def counts_near(counts: Sequence[int], best: int, node: int) -> list[int]:
     """Return multiples of a node between the best count and its neighbors: quarters of each step.
 
-    >>> beside([1024, 1536, 2048], 1536, 8)
+    >>> counts_near([1024, 1536, 2048], 1536, 8)
     [1152, 1280, 1408, 1664, 1792, 1920]
     """
     found = []

@@ -62,8 +62,8 @@ class GoodputCurve:
             columns = {name: getattr(self.whole, name) for name in names}
         columns["storage_limits"] = self.storage_limits
         shape = self.whole.wall.shape
-        told = {name: np.broadcast_to(one, shape).tolist() for name, one in columns.items()}
-        return {"mtbf_processor": self.mtbf_processor, **told}
+        lists = {name: np.broadcast_to(one, shape).tolist() for name, one in columns.items()}
+        return {"mtbf_processor": self.mtbf_processor, **lists}
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class GoodputBySize:
 def _published(one: PublishedFailures) -> dict[str, Any]:
     """Return the published figures of a run as plain data."""
     names = ("run", "num_procs", "goodput", "goodput_is", "interval", "evidence", "source")
-    told = {name: getattr(one, name) for name in names}
-    return told | {"mtbf_hours": one.mtbf_hours, "projected": one.note.startswith(_PROJECTED)}
+    printed = {name: getattr(one, name) for name in names}
+    return printed | {"mtbf_hours": one.mtbf_hours, "projected": one.note.startswith(_PROJECTED)}
 
 
 def goodput_by_size(

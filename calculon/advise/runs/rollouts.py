@@ -12,7 +12,7 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import Served, serve
 
 
-def generated(rung: Rung, one: Estimate) -> Served:
+def generating_deployment(rung: Rung, one: Estimate) -> Served:
     """Return the deployment that generates the responses of a training step, all requested at its start.
 
     The processors of the run first generate and then train (colocated, as in verl and OpenRLHF: Sheng et al.,

@@ -133,7 +133,7 @@ class RunCase(Case):
         other._last = self._last
         return other
 
-    def beside(self, other: Estimate) -> "RunCase":
+    def for_plan(self, other: Estimate) -> "RunCase":
         """Return the same run with another plan, or on another machine."""
         return RunCase(self.run.with_plan(other), self.statistic)
 
@@ -158,10 +158,10 @@ class RunCase(Case):
         return self.tried(changes, [])[0]
 
     def tried(
-        self, ends: Sequence[Mapping[str, float]], beside: Sequence[Mapping[str, float]]
+        self, ends: Sequence[Mapping[str, float]], nearby: Sequence[Mapping[str, float]]
     ) -> tuple[Array, Array]:
         """Return the figure for ends of ranges and for nearby changes; the latter use a :class:`SmoothRun`."""
-        found = self._values([*ends, *beside], [WholeRun] * len(ends) + [SmoothRun] * len(beside))
+        found = self._values([*ends, *nearby], [WholeRun] * len(ends) + [SmoothRun] * len(nearby))
         return found[: len(ends)], found[len(ends) :]
 
     def on(self, system: System) -> float:

@@ -83,8 +83,8 @@ def carbon_details(carbon: Carbon | None) -> dict[str, Any] | None:
     if carbon is None:
         return None
     known = carbon.grid
-    told = {"name": known.name, "source": known.source, "date": known.date}
-    return {"g_co2_per_kwh": float(carbon), **told}
+    grid = {"name": known.name, "source": known.source, "date": known.date}
+    return {"g_co2_per_kwh": float(carbon), **grid}
 
 
 def warnings_of(whole: WholeRun) -> list[str]:

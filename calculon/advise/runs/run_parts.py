@@ -8,7 +8,7 @@ import numpy as np
 
 from calculon import inputs
 from calculon.advise.infeasibility import why_none
-from calculon.advise.runs.rollouts import generated
+from calculon.advise.runs.rollouts import generating_deployment
 from calculon.advise.space_fixes import BEST
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -221,7 +221,7 @@ def _part(rung: Rung, one: Estimate, changed: bool, note: str) -> Part:
     """Return a part, with the deployment that generates its responses."""
     if rung.rollout is None:
         return Part(rung, one, _count(rung), changed, note)
-    part = Part(rung, one, _count(rung), changed, note, generated(rung, one))
+    part = Part(rung, one, _count(rung), changed, note, generating_deployment(rung, one))
     answers = part.generated.workload.requests if part.generated else 0
     time = duration(part.rollout_time, error=part.rollout_time / 20)
     words = f"{time} of a step generate {answers:,} responses before training"

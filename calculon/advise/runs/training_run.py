@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.advise.runs.published_beside import published_beside
+from calculon.advise.runs.published_comparison import published_comparison
 from calculon.advise.runs.run_details import (
     energy_details,
     money_details,
@@ -15,7 +15,7 @@ from calculon.advise.runs.run_details import (
     warnings_of,
 )
 from calculon.advise.runs.run_parts import Part, parts_of
-from calculon.advise.sensitivity_of_case import largest, of_run
+from calculon.advise.sensitivity_of_case import largest, run_sensitivity
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.architecture.parameters import active_count
 from calculon.base.display import Displayed, draw_result
@@ -169,7 +169,7 @@ class TrainingRun(Displayed):
         Raises:
             SpecError, Infeasible: As :func:`calculon.sensitivity`.
         """
-        return of_run(self, of, **options)
+        return run_sensitivity(self, of, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain data."""
@@ -188,7 +188,7 @@ class TrainingRun(Displayed):
             "checkpoint": interval_choice(self.whole).to_dict(),
             "money": money_details(self.whole),
             "energy": energy_details(self.whole),
-            "published": published_beside(self.whole, self.model.name),
+            "published": published_comparison(self.whole, self.model.name),
             "warnings": warnings_of(self.whole),
             "parts": [one.to_dict() for one in self.parts],
             "assumed": self.assumed,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from calculon.advise.candidate import of_estimate, trainings
+from calculon.advise.candidate import candidate_of, trainings
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.how_sure import risk_words
 from calculon.documents.plan_page import against_words
@@ -44,7 +44,7 @@ def _days(state: State, answers: Answers, result: Result) -> Iterator[tuple[str,
     if question.tokens is None or estimate is None:
         return
     lengths = question.tokens, question.tokens_per_step
-    plans = [of_estimate(estimate)]
+    plans = [candidate_of(estimate)]
     (run,) = trainings(plans, question.campaign, question.model, question.system, *lengths)
     days = result.digits.rate(run["campaign"]["days"])
     failures = f"goodput {100 * run['campaign']['goodput']:.1f} %"

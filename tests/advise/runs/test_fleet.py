@@ -14,7 +14,7 @@ from calculon.advise.runs.fleet import FleetAnswer
 from calculon.advise.runs.fleet_search import (
     ANY,
     ask_fleet,
-    beside,
+    counts_near,
     halves_and_doubles,
 )
 from calculon.base.errors import SpecError
@@ -213,7 +213,7 @@ def test_open_counts_are_those_that_could_meet_the_deadline():
     assert answer.best in met
     first = replace(answer, points=tuple(tried)).best
     coarse = ladder[: len(tried)]
-    assert {*counts} - {*coarse} == {*beside(coarse, first.num_procs, 8)}
+    assert {*counts} - {*coarse} == {*counts_near(coarse, first.num_procs, 8)}
 
 
 def test_open_counts_end_at_the_size_of_the_networks():

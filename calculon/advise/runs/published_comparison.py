@@ -24,7 +24,7 @@ _ALIKE = 1e-4
 """Relative difference of failure rates up to which one was derived from the other."""
 
 
-def published_beside(whole: WholeRun, model: str) -> list[dict[str, Any]]:
+def published_comparison(whole: WholeRun, model: str) -> list[dict[str, Any]]:
     """Return rows of published figures, each with the corresponding figure of this run or its failure model.
 
     Args:
