@@ -9,12 +9,12 @@ import numpy as np
 from calculon.base.units import Array
 
 if TYPE_CHECKING:
-    from functools import cached_property as derived
+    from functools import cached_property
 
     __all__ = [
-        "derived",
+        "cached_property",
         "forget",
-        "is_derived",
+        "is_cached",
         "is_nonzero",
         "is_shared_zeros",
         "ordered_sum",
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     ]
 else:
 
-    class derived:
+    class cached_property:
         """Property that is computed on first access.
 
         Equivalent to ``functools.cached_property`` from Python 3.12 on, without the lock that makes it slow in 3.11.
@@ -43,13 +43,13 @@ else:
             return value
 
 
-def is_derived(instance: object, name: str) -> bool:
-    """Return True if a :class:`derived` property of an object has been computed, or assigned."""
+def is_cached(instance: object, name: str) -> bool:
+    """Return True if a cached property of an object has been computed, or assigned."""
     return name in vars(instance)
 
 
 def forget(instance: object, *names: str) -> None:
-    """Free the memory of attributes of an object; derived ones are computed again on the next access."""
+    """Free the memory of attributes of an object; cached properties are computed again on the next access."""
     for name in names:
         vars(instance).pop(name, None)
 

@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.frozen import dataclass
 from calculon.base.records import apply, record_of
 from calculon.base.units import (
@@ -118,22 +118,22 @@ class WholeRun:
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def steps(self) -> Count:
         """Steps that count."""
         return _total(self.stretches, lambda one: one.steps)
 
-    @derived
+    @cached_property
     def useful(self) -> Seconds:
         """Time of the steps that count."""
         return _total(self.stretches, lambda one: one.steps * one.step_time)
 
-    @derived
+    @cached_property
     def tokens(self) -> Count:
         """Tokens of the run."""
         return _total(self.stretches, lambda one: one.tokens)
 
-    @derived
+    @cached_property
     def working(self) -> Fraction:
         """Share of the time of steps in which engines work."""
         return (
@@ -146,12 +146,12 @@ class WholeRun:
         """FLOP/s of a processor in the type of products."""
         return self.job.peak
 
-    @derived
+    @cached_property
     def step(self) -> Seconds:
         """Mean time of a step."""
         return self.useful / self.steps
 
-    @derived
+    @cached_property
     def evaluation(self) -> Seconds:
         """Time of evaluations."""
         asked = self.campaign
@@ -159,7 +159,7 @@ class WholeRun:
             return np.zeros(())
         return self.steps // asked.evaluate_every * float(asked.evaluate_time)
 
-    @derived
+    @cached_property
     def slowed(self) -> Seconds:
         """What slow nodes, until they are replaced, and variation between ranks add to the steps."""
         r, n = self.campaign.reliability, self.job
@@ -169,14 +169,14 @@ class WholeRun:
         varied = jitter(n.num_procs, r.jitter) - 1.0 if r.jitter else 0.0
         return slower * np.minimum(self.useful, float(r.slow_detect)) + varied * self.useful
 
-    @derived
+    @cached_property
     def spikes(self) -> Count:
         """Loss spikes."""
         if not self.campaign.spikes:
             return np.zeros(())
         return self.campaign.spikes * self.tokens / TERA
 
-    @derived
+    @cached_property
     def repeated(self) -> Seconds:
         """Time of steps that loss spikes and silent corruptions take back."""
         none = np.zeros(())
@@ -187,7 +187,7 @@ class WholeRun:
         done = self.useful + self.slowed + self.evaluation + back
         return back + done * (self._rework - 1.0)
 
-    @derived
+    @cached_property
     def silent_mtbf(self) -> Seconds:
         """Mean time between silent corruptions of the job."""
         silent = self.campaign.reliability.silent
@@ -195,20 +195,20 @@ class WholeRun:
             ratio(HOUR, silent * np.asarray(self.job.num_procs)) if silent else np.asarray(np.inf)
         )
 
-    @derived
+    @cached_property
     def _rework(self) -> Array:
         found_after = float(self.campaign.reliability.silent_detect)
         interval = self.checkpoint_interval if self.rounded else 0.0
         return rework(found_after, interval, self.recovery, self.silent_mtbf)
 
-    @derived
+    @cached_property
     def work(self) -> Seconds:
         """All that the steps of the run take, without failures and checkpoints."""
         return self.useful + self.slowed + self.evaluation + self.repeated
 
     # -- failures and checkpoints -------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def mtbf(self) -> Seconds:
         """Mean time between interruptions of the job: failures, and spot processors that are taken back."""
         r = self.campaign.reliability
@@ -218,20 +218,20 @@ class WholeRun:
         others = () if r.mtbf_common is None else (r.mtbf_common / HOUR,)
         return job_mtbf(self.job.num_procs, own, *others)
 
-    @derived
+    @cached_property
     def saves(self) -> Saving:
         """How checkpoints are saved and loaded."""
         job = self.job
         size = job.checkpoint_size
         return saving(self.campaign.checkpoints, job.system, size, job.num_procs, job.nodes)
 
-    @derived
+    @cached_property
     def recovery(self) -> Seconds:
         """From a failure to the next step."""
         r = self.campaign.reliability
         return r.detect + r.restart + self.saves.load
 
-    @derived
+    @cached_property
     def best_interval(self) -> Seconds:
         """The time between checkpoints with which a run is the shortest, if the storage could take them."""
         c = self.campaign.checkpoints
@@ -244,7 +244,7 @@ class WholeRun:
         """Mean time between losses of work of both kinds; for the least time of a run failures alone."""
         return combined(self.mtbf, self.silent_mtbf) if self.rounded else self.mtbf
 
-    @derived
+    @cached_property
     def checkpoint_interval(self) -> Seconds:
         """The time of steps between checkpoints: as stated, or the best that the storage can take."""
         c, least = self.campaign.checkpoints, self.saves.least_interval
@@ -265,7 +265,7 @@ class WholeRun:
         """Return an interval that is no longer than the run; without failures nothing is ever saved."""
         return np.where(np.isinf(interval), np.inf, np.minimum(interval, self.useful))
 
-    @derived
+    @cached_property
     def memory_interval(self) -> Seconds:
         """The time of steps between copies in the memory of other nodes, of two levels."""
         stated = self.campaign.checkpoints.memory_interval
@@ -280,7 +280,7 @@ class WholeRun:
         """Time that steps wait for a copy in memory, and for a checkpoint."""
         return self.saves.memory_pause, self.saves.pause
 
-    @derived
+    @cached_property
     def spent(self) -> Spent:
         """What failures and checkpoints take for each second of work."""
         c, r = self.campaign.checkpoints, self.campaign.reliability
@@ -290,24 +290,24 @@ class WholeRun:
         recoveries = np.asarray(r.detect + r.restart), self.recovery
         return spent_with_copies(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
 
-    @derived
+    @cached_property
     def planned_restart(self) -> Seconds:
         """Time of a restart that is no failure, which nobody has to detect."""
         return self.campaign.reliability.restart + self.saves.load
 
-    @derived
+    @cached_property
     def restarts(self) -> Seconds:
         """Time of restarts that are no failures: changes of the execution, and loss spikes."""
         return (self.pauses + self.spikes) * self.planned_restart
 
-    @derived
+    @cached_property
     def away(self) -> Count:
         """Mean number of nodes in repair; never more than there are."""
         r, n = self.campaign.reliability, self.job
         node_mtbf = ratio(r.mtbf_processor, r.hardware_share * n.node)
         return np.minimum(away(n.nodes, node_mtbf, float(r.repair)), n.nodes)
 
-    @derived
+    @cached_property
     def spare_nodes(self) -> Count:
         """Nodes that stand by: as stated, or as many as make the paid time the least."""
         r = self.campaign.reliability
@@ -315,19 +315,19 @@ class WholeRun:
             return np.asarray(float(r.spares))
         return np.zeros(()) if r.elastic else np.asarray(cheapest_spares(self.away, self.job.nodes))
 
-    @derived
+    @cached_property
     def _complete(self) -> Fraction:
         """Share of its time in which the job has all of its nodes, or what rate it has without."""
         if self.campaign.reliability.elastic:
             return elastic_rate(self.away, self.spare_nodes, self.job.replicas, self.job.nodes)
         return 1.0 - share_of_time_waiting(self.away, self.spare_nodes)
 
-    @derived
+    @cached_property
     def running(self) -> Seconds:
         """Time of the run without waiting for nodes."""
         return self.work * (1.0 + self.spent.total) + self.restarts
 
-    @derived
+    @cached_property
     def wall(self) -> Seconds:
         """Expected time of the run; infinite where the job is never complete."""
         with quiet():
@@ -335,7 +335,7 @@ class WholeRun:
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def days(self) -> Array:
         """See :class:`CampaignFigures`, as of all that follows."""
         return self.wall / DAY
@@ -355,7 +355,7 @@ class WholeRun:
             found = scale * quantiles(self.work, *times, shares) + self.restarts
             return np.asarray(found / self._complete / DAY)
 
-    @derived
+    @cached_property
     def _quantiles(self) -> Array:
         return self.days_by(SHARES)
 
@@ -371,15 +371,15 @@ class WholeRun:
     def days_p90(self) -> Array:  # noqa: D102
         return self._quantiles[2]
 
-    @derived
+    @cached_property
     def processor_hours(self) -> Array:  # noqa: D102
         return (self.job.num_procs + self.spare_nodes * self.job.node) * self.wall / HOUR
 
-    @derived
+    @cached_property
     def goodput(self) -> Fraction:  # noqa: D102
         return self.useful / self.wall
 
-    @derived
+    @cached_property
     def failures(self) -> Count:  # noqa: D102
         return ratio(self.running, self.mtbf)
 
@@ -395,12 +395,12 @@ class WholeRun:
     def checkpoint_size(self) -> Bytes:  # noqa: D102
         return self.saves.size
 
-    @derived
+    @cached_property
     def mfu_effective(self) -> Fraction:  # noqa: D102
         done: Flops = 6.0 * self.job.active * self.tokens
         return done / (self.peak * self.processor_hours * HOUR)
 
-    @derived
+    @cached_property
     def quote(self) -> Quote | None:
         """The price of an hour of a processor; None where none is known."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
@@ -415,7 +415,7 @@ class WholeRun:
             )
         return quote(stated, fleet.price_kind, given=fleet.price, owned=owned)
 
-    @derived
+    @cached_property
     def money(self) -> Money | None:
         """US dollars by what they are for; None where no price is known."""
         if self.quote is None:
@@ -431,20 +431,20 @@ class WholeRun:
             storage_quote=shelf,
         )
 
-    @derived
+    @cached_property
     def usd(self) -> Array:  # noqa: D102
         return np.full_like(self.wall, np.nan) if self.money is None else self.money.run
 
-    @derived
+    @cached_property
     def tokens_per_usd(self) -> Array:  # noqa: D102
         return self.tokens / self.usd
 
-    @derived
+    @cached_property
     def draw(self) -> Draw | None:
         """The power of processors and nodes; None where nothing is known of it."""
         return draw(self.job.system.ext.power, self.working, tdp=self.campaign.fleet.tdp)
 
-    @derived
+    @cached_property
     def energy(self) -> Energy | None:
         """Energy by what takes it; None where no power is known."""
         if self.draw is None:
@@ -460,16 +460,16 @@ class WholeRun:
             pue=self.campaign.fleet.pue or 1.0,
         )
 
-    @derived
+    @cached_property
     def mwh(self) -> Array:  # noqa: D102
         return np.full_like(self.wall, np.nan) if self.energy is None else self.energy.total / KILO
 
-    @derived
+    @cached_property
     def t_co2(self) -> Array:  # noqa: D102
         grams = self.campaign.fleet.g_co2_per_kwh
         return np.full_like(self.wall, np.nan) if grams is None else carbon(self.mwh * KILO, grams)
 
-    @derived
+    @cached_property
     def by_use(self) -> DaysByUse:
         """Days by what they are spent on."""
         work, share = self.work, self.spent

@@ -10,7 +10,13 @@ from calculon.architecture.experts import shape_of_rows
 from calculon.architecture.layer import PHASES
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import Sizes
-from calculon.base.arrays import derived, is_nonzero, is_shared_zeros, ordered_sum, shared_zeros
+from calculon.base.arrays import (
+    cached_property,
+    is_nonzero,
+    is_shared_zeros,
+    ordered_sum,
+    shared_zeros,
+)
 from calculon.base.records import record
 from calculon.base.units import (
     Array,
@@ -178,12 +184,12 @@ class BlockLayout:
         self.times = layer_times(self.table, system, choice)
         self.network = NetworkTimes(system, sizes)
 
-    @derived
+    @cached_property
     def none(self) -> Array:
         """Zero for every block."""
         return np.zeros_like(self.sizes.tensor_par)
 
-    @derived
+    @cached_property
     def totals(self) -> Array:
         """FLOP, arithmetic time, bytes and memory time summed over layers: shape (4, phases, blocks)."""
         table, times = self.table, self.times
@@ -194,18 +200,18 @@ class BlockLayout:
             ]
         )
 
-    @derived
+    @cached_property
     def forward(self) -> Array:
         """FLOP, arithmetic time, bytes and memory time of the forward pass: shape (4, layers, blocks)."""
         table, times = self.table, self.times
         return np.stack([table.flops[0], times.arithmetic[0], table.accessed[0], times.memory[0]])
 
-    @derived
+    @cached_property
     def processing(self) -> Seconds:
         """Processing time of the layers without a collective: shape (phases, blocks)."""
         return ordered_sum(self.times.processing)
 
-    @derived
+    @cached_property
     def host(self) -> Seconds | None:
         """Time in which the host launches the kernels of the layers: shape (phases, layers, blocks); None if it is 0.
 
@@ -220,7 +226,7 @@ class BlockLayout:
         """Time in which the host launches a kernel; 0 if the device never waits for the host."""
         return self.system.ext.launch.host(self.choice.launched)
 
-    @derived
+    @cached_property
     def tensors(self) -> Count:
         """Number of weight tensors of a block: of each layer, its matrix and its other weights (a bias, say)."""
         found = self.none
@@ -235,12 +241,12 @@ class BlockLayout:
         """True if the layers have experts on several ranks in any execution."""
         return bool(self.table.collectives["ep"]) and bool((self.sizes.expert_par > 1).any())
 
-    @derived
+    @cached_property
     def expert_rows(self) -> Count:
         """Rows of the experts of the busiest rank."""
         return self.none + self.shape.rows if self.table.collectives["ep"] else shared_zeros()
 
-    @derived
+    @cached_property
     def dispatch_space(self) -> Bytes:
         """Bytes of the rows that are sent to experts, and of the rows received; 0 if a rank has all experts."""
         if not self.table.collectives["ep"]:
@@ -257,18 +263,18 @@ class BlockLayout:
             several = several | (sizes.expert_tensor_par > 1)
         return self.none + np.where(several, result * both, 0.0)
 
-    @derived
+    @cached_property
     def weight(self) -> Bytes:
         """Bytes of the weights of a block."""
         return ordered_sum(self.table.weight_bytes)
 
-    @derived
+    @cached_property
     def expert_weight(self) -> Bytes:
         """Bytes of the weights of routed experts."""
         rows = [i for i, layer in enumerate(self.table.layers) if layer.expert]
         return ordered_sum(self.table.weight_bytes[rows]) if rows else shared_zeros()
 
-    @derived
+    @cached_property
     def forms(self) -> WeightForms:
         """Weights as they are kept and gathered; a recipe may quantize the weights of products once for a step."""
         recipe, weight, experts = self.shape.recipe, self.weight, self.expert_weight
@@ -302,18 +308,18 @@ class BlockLayout:
             further=copies if sent == stored else copies - sent * elements,
         )
 
-    @derived
+    @cached_property
     def act_working(self) -> Bytes:
         """Bytes of the activations while a block is computed; layers that share a buffer count it once."""
         shared = np.array([[layer.flags.shares_activation] for layer in self.table.layers])
         return ordered_sum(self.table.activation * ~shared)
 
-    @derived
+    @cached_property
     def act_grad(self) -> Bytes:
         """Bytes of the activation gradients while a block is computed."""
         return ordered_sum(self.table.activation_grad)
 
-    @derived
+    @cached_property
     def matrix_flops(self) -> Flops:
         """FLOP of the matrix engine: forward, backward, and forward layer by layer; shape (2 + layers, blocks)."""
         table = self.table

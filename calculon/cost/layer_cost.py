@@ -13,7 +13,7 @@ from calculon.architecture.layer import COLUMN_INPUT, PHASES
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import BlockShape, Sizes
-from calculon.base.arrays import derived, is_nonzero, ordered_sum
+from calculon.base.arrays import cached_property, is_nonzero, ordered_sum
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Count, Elements, Flops, Fraction, Seconds
 from calculon.cost.process_groups import tensor_group
@@ -149,7 +149,7 @@ class LayerTable:
             _fill(array, i, getattr(layer, name))
         return array
 
-    @derived
+    @cached_property
     def quantized_rows(self) -> list[int]:
         """Rows of the products with weights, whose weights an FP8 or FP4 recipe quantizes."""
         return [*self.kinds.get("product", ()), *self.kinds.get("grouped_product", ())]

@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.architecture.segments import kinds_by_block
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, is_nonzero
+from calculon.base.arrays import cached_property, is_nonzero
 from calculon.base.units import MIB, MICRO, Array, Bytes, Count, Fraction, Seconds
 from calculon.declarations.axes import AXES
 from calculon.declarations.model import Model
@@ -30,9 +30,9 @@ from calculon.plan.stage_layout import StageLayout
 _AUTO = code("grad_dtype", "auto")
 
 
-def _number(field: str) -> "derived[Count]":
+def _number(field: str) -> "cached_property[Count]":
     """Return a field of executions as a quantity to compute with."""
-    return derived(lambda schedule: getattr(schedule.columns, field).astype(float))
+    return cached_property(lambda schedule: getattr(schedule.columns, field).astype(float))
 
 
 class Schedule:
@@ -67,7 +67,7 @@ class Schedule:
     context_par = _number("context_par")
     """Ranks that have parts of the same sequences."""
 
-    @derived
+    @cached_property
     def data_ranks(self) -> Count:
         """Ranks that have the same weights, but for experts, and reduce their gradients.
 
@@ -78,18 +78,18 @@ class Schedule:
     microbatch_size = _number("microbatch_size")
     """Sequences per microbatch."""
 
-    @derived
+    @cached_property
     def seq_length(self) -> Count:
         """Tokens per sequence."""
         return sequence_lengths(self._model, self.columns.seq_length)
 
-    @derived
+    @cached_property
     def interleaving(self) -> Count:
         """Chunks of a stage; of two directions one for each."""
         chunks: Count = self.columns.pipeline_interleaving.astype(float)
         return 2 * chunks if self.choice.mirrored else chunks
 
-    @derived
+    @cached_property
     def ranks(self) -> Count:
         """Pipeline ranks that differ: all, or those of the first half, which the others mirror."""
         if not self.choice.mirrored:
@@ -107,22 +107,22 @@ class Schedule:
         """Whether there is a backward pass."""
         return self.choice.training
 
-    @derived
+    @cached_property
     def recompute_all(self) -> Array:
         """Whether only block inputs are kept for the backward pass."""
         return self.columns.is_choice("activation_recompute", "full")
 
-    @derived
+    @cached_property
     def multiquery(self) -> Array:
         """Whether one key/value head serves all query heads."""
         return self.columns.is_choice("attention_type", "multiquery")
 
-    @derived
+    @cached_property
     def accumulates(self) -> Array:
         """Whether gradient accumulation reads the sums so far, in every microbatch after the first."""
         return self.columns.grad_dtype != _AUTO
 
-    @derived
+    @cached_property
     def communicators(self) -> Count:
         """Process groups of several ranks that a rank is in: one of each axis, two where replicas form shards.
 
@@ -138,7 +138,7 @@ class Schedule:
             groups = groups + (self.experts_apart & (self.expert_data_par > 1))
         return groups
 
-    @derived
+    @cached_property
     def reserved(self) -> Bytes:
         """Tier-1 memory that is not the model's: as stated, or context, libraries and the buffers of communicators.
 
@@ -150,7 +150,7 @@ class Schedule:
             own = own + use.communicator * self.communicators
         return np.where(stated < 0, own, stated * MIB)
 
-    @derived
+    @cached_property
     def fragmentation(self) -> Fraction:
         """Fragments of the allocator, as a share of the memory that comes and goes: as stated, or of the system."""
         stated = self.columns.mem_fragments_percent
@@ -171,7 +171,7 @@ class Schedule:
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def microbatches(self) -> Count:
         """Microbatches per pipeline and batch; those of one direction where half of them go each way."""
         found = np.floor(
@@ -180,7 +180,7 @@ class Schedule:
         # a rule refuses odd numbers
         return np.maximum(np.floor(found / 2), 1.0) if self.choice.mirrored else found
 
-    @derived
+    @cached_property
     def pairs(self) -> Count:
         """Microbatches whose passes run beside each other: forward ones beside backward ones of others.
 
@@ -206,13 +206,13 @@ class Schedule:
         pairs = 2 * self.microbatches - 3 * ranks + rank + 1 - (rank == ranks - 1)
         return np.maximum(0.0, pairs) / 2
 
-    @derived
+    @cached_property
     def shards(self) -> Count:
         """Parts of the optimizer state."""
         columns = self.columns
         return shard_count(columns.optimizer_sharding, columns.dp_shard, self.data_ranks)
 
-    @derived
+    @cached_property
     def experts_apart(self) -> Array:
         """Whether routed experts have replica groups, and messages, of their own.
 
@@ -222,7 +222,7 @@ class Schedule:
         columns = self.columns
         return (columns.expert_par > 1) | (expert_ranks(columns) != columns.tensor_par)
 
-    @derived
+    @cached_property
     def expert_data_par(self) -> Count:
         """Ranks that have the same weights of routed experts.
 
@@ -242,7 +242,7 @@ class Schedule:
         ranks: Count = self.tensor_par * same / expert_ranks(self.columns)
         return np.maximum(np.floor(ranks), 1.0)  # a rule refuses others than whole ones
 
-    @derived
+    @cached_property
     def reduces(self) -> Array:
         """Whether anything is reduced between ranks with the same weights."""
         several: Array = self.data_ranks > 1
@@ -250,12 +250,12 @@ class Schedule:
             several = several | (self.experts_apart & (self.expert_data_par > 1))
         return several
 
-    @derived
+    @cached_property
     def has_experts_apart(self) -> bool:
         """Whether any execution has groups of its own for routed experts."""
         return self._model.mixes and bool(self.experts_apart.any())
 
-    @derived
+    @cached_property
     def layout(self) -> StageLayout | None:
         """Blocks of the stages, where executions state a schedule or a layout, or blocks are of several kinds.
 
@@ -271,19 +271,19 @@ class Schedule:
         layout = StageLayout.of(columns, self.pipeline_par, self.recompute_all, model)
         return with_kinds(layout, columns, model) if kinds else layout
 
-    @derived
+    @cached_property
     def blocks(self) -> Count:
         """Blocks of the most loaded stage."""
         if self.layout is not None:
             return self.layout.largest
         return np.ceil(self._model.num_blocks / self.pipeline_par)
 
-    @derived
+    @cached_property
     def missing_blocks(self) -> Count:
         """Blocks that the other stages have less, in total."""
         return self.blocks * self.ranks - self._model.num_blocks
 
-    @derived
+    @cached_property
     def chunk_blocks(self) -> Count:
         """Blocks of a chunk; of those that differ within a stage the mean."""
         if self.layout is not None:
@@ -344,17 +344,17 @@ class Schedule:
 
     # -- groups along the axes ----------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def strides(self) -> dict[str, Count]:
         """Distance of the numbers of neighbours in the groups of each axis."""
         return dict(strides_of(self.columns, self.choice.mesh_order))
 
-    @derived
+    @cached_property
     def rooms(self) -> Rooms:
         """How many instances of those inside an instance of each nested network joins in a mesh."""
         return rooms_of(self.columns, self.choice.mesh_order, self._system)
 
-    @derived
+    @cached_property
     def networks(self) -> dict[str, Array]:
         """Network of the groups of each axis: the one stated, or in a mesh the outermost that they span.
 
@@ -363,7 +363,7 @@ class Schedule:
         used = self.rooms if self.choice.meshed else None
         return networks_of(self.columns, self.choice.mesh_order, self._system, used)
 
-    @derived
+    @cached_property
     def data_network(self) -> Array:
         """Network of the groups of ranks with the same weights."""
         if not self.choice.meshed:

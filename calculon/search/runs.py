@@ -8,7 +8,7 @@ import numpy as np
 
 from calculon.architecture.parameters import active_count
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import column
@@ -201,12 +201,12 @@ class _Columns(WholeRun):
 
     lookup: Lookup = field(kw_only=True)
 
-    @derived
+    @cached_property
     def working(self) -> Fraction:
         """Share of the time of steps in which engines work."""
         return working(self.lookup)
 
-    @derived
+    @cached_property
     def peak(self) -> FlopsPerSecond:
         """FLOP/s of a processor in the type of products."""
         return peak(self.lookup)

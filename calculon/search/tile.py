@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, forget
+from calculon.base.arrays import cached_property, forget
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Count, Seconds
@@ -77,7 +77,7 @@ class Chosen:
     def __len__(self) -> int:
         return len(self.flat)
 
-    @derived
+    @cached_property
     def places(self) -> tuple[Array, ...]:
         """Their places along each axis."""
         return np.unravel_index(self.flat, self.rows.numbers.shape)
@@ -90,12 +90,12 @@ class Chosen:
         """Return their entries of values that broadcast to the grid."""
         return np.asarray(np.broadcast_to(values, self.rows.numbers.shape)[self.places])
 
-    @derived
+    @cached_property
     def numbers(self) -> Array:
         """Their numbers."""
         return self.rows.numbers[self.places]
 
-    @derived
+    @cached_property
     def runs(self) -> "WholeRun":
         """Whole runs of them."""
         assert self.rows.space.runs is not None
@@ -111,7 +111,7 @@ class Chosen:
 class Tile(Grid):
     """Some nodes: their memory grid, and the results of the cells that fit."""
 
-    @derived
+    @cached_property
     def time_lower_bound(self) -> Seconds:
         """A time that no execution of a cell beats, whatever its networks, overlap and offloading.
 

@@ -1,14 +1,13 @@
 """Figure of a whole run on variants of its machine and its campaign, with an unchanged plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from calculon.advise.elasticities import Case, faster, sped_up
 from calculon.advise.runs.run_parts import Part
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.errors import Problem, SpecError
 from calculon.base.records import Column
 from calculon.base.units import Array, Seconds
@@ -70,7 +69,7 @@ class Run(Protocol):
 class SmoothRun(WholeRun):
     """Run with checkpoint intervals that are not rounded to whole steps, so that its figures have derivatives."""
 
-    @derived
+    @cached_property
     def checkpoint_interval(self) -> Seconds:
         """Time of steps between checkpoints: as stated, or the best that the storage allows."""
         c = self.campaign.checkpoints
