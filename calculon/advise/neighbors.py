@@ -1,7 +1,9 @@
 """Neighbors of an execution: other values of single fields that its framework supports.
 
-Fixes of an execution, fixes of a search space, and ablations rank these neighbors and their combinations. All are
-evaluated by :mod:`calculon.advise.neighborhood`.
+Changes cover the degrees of tensor, pipeline, context and expert parallelism, microbatch size, chunks of the
+interleaved schedule, ZeRO stage and FSDP, activation recomputation, offloading and communication overlap. Fixes of an
+execution, fixes of a search space, and ablations rank these neighbors and their combinations. All are evaluated by
+:mod:`calculon.advise.neighborhood`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

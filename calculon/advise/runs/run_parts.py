@@ -1,4 +1,4 @@
-"""Parts of a training run: the execution of each, and the restarts between them."""
+"""Parts of a training run (phases, ramps of batch and sequence length), and restarts between them."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace

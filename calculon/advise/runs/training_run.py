@@ -1,4 +1,4 @@
-"""Whole training run of a plan: its parts, its figures (including goodput), and its assumptions."""
+"""Whole training run of a plan: parts, figures (goodput, MFU, days, money, energy) and assumptions."""
 
 import math
 from dataclasses import replace
