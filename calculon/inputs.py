@@ -26,10 +26,10 @@ from calculon.declarations.overlay import BASE
 from calculon.declarations.override import override
 from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
-from calculon.declarations.result_selection import TABLE
+from calculon.declarations.result_selection import FURTHER_COLUMNS, TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
-from calculon.declarations.statistics import BOUNDS, CorrectedStats
+from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 
 if TYPE_CHECKING:
@@ -68,13 +68,6 @@ _NEEDED = {*_FIELDS[Execution]} - optional_defaults(Execution).keys()
 
 _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 """The fields of each kind of spec, as files name them."""
-
-BESIDE = (
-    *("reason", "layers", *BOUNDS),
-    *("search", "total", "good", "bad", "rank", "model", "system"),
-    *("max_batch_size", "mbs_break", "any_batch", "objective", "where", "fix", "add", "top"),
-)
-"""Columns that tables of results have beside execution fields and statistics; most are those of a study."""
 
 NAMED = ("model", "system", "asked_preset")
 """Columns of tables of results that say what was asked: names, that of the preset as it was given."""
@@ -168,14 +161,14 @@ def asked_execution(
     model: Model | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
-    fields = _in_fields(source, model, system)
+    fields = in_fields(source, model, system)
     return _asked(fields, edition, preset, changes, model=model, system=system)
 
 
-def _in_fields(source: Any, model: Model | None, system: System | None) -> Any:
+def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
     """Return a plan in words as a mapping of fields; any other source as it is."""
     if isinstance(source, Changed):
-        return replace(source, source=_in_fields(source.source, model, system))
+        return replace(source, source=in_fields(source.source, model, system))
     if model is None or not is_plan(source):
         return source
     family = "" if system is None else system.provenance.family
@@ -216,7 +209,7 @@ def readable_execution(
     Raises:
         SpecError: Where too little can be read; otherwise as :func:`execution`.
     """
-    source = _in_fields(source, model, system)
+    source = in_fields(source, model, system)
     try:
         return Readable(_asked(source, edition, preset, model=model, system=system))
     except SpecError as error:
@@ -429,7 +422,7 @@ def check_columns(names: Iterable[object], file: str) -> None:
 def _columns() -> dict[str, None]:
     """Return the columns that tables of executions and results have."""
     statistics = (column.name for column in columns(CorrectedStats))
-    return dict.fromkeys((*_FIELDS[Execution], *statistics, *RUN_FIGURES, *BESIDE))
+    return dict.fromkeys((*_FIELDS[Execution], *statistics, *RUN_FIGURES, *FURTHER_COLUMNS))
 
 
 def _meant(column: str) -> str:
@@ -552,9 +545,9 @@ def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | N
     launch = _launch(path, stated if type(stated) is int else None)
     if launch is None:
         return None
-    from calculon.launch.launch_files import tell_lost
+    from calculon.launch.launch_files import warn_of_lost_settings
 
-    tell_lost(path, launch)
+    warn_of_lost_settings(path, launch)
     return launch.execution
 
 

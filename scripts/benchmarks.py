@@ -516,6 +516,7 @@ LONG: tuple[Callable[[], Figure], ...] = (
     sc23_study,
     page_benchmarks.explore_experts,
     page_benchmarks.explore_control,
+    page_benchmarks.explore_control_experts,
 )
 """Run only when named."""
 

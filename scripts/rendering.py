@@ -25,7 +25,6 @@ from calculon.cli.main import main
 from calculon.declarations.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
 from calculon.documents.validation_tables import (
     CAUSES,
-    CLASS_ERRORS,
     CLASS_SENTENCES,
     CLASSES,
     ERRORS,
@@ -33,7 +32,6 @@ from calculon.documents.validation_tables import (
     TOTALS,
     TRAININGS,
     Form,
-    class_rows,
     runs_file,
     served_file,
 )
@@ -45,6 +43,7 @@ from calculon.validate import error_summary
 from calculon.validate.measured_and_predicted import Result, compare
 from calculon.validate.predict import UNLIMITED
 from calculon.validate.published_study import Library
+from scripts import peers
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"
@@ -102,9 +101,18 @@ def served() -> str:
 
 
 def accuracy() -> str:
-    """Return the errors of predicted step times of edition corrected, by class."""
-    rows = [row for row in class_rows(corrected()) if row["of_class"]]
-    return Table(CLASS_ERRORS[:-3], rows).markdown()
+    """Return the median errors of edition corrected, in one line."""
+    return peers.accuracy_line(results())
+
+
+def identical_rows() -> str:
+    """Return the errors of other tools and of this one on identical rows."""
+    return peers.peers(results())
+
+
+def comparison() -> str:
+    """Return the short table of other tools."""
+    return peers.comparison(results())
 
 
 def reference(subject: str) -> Callable[[], str]:
@@ -233,6 +241,8 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("validation/whole_runs.md", "trainings", table(TRAININGS)),
     ("validation/serving/README.md", "figures", table(SERVED)),
     ("README.md", "accuracy", accuracy),
+    ("README.md", "comparison", comparison),
+    ("examples/peers.md", "identical_rows", identical_rows),
     *(("examples/glossary.md", subject, reference(subject)) for subject in SUBJECTS),
 )
 """File, name and text of every generated part."""

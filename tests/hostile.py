@@ -35,7 +35,7 @@ TEXT = "text of at most 1,000,000 characters"
 VALUES = rf"at most 200,000 values after expansion, found more\. Hint: |{TIME}"
 CHARACTERS = f"texts of at most 2,000,000 characters after expansion|{TIME}"
 STATEMENTS = f"at most 100,000 statements|{TIME}"
-LARGE = r"numbers below 1e\+18, found a larger one"
+LARGE = r"numbers below 1e\+18, found a larger number"
 
 FILES = {
     "aliases": Untrusted(
@@ -153,7 +153,7 @@ FILES = {
     "documents that run themselves": Untrusted(
         "a.sh",
         lambda: f"A='bash <<X\n$A\nX\nbash <<Y\n$A\nY'\nbash <<Z\n$A\nZ\n{TRAIN}\n",
-        "too deep a nesting",
+        "less deeply nested",
     ),
     "redirection first": Untrusted("a.sh", lambda: f"&> log\n{TRAIN}\n", ""),
     "compared lists": Untrusted(

@@ -119,8 +119,8 @@ def test_the_model_calls_what_presents_it_through_one_door_only():
         texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
         return [text for text in texts if isinstance(text, str) and text.startswith(presenting)]
 
-    names = ("documents.result_pages", "documents.result_pictures", "explore.interactive")
-    modules = [f"calculon.{name}" for name in names]
+    pages = ("documents.result_pages", "documents.result_pictures", "explore.interactive")
+    modules = [f"calculon.{name}" for name in (*pages, "render.frames")]
     assert _violations(named, CORE) == {DOOR: modules}
 
 

@@ -52,8 +52,8 @@ def test_an_error_names_the_argument(argument, wrong):
 
 
 def test_arguments_in_the_wrong_order_are_put_right():
-    with pytest.raises(calculon.SpecError, match="Hint: are system and execution swapped"):
-        calculon.estimate(MODEL, SYSTEM, EXECUTION)
+    with pytest.raises(calculon.SpecError, match="Hint: are model and system swapped"):
+        calculon.estimate(SYSTEM, EXECUTION, MODEL)
     record = inputs.execution(EXECUTION)
     with pytest.raises(calculon.SpecError, match=r"^system: .*belongs in the argument execution"):
         calculon.estimate(MODEL, RAW, record)

@@ -35,17 +35,16 @@ SLOW: dict[str, tuple[str, ...]] = {
     "examples/launch_flags.md": ("plan llama-3-8b 64 h100", "serve llama3-70B", "launch = "),
     "examples/pictures.md": ("",),
     "examples/planning.md": (
-        *("plan llama-3.1-70b any", "plan llama-3.1-70b 1k h100 --mine"),
+        *("plan llama-3.1-70b any", "plan llama-3.1-70b 1k h100 --mine", "plan llama-3.1-8b"),
         *("plan llama-3-8b", "fleets = ", "answer = "),
     ),
     "examples/python.md": ("result = ", "answer = "),
-    "examples/searching.md": ("loe llama3", "loe megatron-22B", "llm megatron-1T"),
-    "examples/sensitivity.md": ("sensitivity llama-3.1-70b", "sensitivity llama3-8B"),
+    "examples/searching.md": ("search llama3", "loe llama3", "loe megatron-22B", "llm megatron-1T"),
     "examples/serving.md": (
         *("serve deepseek-v3", "serve llama", "serve-optimal"),
         *("plot", "study serving", "served = "),
     ),
-    "examples/why.md": ("why llama3-70B",),
+    "examples/why.md": ("why llama3", "sensitivity", "found = "),
     "systems/calibration.md": ("calibrate",),
     "validation/gpt2_ladder/README.md": ("lv --study gpt2_ladder",),
 }
@@ -173,8 +172,7 @@ def test_every_command_is_listed():
 
 
 def test_the_readme_is_short():
-    lines = PAGES["README.md"].splitlines()
-    assert sum(not line.startswith("|") for line in lines) <= 151  # tables grow with studies
+    assert len(PAGES["README.md"].splitlines()) <= 120
 
 
 def test_the_pages_of_the_validation_are_short():

@@ -3,13 +3,15 @@
 import csv
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
 from calculon.architecture.parameters import parameter_count
 from calculon.cli.main import main
+from calculon.estimate.run_table import runs
 from calculon.inputs import model
-from scripts import result_tables, shapes, wording
+from scripts import peers, result_tables, shapes, wording
 from tests.helpers import NAMES
 
 
@@ -76,3 +78,26 @@ def test_phrases_in_added_lines_are_warned_of_with_their_places():
     diff = '+++ b/x.py\n@@ -3,0 +4,2 @@\n+# those of a rank\n+#  fine\n@@ -9 +11 @@\n-# beside\n+"""What.\n'
     places = [one.partition(": ")[0] for one in wording.warnings(diff)]
     assert places == ["x.py:4", "x.py:11"]
+
+
+# -- rules of thumb, which other predictions are compared with --------------------------------------------------------
+
+RUN = runs()[0]
+
+
+@pytest.mark.parametrize(
+    ("zero_stage", "bytes_of_parameter"),
+    [("0", 16.0), ("1", 4 + 12 / 8), ("2", 2 + 14 / 8), ("3", 16 / 8), ("fsdp", 16 / 8)],
+)
+def test_the_rule_of_thumb_for_memory_counts_what_replicas_shard(zero_stage, bytes_of_parameter):
+    """Source: ZeRO, arXiv:1910.02054, section 3.1: 16 bytes, 12 of them of the optimizer."""
+    held = 7e9 / (2 * 4) * bytes_of_parameter
+    degrees = {"tensor_par": 2, "pipeline_par": 4, "data_par": 8, "zero_stage": zero_stage}
+    run = replace(RUN, parameters=7e9, measured_memory=held / 0.75, **degrees)
+    assert peers.rule_memory_error(run) == pytest.approx(-25)
+
+
+def test_the_rule_of_thumb_for_time_is_6_n_d_at_40_percent():
+    run = replace(RUN, parameters=7e9, batch_size=64, seq_size=4096, num_procs=16, peak=1e15)
+    seconds = 6 * 7e9 * 64 * 4096 / (16 * 0.4e15)
+    assert peers.rule_time_error(replace(run, measured=2 * seconds)) == pytest.approx(-50)

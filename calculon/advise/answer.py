@@ -1,21 +1,21 @@
 """Result of a plan question: the best plan, alternatives, other processor counts, and the user's own plan."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
 from calculon.advise.ask import Question
-from calculon.advise.candidate import Candidate, candidate_of, candidates, trainings
+from calculon.advise.candidate import COLUMNS, Candidate, candidate_of, candidates, trainings
 from calculon.advise.fixes import hint
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report, why_none
 from calculon.advise.space_fixes import BEST
 from calculon.advise.waterfall import Waterfall, waterfall
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
-from calculon.campaign.assumed import told_defaults
+from calculon.campaign.assumed import assumed_defaults
 from calculon.declarations import catalog
 from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.execution import Execution
@@ -106,8 +106,8 @@ _ASKED = ("batch_size", "seq_length")
 
 
 @dataclass(frozen=True)
-class Answer(Displayed):
-    """Best plan and alternatives, as an answer to a question.
+class Answer(Tabular):
+    """A plan and what a planner asks next.
 
     Attributes:
         question: The question.
@@ -206,8 +206,42 @@ class Answer(Displayed):
         if own is None or self.best is None:
             return None
         q, plans = self.question, Plan.from_records([self.best.execution, own.execution])
-        found = evaluate(q.model, q.system, plans)
+        found = evaluate(q.model, plans, q.system)
         return orders(q.model, q.system, plans, {name: found[name] for name in found.names})[1]
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation of the best plan, as :attr:`calculon.Estimate.mfu`; None if nothing fits."""
+        return None if self.best is None else self.best.mfu
+
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each plan: fields, statistics, interval of the time, and figures of the whole run.
+
+        ``role`` is ``best``, ``alternative`` (the best of another split), ``fastest`` (whatever its risk of running out
+        of memory, if it is not the best), ``count`` (the best on another number of processors) or ``mine``. The run is
+        of ``tokens``: 1T if none are asked for; ``days_low`` and ``days_high`` are the interval of its days.
+        """
+        q = self.question
+        asked = dict(zip(inputs.NAMED, (q.model.name, q.system.name, q.preset.name), strict=True))
+        rows = (
+            {"role": role, **one.execution, **one.stats}
+            | self._trainings[id(one)]["campaign"]
+            | {"tokens": q.tokens or TOKENS, **asked}
+            for role, one in self._roles()
+        )
+        return columns_of(rows, ("role", *COLUMNS, "tokens", *asked))
+
+    def _roles(self) -> Iterator[tuple[str, Candidate]]:
+        """Yield the plans of the table, each with its role."""
+        for rank, split in enumerate(self.splits):
+            yield "alternative" if rank else "best", split
+        if self.fastest is not None:
+            yield "fastest", self.fastest
+        for one in self.counts:
+            if one.best is not None and one.num_procs != self.question.num_procs[0]:
+                yield "count", one.best
+        if self.mine is not None and self.mine.candidate is not None:
+            yield "mine", self.mine.candidate
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data.
@@ -227,7 +261,7 @@ class Answer(Displayed):
                 "arithmetic": dict(q.arithmetic),
                 "assumed": dict(q.assumed),
                 "campaign": dict(q.campaign.document),
-                "assumed_of_run": told_defaults(q.campaign, [q.system.name]),
+                "assumed_of_run": assumed_defaults(q.campaign, [q.system.name]),
             },
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,
@@ -362,7 +396,11 @@ def answer(
         ),
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=baseline_plan(question),
-        unfit=None if len(found) else infeasibility_report(found.space, found.counts),
+        unfit=(
+            None
+            if len(found)
+            else infeasibility_report(found.space, found.counts, risk=question.risk)
+        ),
         narrower=None if best is None else narrower_plan(question, best),
     )
 

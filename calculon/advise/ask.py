@@ -1,9 +1,7 @@
 """Question about a training run: model, machine, processors, framework, batch, and assumptions for the rest."""
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
-from threading import Lock
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
@@ -13,27 +11,23 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import tokens_of_run
-from calculon.declarations.decode import SpecWarning
-from calculon.declarations.files import STDIN
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import COMMON, Preset, find_preset
 from calculon.declarations.recipes import NO_RECIPE, RECIPES
 from calculon.declarations.spellings import (
     PRECISIONS,
-    global_batch,
     precision,
     precision_word,
-    probability,
     processor_counts,
-    sequence_length,
     tokens,
 )
 from calculon.declarations.statistics import RISK
-from calculon.declarations.usual_batch import LONGEST_UNASKED, usual_batch
+from calculon.declarations.usual_batch import asked_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.request import check_one_stretch, default_preset
+from calculon.search.request import check_one_stretch, default_preset, with_sequences
+from calculon.search.within_risk import read_risk
 
 if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
@@ -152,20 +146,13 @@ def ask(
         batch_size=batch_size,
         tokens=_tokens(tokens_of_run, run, shape, batch_size),
         arithmetic=arithmetic,
-        mine=own,
+        mine=None if own is None else own.of_model(shape.seq_size),
         fix=dict(fix or {}),
         add=dict(add or {}),
         assumed=assumed,
         campaign=run,
-        risk=RISK if risk is None else _risk(risk),
+        risk=RISK if risk is None else read_risk(risk),
     )
-
-
-def _risk(risk: float | str) -> float:
-    """Return a risk as a probability: a number, where 1 accepts any risk, or a text."""
-    # The text "1" would be ambiguous (1 % or certainty), so that only the number means any risk.
-    any_risk = risk == 1 and not isinstance(risk, str)
-    return 1.0 if any_risk else probability(str(risk), "risk")
 
 
 def _tokens(
@@ -240,27 +227,15 @@ def most_processors(system: System) -> int:
     return max(network.size for network in system.networks)
 
 
-_FILTERS = Lock()
-"""Lock of the warning filters, which all threads share: interleaved temporary changes would leave one in place."""
-
-
 def _with_sequences(
     source: Source | Model, seq: int | str | None, assumed: dict[str, str]
 ) -> Model:
     """Return the model with the requested sequence length, or with the default length."""
-    with _FILTERS, warnings.catch_warnings():  # the page reports the length that was used
-        warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
-        model = inputs.model(source)
-        length = model.seq_size if seq is None else sequence_length(str(seq))
-        if seq is None:
-            length = min(length, LONGEST_UNASKED)
-            more = f" (the model supports {model.seq_size:,})"
-            assumed["--seq"] = f"{length:,} tokens{more * (length < model.seq_size)}"
-        if length == model.seq_size:
-            return model
-        if isinstance(source, Model) or source == STDIN:  # standard input can be read only once
-            return replace(model, seq_size=length)
-        return inputs.model(inputs.Changed.of(source, {"seq_size": length}))
+    model, longest = with_sequences(source, seq)
+    if seq is None:
+        more = f", of {longest:,} that the model has room for" * (model.seq_size < longest)
+        assumed["--seq"] = f"{model.seq_size:,} tokens{more}"
+    return model
 
 
 def _framework(preset: str | None, usual: str, assumed: dict[str, str]) -> Preset:
@@ -278,8 +253,7 @@ def _framework(preset: str | None, usual: str, assumed: dict[str, str]) -> Prese
 
 def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:
     """Return the sequences per step: as stated, or from the usual number of tokens."""
-    if batch is not None:
-        return global_batch(str(batch), length).sequences
-    sequences = usual_batch(procs, length)
-    assumed["--batch"] = f"{sequences:,} sequences"
+    sequences = asked_batch(batch, procs, length)
+    if batch is None:
+        assumed["--batch"] = f"{sequences:,} sequences"
     return sequences

@@ -14,16 +14,25 @@ from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import whole_runs
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.model import Model
-from calculon.declarations.run_figures import CampaignFigures
-from calculon.declarations.statistics import BOUNDS, OFFLOADS
+from calculon.declarations.run_figures import DAYS_BETWEEN, RUN_FIGURES, CampaignFigures
+from calculon.declarations.statistics import BOUNDS, OFFLOADS, CorrectedStats, mfu_name
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
 from calculon.plan.mesh import DEGREES
-from calculon.plan.plan import all_fields
+from calculon.plan.plan import NAMES, all_fields
 from calculon.search.search_result import SearchResult
 
 MOST = 1000
 """Number of best executions among which the simplest is selected."""
+
+COLUMNS = (
+    *NAMES,
+    *(one.name for one in columns(CorrectedStats)),
+    *BOUNDS,
+    *RUN_FIGURES,
+    *DAYS_BETWEEN,
+)
+"""Columns of a table of plans: fields, statistics, interval of the time, and figures of a whole run."""
 
 SECONDS_PER_HOUR = 3600.0
 SECONDS_PER_DAY = 86400.0
@@ -47,6 +56,12 @@ class Candidate:
     def time(self) -> float:
         """Seconds per step."""
         return float(self.stats["total_time"])
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation as a share of 1, as :attr:`calculon.Estimate.mfu`."""
+        found: float | None = self.stats.get(mfu_name(self.execution))
+        return found
 
     @property
     def simplicity(self) -> tuple[int, ...]:

@@ -187,7 +187,7 @@ class Case:
 
     def on(self, system: System) -> float:
         """Return the statistic on another system; NaN if the plan cannot run."""
-        return float(evaluate(self.model, system, [self.execution])[self.statistic][0])
+        return float(evaluate(self.model, [self.execution], system)[self.statistic][0])
 
     def faster(self, factor: float, *, figures: bool = True) -> float:
         """Return the statistic with all rates multiplied, and all times divided, by `factor`.

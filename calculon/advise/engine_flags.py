@@ -22,11 +22,11 @@ from calculon.declarations.result_selection import (
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Dialect
+from calculon.serving.default_deployment import deployment_of
 from calculon.serving.engine_scripts import UNCUT_TOKENS, deployment_text, server_of
-from calculon.serving.plain_deployment import deployment_of
-from calculon.serving.records.asked import DeploymentSource, read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.read_records import DeploymentSource, read_deployment, read_workload
 from calculon.serving.serve import Served
 
 LIMITED = ("tpot", "ttft", "memory", "requests")

@@ -42,6 +42,12 @@ from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import check
 from calculon.plan.rules.failures import Failure, failures
 
+COLUMNS = (
+    *("changes", "follows", "count", "distance", "total_time", "proc_mem_tier1_cap_req"),
+    *("proc_mem_tier2_cap_req", FITS, "unusual", "asks_for_another", "longer"),
+)
+"""Columns of a table of fixes: members of :meth:`Fix.to_dict`."""
+
 MOST_CHANGES = 3
 """Maximum number of changes that are combined exhaustively."""
 

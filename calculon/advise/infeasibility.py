@@ -1,6 +1,7 @@
 """Infeasibility report: why no execution of a search space fits, the nearest infeasible executions, and fixes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -12,7 +13,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, chance, gib
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.presets import plain
-from calculon.declarations.statistics import FITS
+from calculon.declarations.statistics import FITS, MAY_FIT, RISK
 from calculon.search.driver import run
 from calculon.search.effect import Wording
 from calculon.search.objective import Objective
@@ -67,9 +68,26 @@ class InfeasibilityReport:
         return f"of {self.executions:,} executions, {'; '.join(shown)}"
 
     @property
+    def uncertain(self) -> str:
+        """The risk of the nearest infeasible execution in words, if it may fit; else empty."""
+        fits = max((one.fits or 0.0 for one in self.nearest), default=0.0)
+        return (
+            f"the nearest has a risk of running out of {chance(1 - fits)}"
+            if fits >= MAY_FIT
+            else ""
+        )
+
+    @property
     def nearest_in_words(self) -> list[str]:
         """Nearest infeasible executions, one line each."""
         return [_nearest_in_words(one) for one in self.nearest]
+
+    def in_short(self, wording: Wording | None = None) -> list[str]:
+        """Return the report in fewer lines: what fills the memory and the least memory that is enough are left out."""
+        products = any(one.kind == "product" for one in self.fixes)
+        fixes = tuple(one for one in self.fixes if one.kind != "memory" or not products)
+        nearest = tuple(replace(one, parts={}) for one in self.nearest)
+        return replace(self, nearest=nearest, fixes=fixes).lines(wording)
 
     def fixes_in_words(self, wording: Wording | None = None) -> list[str]:
         """Return the fixes, one line each; `wording` formats the options."""
@@ -128,14 +146,18 @@ class InfeasibilityReport:
 
 
 def infeasibility_report(
-    space: Space, counts: Counts | None = None, where: Condition | None = None
+    space: Space,
+    counts: Counts | None = None,
+    where: Condition | None = None,
+    risk: float = RISK,
 ) -> InfeasibilityReport:
     """Report why no execution of a space fits, and what would make one fit.
 
     Args:
-        space: Space in which a search found nothing.
-        counts: Counts of that search; by default they are computed.
-        where: Condition of that search.
+        space: A space of which a search found nothing.
+        counts: The counts of that search; without them it is counted again.
+        where: The condition of that search.
+        risk: Probability of running out of memory that is accepted.
     """
     if counts is None:
         counts = run(space, Best(Objective.parse("proc_mem_tier1_cap_req:min"), 1)).counts
@@ -146,7 +168,7 @@ def infeasibility_report(
         executions=counts.total,
         reasons=reasons_of(counts),
         nearest=nearest,
-        fixes=space_fixes(space, nearest, where, unwanted=counts.good > 0),
+        fixes=space_fixes(space, nearest, where, unwanted=counts.good > 0, risk=risk),
     )
 
 
@@ -205,10 +227,11 @@ def _nearest_in_words(one: NearestInfeasible) -> str:
     shown = [f"{kind} {gib(size)}" for kind, size in parts[:_SHOWN_PARTS]]
     if rest := sum(size for _, size in parts[_SHOWN_PARTS:]):
         shown.append(f"the rest {gib(rest)}")
-    risk = "" if one.fits is None else f"; it fits with a probability of {chance(one.fits)}"
+    filled = f": {', '.join(shown)}" if shown else ""
+    risk = "" if one.fits is None else f"; risk of running out {chance(1 - one.fits)}"
     return (
-        f"Nearest to fitting: {plan_in_words(one.estimate.execution)} needs {gib(one.needed)} of tier-{one.tier} "
-        f"memory, {gib(one.over)} more than the available {gib(one.available)}: {', '.join(shown)}{risk}."
+        f"Nearest miss: {plan_in_words(one.estimate.execution)} needs {gib(one.needed)} of tier-{one.tier} "
+        f"memory, {gib(one.over)} more than the {gib(one.available)} there{filled}{risk}."
     )
 
 

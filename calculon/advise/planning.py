@@ -9,14 +9,16 @@ from calculon.advise.answer import Answer, answer
 from calculon.advise.ask import ask
 from calculon.advise.runs.fleet import FleetAnswer
 from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
-from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.errors import Problem, SpecError
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
+from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.search.request import is_word, meant_word, with_words
 
 
 @overload
@@ -51,6 +53,7 @@ def plan(
 ) -> FleetAnswer: ...
 
 
+@takes_either_order
 def plan(
     model: Source | Model,
     num_procs: int | str | Sequence[int],
@@ -86,22 +89,27 @@ def plan(
             ``"mxfp8"``, ...
         mine: Baseline plan to compare with the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
         fix, add: As in :func:`calculon.search`.
-        campaign, **run: The whole run: `run` and options of :func:`calculon.campaign`, such as ``deadline="60d"`` or
-            ``fleet__price=2.0``.
-        risk: Accepted probability that the recommended plan runs out of memory: ``"10%"`` (default) or ``0.1``. With
-            ``1`` every plan that is predicted to fit may be recommended.
-        objective: ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares processor counts (``"any"``: all counts
-            that could meet the deadline) of one or several systems by this figure, within the limits of the run.
+        campaign, **run: The whole run, as `run` and options of :func:`calculon.campaign`: ``deadline="60d"``,
+            ``fleet__price=2.0``. Words of plans are further values of `fix`: ``tp=4``, ``pp=[2, 4]``, ``sp=True``.
+        risk: Probability of running out of memory that the recommended plan may have: ``"10%"`` (default) or ``0.1``.
+            With ``1`` all plans that are predicted to fit may be recommended.
+        objective: ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares counts (``"any"``: all that could meet
+            the deadline) of one system or several by this figure, under the limits of the run.
 
     Examples:
         >>> from calculon import plan
         >>> answer = plan("llama-3-8b", 64, "h100", batch="4M")
         >>> answer.best.execution.num_procs, answer.question.batch_size
         (64, 512)
+        >>> plan("llama-3-8b", 64, "h100", tp=4, pp=2).best.execution.data_par
+        8
     """
+    of_plan = {name: value for name, value in run.items() if is_word(name)}
+    of_run = {name: value for name, value in run.items() if name not in of_plan}
     words: dict[str, Any] = {"preset": preset, "batch": batch, "seq": seq, "dtype": dtype}
-    words |= {"tokens": tokens, "mine": mine, "fix": fix, "add": add, "risk": risk}
-    return _planned(model, num_procs, system, words, objective, _run_of(campaign, run))
+    words |= {"tokens": tokens, "mine": mine, "add": add, "risk": risk}
+    words["fix"] = with_words("plan", fix, of_plan) if of_plan else fix
+    return _planned(model, num_procs, system, words, objective, _run_of(campaign, of_run))
 
 
 def _run_of(campaign: CampaignSource | None, options: Mapping[str, Any]) -> Campaign:
@@ -112,7 +120,7 @@ def _run_of(campaign: CampaignSource | None, options: Mapping[str, Any]) -> Camp
         # must exist.
         if re.split(r"__|[.\[]", name)[0] not in fields:
             known = list(dict.fromkeys((*_WORDS, *fields)))
-            hint = nearest(name, known) or f"the arguments are {', '.join(known)}"
+            hint = meant_word(name, options[name], known) or f"the arguments are {', '.join(known)}"
             raise SpecError("plan", Problem(name, "an argument of plan", repr(name), hint))
     stated = {name.replace("__", "."): value for name, value in options.items()}
     return read_campaign(campaign, stated)

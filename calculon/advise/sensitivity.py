@@ -23,11 +23,13 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
 from calculon.editions import EDITIONS
+from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.objective import check_statistic, known_statistic
 
 
+@takes_either_order
 def sensitivity(
     model: Source | Model,
     execution: Source | Execution | int,

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from calculon.advise.break_even import BreakEven
 from calculon.advise.elasticities import STEADY, Effect, Range, Total, described
 from calculon.advise.replanned import CapacitySweep, Replanned
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
-from calculon.campaign.assumed import told_defaults
+from calculon.campaign.assumed import assumed_defaults
 from calculon.campaign.record import Campaign
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.statistics import FITS
-from calculon.estimate.estimate import estimate
+from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.question import question
 from calculon.hardware.figures import OF_WHOLE_RUNS
 from calculon.hardware.system import System
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -67,8 +66,8 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class Sensitivity(Displayed):
-    """Sensitivity of a statistic of a plan to the parameters of its machine.
+class Sensitivity(Tabular):
+    """Sensitivity of a statistic of a plan to the figures of its machine.
 
     Attributes:
         model, execution, system: The plan.
@@ -111,9 +110,18 @@ class Sensitivity(Displayed):
         return self._by_path[path]
 
     @cached_property
+    def _estimate(self) -> Estimate:
+        return estimate(self.model, self.execution, self.system)
+
+    @property
     def fits(self) -> float | None:
         """Probability that the plan fits in tier-1 memory; None if unknown."""
-        return estimate(self.model, self.execution, self.system).stats.get(FITS)
+        return self._estimate.stats.get(FITS)
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation of the plan, as :attr:`calculon.Estimate.mfu`."""
+        return self._estimate.mfu
 
     @cached_property
     def _by_path(self) -> dict[str, Effect]:
@@ -151,7 +159,7 @@ class Sensitivity(Displayed):
         """Defaults of the whole run that were not stated, including prices and powers; empty for a step."""
         if self.campaign is None:
             return []
-        return [*told_defaults(self.campaign, [self.system.name]), *self._of_system]
+        return [*assumed_defaults(self.campaign, [self.system.name]), *self._of_system]
 
     @property
     def _of_system(self) -> Iterator[dict[str, Any]]:
@@ -215,11 +223,16 @@ class Sensitivity(Displayed):
             }
         return found
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a row for each figure with an effect as a DataFrame, the largest swing first."""
-        import pandas as pd  # only for people who want frames
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each figure with an effect, the largest swing first.
 
-        return pd.DataFrame(self.rows())
+        ``path`` and ``name`` say which figure, ``kind`` of which kind it is, and ``hardware`` whether it is one of the
+        machine. ``value``, ``low`` and ``high`` are in the ``unit`` of the row; ``at_low`` and ``at_high`` are the
+        statistic there. ``elasticity`` is at the value (``kink`` if it differs on both sides),
+        ``elasticity_between_ends`` between low and high. With ``replan=True`` there are also ``replanned_at_low`` and
+        ``replanned_at_high``.
+        """
+        return columns_of(self.rows())
 
     @overload
     def plot(self, kind: str = "tornado", *, interactive: Literal[False] = False) -> "Figure": ...

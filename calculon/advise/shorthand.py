@@ -1,23 +1,46 @@
 """Parser of the user's own plan: in words, as a mapping, or from a file."""
 
 from collections.abc import Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.frozen import dataclass
-from calculon.declarations.spellings.plan_pairs import pairs_of, plan_fields
+from calculon.declarations.spellings.plan_pairs import (
+    ASKED,
+    fields_of_words,
+    plan_fields,
+    words_and_pairs,
+)
 from calculon.inputs import Source, as_mapping, launch_in
 
 if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
 
+OPTION = "--mine"
+
 
 @dataclass(frozen=True, slots=True)
 class StatedPlan:
-    """Baseline plan as stated: fields by name, or the path of a file, which may be a launch file."""
+    """A plan to compare with the best one.
+
+    Attributes:
+        fields: Its fields by name; None if it is in a file.
+        file: Its file.
+        launch: What that is as a file of a launcher.
+        words: Its words of a question (``batch``, ``seq``, ...), whose fields depend on the model.
+    """
 
     fields: Mapping[str, Any] | None = None
     file: str = ""
     launch: "Launch | None" = None
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def of_model(self, seq_size: int) -> "StatedPlan":
+        """Return the plan with the fields that its words of a question say; `seq_size` is of the model."""
+        if not self.words:
+            return self
+        said = fields_of_words(self.words, seq_size, OPTION)
+        return replace(self, fields={**said, **(self.fields or {})}, words={})
 
 
 def read_baseline(source: Source, num_procs: int | None = None) -> StatedPlan:
@@ -39,5 +62,6 @@ def read_baseline(source: Source, num_procs: int | None = None) -> StatedPlan:
         text = str(source)
         if "=" not in text:
             return StatedPlan(file=text, launch=launch_in(text, num_procs))
-        given = pairs_of(text)
-    return StatedPlan(plan_fields(given, "--mine"))
+        words, given = words_and_pairs(text)
+        return StatedPlan(plan_fields(given, OPTION, ASKED), words=words)
+    return StatedPlan(plan_fields(given, OPTION))

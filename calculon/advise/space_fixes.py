@@ -19,6 +19,7 @@ from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import FITS, RISK
 from calculon.estimate.estimate import Estimate, estimate
+from calculon.estimate.memory_limit import errors_of
 from calculon.plan.columns import divisors
 from calculon.search.driver import run
 from calculon.search.objective import Objective
@@ -61,11 +62,11 @@ class SpaceFix:
     """Change of a space after which an execution fits.
 
     Attributes:
-        kind: ``memory`` (minimum that suffices), ``product`` (memory size on the market), ``processors``, ``options``,
-            ``freed``, ``sequence`` or ``batch``.
-        change: Changed values by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or
-            fields of an execution; None for a field that is no longer fixed.
-        found: Fastest execution that then fits with little risk, or else the fastest, on the system that it fits on.
+        kind: ``memory`` (the least that is enough), ``product`` (memory that processors have), ``processors``,
+            ``options``, ``freed``, ``sequence`` or ``batch``.
+        change: What is changed, by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or
+            fields of an execution; a field that no longer is held at a value has None.
+        found: The fastest execution that fits then within the risk, or else the fastest, on the system that it fits on.
     """
 
     kind: str
@@ -79,13 +80,15 @@ def space_fixes(
     where: Condition | None,
     *,
     unwanted: bool = False,
+    risk: float = RISK,
 ) -> tuple[SpaceFix, ...]:
     """Return the fixes of a space: settings first, sorted by time, and then other machines.
 
-    The nearest infeasible executions decide which kinds are tried. If executions fit, but are `unwanted` because they
-    violate the condition, only settings and more processors are tried.
+    The kinds that the nearest infeasible executions ask for are tried. If executions fit, but are `unwanted` because
+    they do not meet the condition, only settings and more processors are. Plans have a `risk` of running out of memory
+    that is accepted, if there are such.
     """
-    search = _SpaceFixSearch(space, nearest, where)
+    search = _SpaceFixSearch(space, nearest, where, risk)
     settings = [*search.freed()]
     if nearest:
         settings += search.options()
@@ -100,8 +103,14 @@ def space_fixes(
 class _SpaceFixSearch:
     """Search in changed spaces within a time limit."""
 
-    def __init__(self, space: Space, nearest: Sequence[NearestInfeasible], where: Condition | None):
-        self.space, self.nearest, self.where = space, nearest, where
+    def __init__(
+        self,
+        space: Space,
+        nearest: Sequence[NearestInfeasible],
+        where: Condition | None,
+        risk: float,
+    ):
+        self.space, self.nearest, self.where, self.risk = space, nearest, where, risk
         self._end = time.process_time() + SECONDS
 
     @property
@@ -110,7 +119,7 @@ class _SpaceFixSearch:
         return time.process_time() > self._end
 
     def best(self, space: Space) -> Estimate | None:
-        """Return the fastest execution of a space, with little risk if possible; None if nothing fits.
+        """Return the fastest execution of a space, within the risk if there is one; None if nothing fits.
 
         None as well if the time limit is exceeded.
         """
@@ -119,9 +128,8 @@ class _SpaceFixSearch:
         found = run(space, Best(BEST, 1, self.where))
         if not len(found):
             return None
-        # The plain search is faster; the search for safe plans runs only if its winner is risky.
-        if space.edition != PUBLISHED and found.evaluation[FITS][0] < 1 - RISK:
-            found = search_within_risk(partial(self._searched, space), RISK)
+        if space.edition != PUBLISHED and found.evaluation[FITS][0] < 1 - self.risk:
+            found = search_within_risk(partial(self._searched, space), self.risk)
         return found[0]
 
     def _searched(self, space: Space, further: str | None) -> SearchResult:
@@ -134,20 +142,31 @@ class _SpaceFixSearch:
     def first(
         self, kind: str, name: str, spaces: Iterable[tuple[int, Space]]
     ) -> Iterator[SpaceFix]:
-        """Yield the first of several spaces in which something fits, within the allowed number of searches."""
+        """Yield the first of several spaces in which something fits, within the risk if one of those tried does."""
         possible = ((value, space) for value, space in spaces if space.divides and space.units)
-        for value, space in islice(possible, MOST_SEARCHES):
-            if self.out_of_time:
+        fixes = (
+            SpaceFix(kind=kind, change={name: value}, found=found)
+            for value, space in islice(possible, MOST_SEARCHES)
+            if (found := self.best(space))
+        )
+        yield from self._first_within_risk(fixes)
+
+    def _first_within_risk(self, fixes: Iterable[SpaceFix]) -> Iterator[SpaceFix]:
+        """Yield the first fix whose plan has an acceptable risk; if none has, the first."""
+        seen: list[SpaceFix] = []
+        for one in fixes:
+            seen.append(one)
+            fits = one.found.stats.get(FITS)
+            if fits is None or fits >= 1 - self.risk:
+                yield one
                 return
-            if found := self.best(space):
-                yield SpaceFix(kind=kind, change={name: value}, found=found)
-                return
+        yield from seen[:1]
 
     def memory(self) -> Iterator[SpaceFix]:
-        """Yield the minimum memory that suffices, and the next size of tier 1 on the market."""
+        """Yield the least memory that is enough within the risk, and the size of tier 1 that processors have."""
         space = self.space
         for execution, several in groupby(self.nearest, key=lambda one: one.estimate.execution):
-            needed = {one.tier: one.needed for one in several}
+            needed = {one.tier: one.needed * self._headroom(one) for one in several}
             larger = with_memory(space.system, needed)
             change = {f"mem{tier}": getattr(larger, f"mem{tier}").capacity for tier in needed}
             found = estimate(space.model, execution, larger)  # no other execution needs as little
@@ -159,8 +178,15 @@ class _SpaceFixSearch:
             if best := self.best(replace(space, system=system)):
                 yield SpaceFix(kind="product", change={"mem1": sold}, found=best)
 
+    def _headroom(self, one: NearestInfeasible) -> float:
+        """Return the usable over the needed memory with which an execution fits within the risk; at least 1."""
+        execution = one.estimate.execution
+        errors = errors_of(self.space.model, execution.preset, execution.zero_stage)
+        known = errors is not None and one.fits is not None and 0 < self.risk < 1
+        return max(1.0, errors.room(1 - self.risk)) if errors is not None and known else 1.0
+
     def more_processors(self) -> Iterator[SpaceFix]:
-        """Yield the next multiple, or power of two, of the processors on which something fits.
+        """Yield the next multiple, or power of two, of the processors on which something fits within the risk.
 
         Each count is first tried with the memory options of the nearest infeasible execution, which is fast; if that
         fits, with the complete space.
@@ -169,13 +195,15 @@ class _SpaceFixSearch:
         for one in self.nearest[:1]:
             thrifty = {n: (getattr(one.estimate.execution, n),) for n in MEMORY_OPTIONS}
             thrifty["microbatch_size"] = (1,)
-        for count in _multiples(self.space.num_procs):
-            larger = replace(self.space, num_procs=count)
-            if thrifty and not self.best(replace(larger, fix={**thrifty, **larger.fix})):
-                continue
-            if found := self.best(larger):
-                yield SpaceFix(kind="processors", change={"num_procs": count}, found=found)
-                return
+        counts = _multiples(self.space.num_procs)
+        spaces = ((count, replace(self.space, num_procs=count)) for count in counts)
+        fixes = (
+            SpaceFix(kind="processors", change={"num_procs": count}, found=found)
+            for count, larger in spaces
+            if not thrifty or self.best(replace(larger, fix={**thrifty, **larger.fix}))
+            if (found := self.best(larger))
+        )
+        yield from self._first_within_risk(fixes)
 
     def nearby_processors(self) -> Iterator[SpaceFix]:
         """Yield the next smaller and larger counts on which something fits, or else powers of two."""

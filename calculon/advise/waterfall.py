@@ -16,7 +16,7 @@ from calculon.advise.differences import Change, after, changes_between, with_fol
 from calculon.advise.in_words import change_in_words
 from calculon.advise.nearest_infeasible import TIERS, unlimited
 from calculon.advise.variations import Fields
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -35,7 +35,6 @@ from calculon.plan.rules.rule import Request
 from calculon.search.objective import MEMORY
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -48,11 +47,12 @@ class Point:
     """Intermediate plan.
 
     Attributes:
-        execution: Fields by name.
-        seconds: Time per step, sample or token.
-        parts: Parts of the time in seconds, by the names of their statistics.
-        memory: Bytes needed in both tiers.
-        over: Bytes by which each tier is too small; 0 if it suffices.
+        execution: Its fields by name.
+        seconds: Time of a step, sample or token.
+        parts: The parts of it in seconds, by the names of their statistics.
+        memory: Bytes that it needs of both tiers.
+        over: Bytes by which each tier is too small; 0 where it suffices.
+        mfu: Model FLOP utilisation, as :attr:`calculon.Estimate.mfu`; not-a-number in edition ``sc23``.
     """
 
     execution: Mapping[str, Any]
@@ -60,6 +60,7 @@ class Point:
     parts: Mapping[str, float]
     memory: tuple[float, float]
     over: tuple[float, float]
+    mfu: float
 
     @property
     def fits(self) -> bool:
@@ -119,8 +120,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Waterfall(Displayed):
-    """Path from one plan to another.
+class Waterfall(Tabular):
+    """The way from one plan to another.
 
     Attributes:
         model, system: Model and system of both plans.
@@ -153,13 +154,20 @@ class Waterfall(Displayed):
             "steps": [step.to_dict() for step in self.steps],
         }
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a row for each step: the change, what it adds (s, bytes) and what is then (s, bytes, fits)."""
-        import pandas as pd  # only for people who want frames
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation after each step; ``mine.mfu`` and ``best.mfu`` are those at both ends."""
+        return np.array([step.after.mfu for step in self.steps])
 
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each ``change``: the ``seconds`` and ``bytes`` that it adds, and both after it.
+
+        ``time_after`` (s), ``bytes_after`` and ``fits`` (whether memory suffices) are those after the change. Times are
+        of a step, a sample or a token, as :attr:`per` says.
+        """
         names = ("change", "seconds", "bytes", "time_after", "bytes_after", "fits")
-        rows = [step.to_dict() for step in self.steps]
-        return pd.DataFrame([{name: row[name] for name in names} for row in rows], columns=names)
+        rows = (step.to_dict() for step in self.steps)
+        return columns_of(({name: row[name] for name in names} for row in rows), names)
 
     @overload
     def plot(self, *, interactive: Literal[False] = False) -> "Figure": ...
@@ -330,7 +338,7 @@ class _Path:
         return legal
 
     def _evaluated(self, rows: Sequence[Fields]) -> Evaluation:
-        return evaluate(self.model, self.system, Plan.from_records(rows))
+        return evaluate(self.model, Plan.from_records(rows), self.system)
 
     def _point(self, table: Evaluation, row: int) -> Point:
         execution = {name: table.plan.values(name)[row].item() for name in NAMES}
@@ -343,7 +351,8 @@ class _Path:
             if name in table.names
         }
         seconds = float(table["total_time"][row]) * share
-        return Point(execution, seconds, parts, (needed[0], needed[1]), (over[0], over[1]))
+        memory, mfu = (needed[0], needed[1]), float(table.mfu[row])
+        return Point(execution, seconds, parts, memory, (over[0], over[1]), mfu)
 
     def _share(self, execution: Fields) -> float:
         """Return the factor from a step to the unit of times."""

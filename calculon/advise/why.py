@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import field, replace
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calculon import inputs
 from calculon.advise.ablations import Ablation, ablations
-from calculon.advise.fixes import Fix, FixSearch
+from calculon.advise.fixes import COLUMNS, Fix, FixSearch
 from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.stage_needs import StageNeed, stage_needs
-from calculon.base.display import Displayed
+from calculon.base.display import Tabular, columns_of
 from calculon.base.frozen import dataclass
 from calculon.base.units import chance, gib
 from calculon.declarations.execution import Execution
@@ -20,19 +20,17 @@ from calculon.declarations.result_records import QUESTION
 from calculon.declarations.statistics import FITS
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.question import question
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.rules.failures import Failure, failures
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 @dataclass(frozen=True)
-class Why(Displayed):
-    """Reasons why an execution cannot run, or analysis of one that runs.
+class Why(Tabular):
+    """Why an execution cannot run, or what it owes its time to.
 
     Attributes:
         model, execution, system: The question; unreadable fields are filled in by the preset.
@@ -115,13 +113,20 @@ class Why(Displayed):
             QUESTION: self.question,
         }
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return the proposals, or the better ones of an execution that runs, as a DataFrame: a row for each."""
-        import pandas as pd  # only for people who want frames
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation of an execution that runs, as :attr:`calculon.Estimate.mfu`; None if it cannot run."""
+        return None if self.estimate is None else self.estimate.mfu
 
-        rows = [one.to_dict() for one in self.proposals or self.better]
-        names = [name for name in rows[0] if name != "execution"] if rows else []
-        return pd.DataFrame([{name: row[name] for name in names} for row in rows])
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each proposal, or of an execution that runs for each better change.
+
+        ``changes`` and ``follows`` are mappings of fields to values, stated and derived, ``count`` is the number of
+        changes. ``distance`` ranks them, ``longer`` is the share by which a sample takes longer, ``unusual`` lists what
+        users of the framework avoid, and ``asks_for_another`` names a changed field of the question itself.
+        """
+        rows = (one.to_dict() for one in self.proposals or self.better)
+        return columns_of(({name: row[name] for name in COLUMNS} for row in rows), COLUMNS)
 
     def __repr__(self) -> str:
         asked = f"{self.model.name} on {self.execution.num_procs} x {self.system.name}"
@@ -131,6 +136,7 @@ class Why(Displayed):
         return f"<Why of {asked}: {', '.join(reasons)}; {len(self.proposals)} proposals>"
 
 
+@takes_either_order
 def why(
     model: Source | Model,
     execution: Source | Execution,

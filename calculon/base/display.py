@@ -1,13 +1,16 @@
-"""Notebook display of results: HTML and pictures.
+"""Displays of results: HTML in notebooks, pictures, and data frames.
 
-Both are made by presentation packages, which know the model. The model calls them only through this module: by name,
-and only on display, so that an estimate imports neither tables nor pictures.
+Packages that present results make them. This is the one door through which the model calls these: by name, and only if
+somebody looks, so that an estimate loads neither pages nor pictures.
 """
 
+import math
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -20,6 +23,9 @@ PICTURES = "calculon.documents.result_pictures"
 INTERACTIVE = "calculon.explore.interactive"
 """Module that draws results like the web page."""
 
+FRAMES = "calculon.render.frames"
+"""The module that makes data frames of them."""
+
 
 class Displayed:
     """Result that a notebook shows as HTML: its terminal page, with the first rows of long tables."""
@@ -29,6 +35,43 @@ class Displayed:
     def _repr_html_(self) -> str:
         text: str = import_module(PAGES).page_of(self)
         return text
+
+
+class Tabular(Displayed):
+    """A result that has a table."""
+
+    __slots__ = ()
+
+    def table(self) -> Mapping[str, Any]:
+        """Return the columns of the table by name, each with an entry for every row."""
+        raise NotImplementedError
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the table as a DataFrame; :meth:`table` describes its rows.
+
+        Columns have the names of fields and statistics (``calculon describe``) and the units given there: seconds,
+        bytes, FLOP and shares of 1, for a whole run also days, hours and USD. ``attrs["units"]`` has the unit of each
+        column that has one. Unknown numbers are not-a-number.
+        """
+        frame: pd.DataFrame = import_module(FRAMES).frame_of(self)
+        return frame
+
+
+def columns_of(
+    rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()
+) -> dict[str, list[Any]]:
+    """Return rows as columns: those of some names first, then any others that a row has.
+
+    A number that is None, or that a row does not have, is not-a-number; any other value is then None.
+    """
+    listed = list(rows)
+    every = dict.fromkeys((*names, *(name for row in listed for name in row)))
+    return {name: _filled([row.get(name) for row in listed]) for name in every}
+
+
+def _filled(values: list[Any]) -> list[Any]:
+    numbers = all(value is None or type(value) in (int, float) for value in values)
+    return [math.nan if value is None else value for value in values] if numbers else values
 
 
 @overload

@@ -12,12 +12,12 @@ from calculon.calibrate.readers import Row
 from calculon.calibrate.solve import residuals, tabulated
 
 MEMORY = "peak memory, not fitted"
-"""Name of the residuals of memory, next to those of times."""
+"""Label of the memory residuals in the table of residuals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """The rows of one file, and its device, software and source."""
+    """Rows of one file, with the device, software and source that it names."""
 
     file: str
     rows: Sequence[Row]
@@ -26,14 +26,14 @@ class Measurements:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """One part of the system: its rows, which of them were held out, and the times of the new file.
+    """A calibrated part of the system: its rows, the held-out ones, and their times on the new system.
 
     Attributes:
-        held, left: The rows that were held out, and those of the others that were left out of the fit.
-        unit: Of the sizes: ``B`` or ``FLOP``; empty for whole steps, which have none.
-        predicted: Times of the rows on the new system, in seconds.
-        time: Time by size of operations on this part of the new system, where it depends on nothing else.
-        memory: Measured and predicted peak memory in bytes; not-a-number for steps that state no measured one.
+        held, left: Masks of the held-out rows, and of the remaining rows that were left out of the fit.
+        unit: Unit of the sizes: ``B`` or ``FLOP``; empty for training steps, which have no size.
+        predicted: Times of the rows on the new system in seconds.
+        time: Time of an operation by its size on the new system; None if it depends on more than the size.
+        memory: Measured and predicted peak memory in bytes; measured is not-a-number for steps that state none.
     """
 
     part: str
@@ -47,16 +47,16 @@ class Fitted:
 
     @property
     def sizes(self) -> Array:
-        """The sizes of the rows."""
+        """Sizes of the rows, in :attr:`unit`."""
         return np.array([row.size for row in self.rows])
 
     @property
     def seconds(self) -> Array:
-        """The measured times of the rows."""
+        """Measured times of the rows."""
         return np.array([row.seconds for row in self.rows])
 
     def residuals(self) -> list[Mapping[str, Any]]:
-        """Return the residuals of fitted rows, of those held out, of those left out, and of stated peak memory."""
+        """Return the residuals of fitted, held-out and left-out rows, and of measured peak memory."""
         records = tabulated(self.part, self.rows, self.predicted, self.held, self.left)
         if self.memory is not None and (known := np.isfinite(self.memory[0])).any():
             names = [row.name for row, yes in zip(self.rows, known, strict=True) if yes]
@@ -65,7 +65,7 @@ class Fitted:
         return records
 
     def each(self) -> list[Mapping[str, Any]]:
-        """Return measured and predicted time and the error in percent of every row: fitted rows first."""
+        """Return the measured time, predicted time and error in percent of every row; fitted rows come first."""
         records = [
             {
                 "name": row.name,
@@ -81,7 +81,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A new system file: its document, the fitted parts, and notes for the user."""
+    """Result of a calibration: the new system document, the fitted parts, and notes for the user."""
 
     document: dict[str, Any]
     parts: Sequence[Fitted]
@@ -93,7 +93,7 @@ class Calibration:
 
 
 def copied(value: Any) -> Any:
-    """Return a deep copy without shared objects, which YAML anchors make: each may change without the others."""
+    """Return a deep copy without shared objects (YAML anchors make them), so that each part can change alone."""
     if isinstance(value, Mapping):
         return {key: copied(one) for key, one in value.items()}
     return [copied(one) for one in value] if isinstance(value, list) else value

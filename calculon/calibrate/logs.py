@@ -33,7 +33,7 @@ OPTIONAL = ("memory_bytes", "name", "group")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One measured step: its model and execution, and its peak memory in bytes, or not-a-number."""
+    """One measured training step; `memory` is its peak memory in bytes, or not-a-number if not measured."""
 
     row: Row
     model: Model
@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """The steps of all files, each measurement once, by the name of its row.
+    """Steps of all files, repeated measurements averaged, by the name of the row.
 
     Attributes:
         files: The rows of each file, for the provenance.
@@ -64,10 +64,11 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
 
     Args:
         files: Display name of each file, by its path.
-        system: The system that ran them: a step that it cannot run is an error, but for its memory, which sufficed.
+        system: The system that ran them. A step that cannot run on it is an error, unless it only lacks memory by the
+            model's estimate: it did run.
 
     Raises:
-        SpecError: For anything that cannot be understood, or cannot run; it names file and line.
+            SpecError: For a line that cannot be understood or an execution that cannot run; it names file and line.
     """
     steps: list[Step] = []
     read: list[Measurements] = []
@@ -89,10 +90,10 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
 
 
 def _unused(line: Line) -> list[str]:
-    """Return a note of columns that are not read.
+    """Return a note that lists the columns that are not read.
 
     Raises:
-        SpecError: For one that looks like a misspelled one: runs that differ in it would be taken for one.
+            SpecError: For an unknown column that looks like a misspelled one: ignoring it would merge different runs.
     """
     specs = [field.name for cls in (Model, Execution) for field in spec_fields(cls)]
     known = [*COLUMNS, *OPTIONAL, *ABOUT, *specs]
@@ -100,12 +101,12 @@ def _unused(line: Line) -> list[str]:
     for name in unused:
         if near := get_close_matches(name.lower(), known, 1, MISSPELLED):
             wanted, hint = "a column that is read", f"did you mean {near[0]}?"
-            raise SpecError(line.file, Problem(f"column {name}", wanted, "an unknown one", hint))
-    return [f"{TRAINING}: no column of these is read: {', '.join(unused)}"] if unused else []
+            raise SpecError(line.file, Problem(f"column {name}", wanted, "an unknown column", hint))
+    return [f"{TRAINING}: these columns are not read: {', '.join(unused)}"] if unused else []
 
 
 def _reader(kind: str, folder: Path) -> Callable[[str], Any]:
-    """Return a cached reader of models, or executions: from the catalog or relative to a folder."""
+    """Return a cached reader of models or executions: from the catalog, or relative to a folder."""
     known = catalog.names(kind)
     read: Callable[[str], Any] = inputs.model if kind == "model" else inputs.execution
     return cache(lambda source: read(source if source in known else str(folder / source)))
@@ -116,6 +117,7 @@ def _step(line: Line, system: System, read: Mapping[str, Callable[[str], Any]]) 
     execution, more = _spec(line, "execution", read["execution"])
     one = Request(model, system, execution)
     try:
+        # Memory is not checked: the step ran, so it fitted, whatever the model predicts.
         raise_for(one, int(check(model, system, Plan.of(execution))[0]))
     except Infeasible as error:
         wanted = f"an execution that runs on {system.name}"
@@ -133,7 +135,7 @@ def _step(line: Line, system: System, read: Mapping[str, Callable[[str], Any]]) 
 
 
 def _spec(line: Line, kind: str, read: Callable[[str], Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the spec that a line names, with the fields that other columns of the line replace, and these."""
+    """Return the model or execution that a line names, with its changes applied, and the changes of other columns."""
     source = line.cells[kind]
     if not source:
         raise line.refuse(kind, f"the name or the file of {kind}", "nothing")
@@ -151,17 +153,17 @@ def _spec(line: Line, kind: str, read: Callable[[str], Any]) -> tuple[Any, dict[
 
 
 def _placed(line: Line, kind: str, error: SpecError) -> SpecError:
-    """Return an error of a spec as an error of the line that names it."""
+    """Return the error of a model or execution as an error of the line that names it."""
     place = f"{line.place}, {kind} {line.cells[kind]}"
     inside = [replace(p, field=f"{place}: {p.field}" if p.field else place) for p in error.problems]
     return SpecError(line.file, inside)
 
 
 def _named(steps: Sequence[Step]) -> list[Step]:
-    """Return steps with one name for each model and execution.
+    """Return steps with one name for each pair of model and execution.
 
     Raises:
-        SpecError: Where two of them have one name.
+            SpecError: If two different pairs have the same name.
     """
     names: dict[tuple[Model, str, Execution], str] = {}
     owners: dict[str, tuple[Model, str, Execution]] = {}
@@ -170,9 +172,9 @@ def _named(steps: Sequence[Step]) -> list[Step]:
         run = (step.model, step.model.name, step.execution)
         name = names.setdefault(run, step.row.name)
         if owners.setdefault(name, run) != run:
-            wanted = "a name for each model and execution"
-            hint = "the column name tells rows apart"
-            raise step.row.refuse("name", wanted, f"'{name}' for two", hint)
+            wanted = "a different name for each model and execution"
+            hint = "set the column name to distinguish the rows"
+            raise step.row.refuse("name", wanted, f"'{name}' for two of them", hint)
         result.append(replace(step, row=replace(step.row, name=name)))
     return result
 

@@ -1,4 +1,4 @@
-"""Latency, efficiency and ramp of a network: fitted to collectives, and written into a system file."""
+"""Network calibration: latency, efficiency and ramp fitted to collectives and written into a system file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,16 +12,14 @@ from calculon.calibrate.readers import Row, too_few
 from calculon.calibrate.steps import rounded
 from calculon.hardware.extension import STEP_LATENCY
 
-# A network's latency, efficiency and ramp from measured times.
-
 HUBER = 0.1
-"""Relative error above which a row counts linearly, not squared: outliers do not decide."""
+"""Relative error above which a row counts linearly instead of squared, so that outliers do not dominate the fit."""
 
 RAMP_SIZES, RAMP_SPAN = 6, 1024.0
-"""Distinct sizes, and ratio of the largest to the smallest, that separate a ramp from latency and bandwidth."""
+"""Distinct sizes, and ratio of the largest to the smallest, needed to separate a ramp from latency and bandwidth."""
 
 _NOTHING = 1e-4
-"""Share of the time of every row below which a ramp is rounding."""
+"""Share of every row's time below which a ramp is rounding noise."""
 
 _TINY = 1e-15
 
@@ -36,16 +34,16 @@ class Line:
 
     @property
     def ramp(self) -> float:
-        """The ramp in seconds: that of ``2 * sqrt(ramp * size * slope)``."""
+        """Ramp in seconds: the time of a message has the term ``2 * sqrt(ramp * size * slope)``."""
         return self.root**2 / (4 * self.slope)
 
     def at(self, sizes: Array) -> Array:
-        """Return times by size."""
+        """Return the times of messages of given sizes."""
         return self.latency + sizes * self.slope + self.root * np.sqrt(sizes)
 
 
 def fit_link(sizes: Array, seconds: Array, least_slope: float) -> Line:
-    """Return the line with the least loss; with a ramp where there are enough sizes over a wide enough range."""
+    """Return the line with the least loss, with a ramp if the sizes are numerous and spread widely enough."""
     distinct = np.unique(sizes)
     if len(distinct) >= RAMP_SIZES and distinct[-1] / distinct[0] >= RAMP_SPAN:
         bent = fit_line(sizes, seconds, least_slope, ramp=True)
@@ -55,14 +53,16 @@ def fit_link(sizes: Array, seconds: Array, least_slope: float) -> Line:
 
 
 def fit_line(sizes: Array, seconds: Array, least_slope: float, *, ramp: bool = False) -> Line:
-    """Return the line with the least loss, of a slope of at least `least_slope` and nothing below 0.
+    """Return the line with the least loss, with a slope of at least `least_slope` and no negative coefficient.
 
-    The start is the best line by relative errors. Without `ramp` there is none.
+    The search starts from the line with the least squared relative error. Without `ramp` the line has no ramp.
     """
     columns = np.stack([np.ones_like(sizes), sizes, *([np.sqrt(sizes)] if ramp else [])], axis=1)
     least = np.array([0.0, least_slope, 0.0])[: columns.shape[1]]
+    # Dividing by the measured times turns least squares into least squares of relative errors.
     rows = columns / seconds[:, None]
     scale = np.linalg.norm(rows, axis=0)  # brings seconds and seconds per byte to one scale
+    # A vanishing coefficient is legal (a network without latency), so the bounds are inclusive.
     columns, least = columns / scale, least * scale
     start = least + nnls(rows / scale, 1 - (rows / scale) @ least)[0]
     found = least_squares(
@@ -81,39 +81,39 @@ def fit_line(sizes: Array, seconds: Array, least_slope: float, *, ramp: bool = F
 
 
 LEAST_SIZES = 3
-"""Distinct sizes that any fit needs."""
+"""Distinct sizes that every fit needs."""
 
 LEAST_SPAN = 16.0
 """Ratio of the largest to the smallest size that separates latency from bandwidth."""
 
 
 LONGER = 0.1
-"""Share by which a message may take longer than larger ones: clocks and protocols explain that much."""
+"""Share by which a message may take longer than a larger one: clock jitter and protocol switches explain that much."""
 
 
 IMPLAUSIBLE = 0.2
-"""Efficiency below which units or the base are more likely wrong than the network is slow."""
+"""Efficiency below which wrong units or a wrong base system are more likely than a slow network."""
 
 
 def fit_network(
     rows: Sequence[Row], peak: float, *, ramp: bool
 ) -> tuple[dict[str, float], Array, list[str]]:
-    """Return latency, efficiency and ramp (if any), the rows left out, and notes on both.
+    """Return latency, efficiency and ramp (if any), a mask of the rows left out, and notes.
 
     Args:
         rows: Collectives of one network.
-        peak: Its bandwidth in bytes/s.
-        ramp: Whether there may be a ramp: edition ``sc23`` knows none.
+        peak: Bandwidth of the network in bytes/s.
+        ramp: True to allow a ramp; edition ``sc23`` ignores it.
 
     Raises:
-        SpecError: For sizes that are too few, or too near each other.
+        SpecError: For too few sizes, or sizes too close to each other.
     """
     part, file = rows[0].part, rows[0].file
     sizes, seconds = (
         np.array([getattr(row, name) for row in rows]) for name in ("size", "seconds")
     )
     if (span := sizes.max() / sizes.min()) < LEAST_SPAN:
-        why = "as ratio of the largest to the smallest size, to tell latency from bandwidth"
+        why = "as the ratio of the largest to the smallest size, to separate latency from bandwidth"
         raise too_few(file, part, rounded(span, 3), LEAST_SPAN, why)
     slow = disturbed(sizes, seconds)
     sizes, seconds = sizes[~slow], seconds[~slow]
@@ -127,14 +127,14 @@ def fit_network(
     notes = []
     if efficiency < IMPLAUSIBLE:
         notes.append(
-            f"{part}: only {efficiency:.0%} of the bandwidth; is the base that of this machine, and are times right?"
+            f"{part}: only {efficiency:.0%} of the bandwidth; is this the right base system, and are the times right?"
         )
     if slow.any():
         first = rows[int(slow.argmax())]
         count = "1 row took" if slow.sum() == 1 else f"{slow.sum()} rows took"
         where = f"{first.name}, {first.place}"
         notes.append(
-            f"{part}: {count} longer than two larger messages, and did not count (first: {where})"
+            f"{part}: {count} longer than two larger messages and were left out (first: {where})"
         )
     if ramp:
         form = _chosen_form(distinct, sizes.max() / sizes.min(), "ramp" in values)
@@ -143,8 +143,12 @@ def fit_network(
 
 
 def disturbed(sizes: Array, seconds: Array) -> Array:
-    """Return which rows took longer than two larger ones, by more than :data:`LONGER`: no rising time explains them."""
+    """Return a mask of rows that took longer than two larger ones by more than :data:`LONGER`.
+
+    No time that rises with the size explains such a row: something disturbed the measurement.
+    """
     found = np.zeros(len(sizes), bool)
+    # Two larger messages must be faster, not one: a single fast outlier must not exclude every smaller message.
     fastest = [np.inf, np.inf]  # the two shortest times of larger messages
     order = np.argsort(-sizes)
     for rows in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
@@ -154,22 +158,22 @@ def disturbed(sizes: Array, seconds: Array) -> Array:
 
 
 def _chosen_form(distinct: int, span: float, ramp: bool) -> str:
-    """Return the fitted parameters in words, and the reason for no more."""
+    """Describe the fitted parameters, and the reason if there is no ramp."""
     if ramp:
         return (
             "latency, efficiency and ramp; edition sc23 ignores the ramp (--no-ramp fits without)"
         )
     if distinct >= RAMP_SIZES and span >= RAMP_SPAN:
-        return "latency and efficiency; there is no ramp"
+        return "latency and efficiency; the data show no ramp"
     needed = f"{RAMP_SIZES} sizes over a ratio of {RAMP_SPAN:,.0f}"
     return f"latency and efficiency; a ramp needs {needed}, not {distinct} over {rounded(span, 3):,.4g}"
 
 
 def write_network(document: dict[str, Any], number: int, values: Mapping[str, float]) -> None:
-    """Put the fitted values of a network into a system document; a ramp is under ``ext``.
+    """Write the fitted values of a network into a system document; a ramp belongs under ``ext``.
 
-    A network of a known kind gets the step latency of this kind explicitly, so that its fitted latency counts and not
-    the latencies of the kind; what it stated of single operations was measured elsewhere.
+    A network of a known kind gets the step latency of its kind explicitly: otherwise the latencies of the kind would
+    replace the fitted latency. Stated figures of single operations are removed, as they come from other measurements.
     """
     document["networks"][number].update({k: v for k, v in values.items() if k != "ramp"})
     links: list[dict[str, Any]] = document.get("ext", {}).get("networks", [])

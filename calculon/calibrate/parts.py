@@ -1,4 +1,4 @@
-"""The measured parts of a system: the fit, the times, the place in a document and the provenance of each."""
+"""Measured parts of a system: how to fit, time and write each part, and the provenance of the fit."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,33 +17,36 @@ from calculon.hardware.processor import Engine, Memory
 from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 
-# Provenance of fitted values: the object ``calibration`` of a system file.
-
 
 def provenance(
-    one: Fitted,
+    fitted: Fitted,
     values: Mapping[str, Any],
     measurements: Sequence[Measurements],
     above: float,
     spread: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the record of one fitted part."""
-    used = [some for some in measurements if any(row.part == one.part for row in some.rows)]
+    """Return the provenance of a fitted part, for the object ``calibration`` of a system measured."""
+    used = [
+        measured
+        for measured in measurements
+        if any(row.part == fitted.part for row in measured.rows)
+    ]
     about: dict[str, str] = {}
-    for some in used:
-        for key, text in some.about.items():
+    for measured in used:
+        for key, text in measured.about.items():
             about[key] = "; ".join(dict.fromkeys([*filter(None, [about.get(key)]), text]))
     residuals = [
-        {key: value for key, value in record.items() if key != "part"} for record in one.residuals()
+        {key: value for key, value in record.items() if key != "part"}
+        for record in fitted.residuals()
     ]
-    limit = {"messages_above_bytes": above} if above and one.part.startswith("networks") else {}
+    limit = {"messages_above_bytes": above} if above and fitted.part.startswith("networks") else {}
     return {
-        "part": one.part,
+        "part": fitted.part,
         "parameters": dict(values),
-        "files": [some.file for some in used],
+        "files": [measured.file for measured in used],
         **about,
-        "rows": len(one.rows),
-        "held_out_rows": int(one.held.sum()),
+        "rows": len(fitted.rows),
+        "held_out_rows": int(fitted.held.sum()),
         "residuals_percent": residuals,
         "spreads": spread,
         **limit,
@@ -53,9 +56,9 @@ def provenance(
 def merged_fits(
     base: Mapping[str, Any], name: str, date: str, hold_out: float, fits: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the object ``calibration``, and notes: the new fits, and those of other parts that the base already had.
+    """Return the object ``calibration`` with the new fits and the base's fits of other parts, and notes.
 
-    An earlier fit to whole steps goes where anything else is fitted: its residuals are those of another system.
+    An earlier fit to training steps is dropped if anything else is fitted: its residuals belong to a different system.
     """
     dated = [{"date": date, "hold_out": hold_out, **fit} for fit in fits]
     new = {fit["part"] for fit in fits}
@@ -63,7 +66,7 @@ def merged_fits(
     before = base.get("calibration")
     record: dict[str, Any] = {
         "base": name,
-        "note": "the parameters below supersede what 'about' says of them",
+        "note": "the parameters below supersede the statements about them in 'about'",
     }
     known = before.get("fits") if isinstance(before, Mapping) else None
     if isinstance(known, list) and all(isinstance(fit, Mapping) for fit in known):
@@ -71,7 +74,7 @@ def merged_fits(
         if TRAINING not in new and any(fit.get("part") == TRAINING for fit in known):
             new.add(TRAINING)
             notes.append(
-                f"{TRAINING}: what the base says of it is left out: its residuals are those of another system;"
+                f"{TRAINING}: the record of the base is dropped, because its residuals belong to a different system;"
                 " its factors stay in the efficiencies that were not fitted now"
             )
         dated = [fit for fit in known if fit.get("part") not in new] + dated
@@ -81,11 +84,11 @@ def merged_fits(
 
 
 Fit = tuple[Mapping[str, Any], Array, list[str]]
-"""Fields of a part in the units of the file, the rows left out, and notes on both."""
+"""Fields of a part in the units of the file, a mask of the rows left out, and notes."""
 
 
 def quietly_decoded(document: Mapping[str, Any], file: str, name: str) -> System:
-    """Return the system of a document without the warnings, which its base has given already."""
+    """Decode a system document without repeating the warnings that its base has already caused."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpecWarning)
         return decode(System, document, file, name=name)
@@ -102,14 +105,14 @@ def fit_part(
     """Fit a part to rows.
 
     Args:
-        system: Everything that is not fitted.
-        part: Its name, such as ``networks[0]``.
+        system: System that provides everything that is not fitted.
+        part: Name of the part, such as ``networks[0]``.
         rows: Measurements of this part.
-        ramp: Whether networks may get a ramp.
-        multiprocessors: Number of them in the device, for the rate of products by shape.
+        ramp: True if networks may get a ramp.
+        multiprocessors: Multiprocessors of the device, for GEMM rates by shape.
 
     Raises:
-        SpecError: For rows that are too few.
+        SpecError: For too few rows.
     """
     if part.startswith(PART):
         return fit_shapes(system, part, rows, multiprocessors)
@@ -122,12 +125,13 @@ def fit_part(
         return fit_network(rows, peak, ramp=ramp)
     seconds = np.array([row.seconds for row in rows])
     scale, key = (MEGA, "MB_efficiency") if part.startswith("mem") else (GIGA, "gflops_efficiency")
+    # Each step of the curve should rest on at least two distinct sizes.
     steps = fit_steps(sizes / scale, sizes / seconds / peak, min(MOST_STEPS, (distinct + 1) // 2))
     return {key: steps.pairs}, np.zeros(len(rows), dtype=bool), []
 
 
 def peak_of(system: System, part: str) -> float:
-    """Return the peak rate of a part in bytes or FLOP per second."""
+    """Return the peak rate of a part in bytes/s or FLOP/s."""
     if part.startswith("networks"):
         return system.networks[_number(part)].bandwidth
     if part.startswith(PART):
@@ -143,7 +147,7 @@ def _resource(system: System, part: str) -> Memory | Engine:
 
 
 def time_by_size(system: System, part: str) -> Callable[[Array], Array] | None:
-    """Return the times of a part by size; None where they depend on more."""
+    """Return a function from sizes to times on a part; None if the time depends on more than the size."""
     if part.startswith(PART):
         return None
     if not part.startswith("networks"):
@@ -153,7 +157,7 @@ def time_by_size(system: System, part: str) -> Callable[[Array], Array] | None:
 
 
 def times_of(system: System, part: str) -> Callable[[Sequence[Row]], Array]:
-    """Return the times of rows on a part of a system."""
+    """Return a function from rows to times on a part of a system."""
     time = time_by_size(system, part)
     if time is None:
         return lambda rows: product_times(system, part, rows)
@@ -161,10 +165,11 @@ def times_of(system: System, part: str) -> Callable[[Sequence[Row]], Array]:
 
 
 def write_part(document: dict[str, Any], part: str, values: Mapping[str, Any]) -> None:
-    """Put the fitted values of a part into a document."""
+    """Write the fitted values of a part into a document."""
     if part.startswith("networks"):
         write_network(document, _number(part), values)
         return
+    # A system states GEMM rates either in ``ext.kernels.product`` or in ``ext.gemm``: update the form that it uses.
     stated = document.get("ext", {}).get("kernels", {}).get("product", {})
     if part.startswith(PART) and part.removeprefix(PART) in stated:
         known = stated[part.removeprefix(PART)]

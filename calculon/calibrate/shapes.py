@@ -1,4 +1,4 @@
-"""The rate of matrix products by their shape (``ext.gemm``), fitted to measured products."""
+"""Calibration of ``ext.gemm``: the rate of matrix products (GEMM) by shape, fitted to measured products."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,13 +20,13 @@ from calculon.hardware.system import System
 PART = "ext.gemm."
 
 WHOLE = 128
-"""Bytes of a cache line: rows with this alignment or a larger one have the full rate."""
+"""Bytes of a cache line: rows with at least this alignment reach the full rate."""
 
 CLASSES = (16, 8, 4, 2)
-"""Smallest alignments of the other classes, in bytes; the last includes everything below."""
+"""Smallest alignment in bytes of each further class; the last class includes everything below."""
 
 BOUND = 0.5
-"""Least ratio of the arithmetic time at the peak to the time of memory or launch, for a product that is fitted."""
+"""Least ratio of arithmetic time at the peak to memory or launch time for a product that is fitted."""
 
 _EFFICIENCY, _SHARE, _DEPTH = (0.02, 1.0), (0.02, 1.0), (1.0, 4096.0)
 _DEPTHS = (16.0, 64.0, 256.0)
@@ -35,14 +35,14 @@ _DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """Measured products ``m x k`` times ``k x n`` in one type, on a system.
+    """Measured products of an ``m x k`` and a ``k x n`` matrix in one type on a system.
 
     Attributes:
         m, n, k: Sizes.
-        aligned: Alignment of the rows of both operands in bytes: n and k elements from one to the next.
-        least: The least time of a kernel: of its bytes in tier-1 memory, or of its launch.
-        at_peak: The time of its arithmetic at the peak.
-        on: What they run on.
+        aligned: Alignment in bytes of the rows of both operands, whose strides are n and k elements.
+        least: Lower bound of the time of a kernel: its tier-1 memory traffic or its launch.
+        at_peak: Arithmetic time at the peak rate.
+        on: Processor that runs them.
     """
 
     m: Array
@@ -55,7 +55,7 @@ class Products:
 
     @classmethod
     def of(cls, system: System, matmul_type: str, rows: Sequence[Row]) -> "Products":
-        """Return the products of rows."""
+        """Return the products of measured rows."""
         m, n, k = np.array([row.shape for row in rows], dtype=float).T
         width = MATMUL_BYTES[matmul_type]
         moved = width * k * (m + n) + max(width, LEAST_RESULT) * m * n
@@ -65,8 +65,12 @@ class Products:
         return cls(m, n, k, alignment([n, k], width), least, 2 * m * n * k / peak, on)
 
     def times(self, gemm: Gemm) -> Seconds:
-        """Return the times of the products: of their arithmetic, at least :attr:`least`."""
-        one, gemm = np.ones_like(self.m), replace(gemm, sustained=1.0)  # they are short calls
+        """Return the times of the products: their arithmetic time, but at least :attr:`least`."""
+        # Single calls do not throttle.
+        one, gemm = (
+            np.ones_like(self.m),
+            replace(gemm, sustained=1.0),
+        )
         share = gemm.efficiency(one, self.m, self.n, self.k, self.aligned, self.on)
         return np.maximum(self.at_peak / share, self.least)
 
@@ -82,18 +86,18 @@ def product_times(system: System, part: str, rows: Sequence[Row]) -> Seconds:
 def fit_shapes(
     system: System, part: str, rows: Sequence[Row], multiprocessors: int | None
 ) -> tuple[Mapping[str, Any], Array, list[str]]:
-    """Fit the largest efficiency, the half depth, and the share of each class of alignment that has rows.
+    """Fit the largest efficiency, the half depth, and the relative rate of each alignment class that has rows.
 
-    Products that are bound by memory or by their launch are left out.
+    Products bound by memory or by their launch are left out: their times say nothing about the matrix engine.
 
     Args:
-        system: Its peak, memory and tiles are taken as they are.
-        part: ``ext.gemm.`` and the type.
+        system: System that provides the peak, the memory and the tile sizes.
+        part: ``ext.gemm.`` followed by the type.
         rows: Products of this type.
-        multiprocessors: Number of them in the device, where the system states none.
+        multiprocessors: Multiprocessors of the device; None uses the number that the system states.
 
     Returns:
-        The fields of ``ext.gemm``, the rows left out, and notes.
+        Fields of ``ext.gemm``, a mask of the rows left out, and notes.
 
     Raises:
         SpecError: Without a number of multiprocessors, and for rows that do not determine the parameters.
@@ -102,6 +106,7 @@ def fit_shapes(
     base = _base(system, matmul_type, multiprocessors)
     given = Products.of(system, matmul_type, rows)
     seconds = np.array([row.seconds for row in rows])
+    # Without a known launch time the shortest measured time is the best estimate of it.
     floor = np.maximum(given.least, 0 if system.ext.launch.kernel else seconds.min())
     left = given.at_peak < BOUND * floor
     used = [row for row, no in zip(rows, left, strict=True) if not no]
@@ -120,20 +125,20 @@ def fit_shapes(
 
     found = solve(predict, seconds[~left], unknowns)
     if undetermined := found.undetermined([one.name for one in unknowns]):
-        names, why = undetermined
-        hint = "several depths k from 256 to 16384 tell half_depth: see scripts/measure gemm"
-        raise SpecError(file, Problem(part, f"products that tell {names}", why, hint))
+        task, why = undetermined
+        hint = "several depths k from 256 to 16384 determine half_depth: see scripts/measure gemm"
+        raise SpecError(file, Problem(part, f"products that {task}", why, hint))
     gemm = _gemm(base, classes, [rounded(value, _DIGITS) for value in found.values])
     notes = []
     if left.any():
         notes.append(
-            f"{part}: {left.sum()} products are bound by memory or by their launch, and did not count"
+            f"{part}: {left.sum()} products are bound by memory or by their launch and were left out"
         )
     return _fields(gemm), left, notes
 
 
 def _base(system: System, matmul_type: str, multiprocessors: int | None) -> Gemm:
-    """Return the rate of products in this type, or another, that the system states, with its multiprocessors."""
+    """Return the rate to start from: the system's for this type, with its multiprocessors or another type's."""
     known = [rate for rate in system.ext.rates.values() if isinstance(rate, Gemm)]
     one = system.gemm(matmul_type)
     count = multiprocessors or next(
@@ -149,7 +154,7 @@ def _base(system: System, matmul_type: str, multiprocessors: int | None) -> Gemm
 
 
 def _classes(aligned: Array) -> list[int]:
-    """Return the classes of alignment that have rows, below whole cache lines."""
+    """Return the alignment classes that have rows, below full cache lines."""
     edges = [*CLASSES[:-1], 0]
     above = [WHOLE, *CLASSES[:-1]]
     return [
@@ -160,17 +165,17 @@ def _classes(aligned: Array) -> list[int]:
 
 
 def _gemm(base: Gemm, classes: Sequence[int], values: Sequence[float]) -> Gemm:
-    """Return the rate for values of the unknowns; the share of a class is relative to that of the class above."""
+    """Return the rate for values of the unknowns; the share of a class is relative to the next larger class."""
     largest, depth, *shares = values
     curve: Any = _curve(base, classes, shares)
     return replace(base, max_efficiency=largest, half_depth=depth, alignment=curve)
 
 
 def _curve(base: Gemm, classes: Sequence[int], shares: Sequence[float]) -> Curve | None:
-    """Return the shares by alignment.
+    """Return the relative rate by alignment.
 
-    A class without rows has the share of the base, within those of its neighbours; without a base the share of the
-    class above, as no loss was measured.
+    A class without rows takes the base's share, limited to the range of its neighbours; without a base it takes the
+    share of the class above, as no loss was measured.
     """
     if not classes:
         return base.alignment

@@ -1,4 +1,4 @@
-"""Fits to measured times: robust least squares, held-out rows, and spreads of what is left."""
+"""Fits to measured times: robust least squares, held-out rows, and spreads of residuals for prediction intervals."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ Source: Belsley, Kuh and Welsch, *Regression Diagnostics*, 1980, section 3.2 (sc
 """
 
 NOTHING = 1e-6
-"""Derivative of the logarithms of all times by a coordinate below which a parameter has no effect."""
+"""Derivative of the log times by a coordinate, below which a parameter counts as having no effect."""
 
 FROM = 2
-"""Number of starts from which the search descends, the best ones."""
+"""Number of start points from which the search descends; the best ones are taken."""
 
 _STEP = 1e-4
 _TINY = 1e-14
@@ -39,7 +39,7 @@ class Unknown:
     """A parameter to fit.
 
     Attributes:
-        low, high: Its bounds. With a lower bound above 0 the coordinate is its logarithm, else its multiple of `scale`.
+        low, high: Bounds. The coordinate is the logarithm of the value if `low` is above 0, else a multiple of `scale`.
         starts: Values from which the search begins; the best result counts.
     """
 
@@ -54,51 +54,54 @@ class Unknown:
         return float(np.log(value)) if self.low > 0 else value / self.scale
 
     def value(self, coordinate: float) -> float:
-        """Return the value of a coordinate, within the bounds."""
+        """Return the value of a coordinate, clipped to the bounds."""
         found = float(np.exp(coordinate)) if self.low > 0 else coordinate * self.scale
         return min(max(found, self.low), self.high)
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Values of the parameters, and derivatives of the logarithms of the times by their coordinates.
+    """Values of the parameters, and derivatives of the log times by their coordinates.
 
     Attributes:
-        jacobian (shape (rows, parameters)): At the values found.
+        jacobian (shape (rows, parameters)): Derivatives at these values.
     """
 
     values: tuple[float, ...]
     jacobian: Array
 
     def undetermined(self, names: Sequence[str]) -> tuple[str, str] | None:
-        """Return the names of parameters that the times do not determine or separate, and the reason; else None."""
+        """Return the task that the times fail at ("determine x" or "separate x from y"), and the reason; else None."""
         dead = np.abs(self.jacobian).max(axis=0) < NOTHING
         if dead.any():
             first = int(dead.argmax())
-            why = f"none that depends on it at its best value, {self.values[first]:.3g}"
-            return names[first], why
+            why = f"none depends on it at its best value, {self.values[first]:.3g}"
+            return f"determine {names[first]}", why
         if len(names) < 2:
             return None
+        # Columns of unit length: the condition number must measure collinearity and not the choice of units.
         _, singular, directions = np.linalg.svd(
             self.jacobian / np.linalg.norm(self.jacobian, axis=0)
         )
         condition = float(singular[0] / max(singular[-1], _TINY))
         if condition <= WORST_CONDITION and len(singular) == len(names):
             return None
+        # The right singular vector of the smallest singular value is the direction that the times do not determine.
         collinear = sorted(np.argsort(-np.abs(directions[-1]))[:2].tolist())
         number = f"condition number {condition:,.3g}, more than {WORST_CONDITION:g}"
-        return " from ".join(names[i] for i in collinear), f"both change all times alike ({number})"
+        pair = " from ".join(names[i] for i in collinear)
+        return f"separate {pair}", f"they change all times in the same proportion ({number})"
 
 
 Predict = Callable[[Sequence[float]], Array]
-"""Times of all rows for values of the parameters."""
+"""Function from values of the parameters to the times of all rows."""
 
 
 def solve(predict: Predict, seconds: Array, unknowns: Sequence[Unknown]) -> Solution:
-    """Return the values within their bounds that have the least sum of Huber losses of logarithmic errors.
+    """Return the values within their bounds that minimize the sum of Huber losses of logarithmic errors.
 
-    Least squares from the best combinations of starts; parameters that a step would push out of their bounds stay
-    there.
+    Least squares descends from the best combinations of start values. A parameter that a step would push out of its
+    bounds stays at the bound.
 
     Source: Huber, *Robust Estimation of a Location Parameter*, Annals of Mathematical Statistics 35(1), 1964; Voglis
     and Lagaris, *A rectangular trust region dogleg approach*, WSEAS 2004 (``dogbox`` of SciPy).
@@ -114,30 +117,32 @@ def solve(predict: Predict, seconds: Array, unknowns: Sequence[Unknown]) -> Solu
         return found
 
     def slopes(at: Array) -> Array:
-        step = np.where(at + _STEP <= high, _STEP, -_STEP)  # stays within the bounds
+        # A step up would leave the bounds near the upper one.
+        step = np.where(at + _STEP <= high, _STEP, -_STEP)
         found: Array = approx_fprime(at, errors, step).reshape(len(seconds), -1)
         return found
 
     fit = partial(least_squares, errors, jac=slopes, bounds=(low, high), **_OPTIONS)
     combinations = product(*(map(one.inside, one.starts) for one in unknowns))
     starts = [np.clip(np.array(one), low, high) for one in combinations]
+    # Ranking the starts costs one evaluation each, descending from one costs dozens.
     if len(starts) > FROM:
         starts.sort(key=lambda at: float(huber(HUBER, errors(at)).sum()))
     best = min((fit(at) for at in starts[:FROM]), key=lambda found: float(found.cost))
     return Solution(values(best.x), slopes(best.x))
 
 
-# The split into fitted and held-out rows, and the residuals of both.
+# Split into fitted and held-out rows, and residuals of both.
 
 LARGE = 2**20
-"""Bytes of a message above which bandwidth counts more than latency; these rows are also scored alone."""
+"""Message size in bytes above which bandwidth matters more than latency; these rows are also scored separately."""
 
 
 def held_out(rows: Sequence[Row], share: float) -> Array:
-    """Return which rows are held out: whole groups, chosen by a hash of their names, so always the same.
+    """Return a mask of the held-out rows: complete groups, chosen by a hash of their names, so that runs agree.
 
-    Of g groups the nearest whole number to ``share * g`` is held out, at least one and never all; for a share of 0
-    none.
+    Of g groups the nearest whole number to ``share * g`` is held out, at least one and never all; with a share of 0
+    none is.
     """
     groups = sorted({row.group for row in rows}, key=_rank)
     count = min(max(1, int(share * len(groups) + 0.5)), len(groups) - 1) if share > 0 else 0
@@ -150,9 +155,9 @@ def _rank(group: str) -> bytes:
 
 
 def residuals(names: Sequence[str], measured: Array, predicted: Array) -> dict[str, Any]:
-    """Return the errors of named rows, relative to the measured value, in percent; a bias below 0 is too fast a file.
+    """Return relative errors of named rows in percent; a negative bias means that the file predicts too fast.
 
-    Of the absolute errors mean, median and 90th percentile; the bias is the mean with signs. The worst row is named.
+    The figures are mean, median and 90th percentile of the absolute errors, the signed mean (bias), and the worst row.
     """
     error = 100 * (predicted / measured - 1)
     size = np.abs(error)
@@ -171,9 +176,9 @@ def residuals(names: Sequence[str], measured: Array, predicted: Array) -> dict[s
 def tabulated(
     part: str, rows: Sequence[Row], predicted: Array, held: Array, left: Array
 ) -> list[Mapping[str, Any]]:
-    """Return a record for the fitted rows, one for those held out, and for collectives those of large messages.
+    """Return residual records: fitted rows, held-out rows, and for collectives their large messages separately.
 
-    Rows that were left out of the fit have a record of their own.
+    Rows that were left out of the fit have a separate record.
     """
     message, seconds = (
         np.array([getattr(row, name) for row in rows]) for name in ("message", "seconds")
@@ -190,25 +195,24 @@ def tabulated(
     return records
 
 
-# Spreads: quantiles of measured over predicted times, for rows of groups that the fit has not seen.
+# Spreads: quantiles of measured over predicted times, for rows of groups that the fit did not see.
 
 NEAR_PEAK = 2 / 3
-"""Share of the best rate from which operations are large."""
+"""Share of the best rate from which operations count as large."""
 
-_FEWEST = 2  # groups: one tells nothing of new ones
+_FEWEST = 2  # groups: one group says nothing about a new one
 _EXACT = 1e-9
 
 
-def unseen(
+def cross_validated(
     rows: Sequence[Row],
     held: Array,
     fit: Callable[[Sequence[Row]], Callable[[Sequence[Row]], Array]],
 ) -> tuple[Array, list[str]]:
     """Return the time of each row by a fit that did not see its group, and the groups.
 
-    Rows that are held out have the time of the fit to all others; of the others each group in turn is left out too.
-    Where all rows are one group, each row is a group of its own. Rows without which there is no fit have no time
-    (not-a-number).
+    Held-out rows get their times from the fit to all other rows; each other group is left out in turn as well. If all
+    rows are in one group, each row is its own group. A row without which no fit is possible has the time not-a-number.
 
     Source: Barber et al., *Predictive inference with the jackknife+*, arXiv 1905.02928, section 1.3 (cross-validated
     residuals); Lei et al., *Distribution-free predictive inference for regression*, arXiv 1604.04173, section 2.2.
@@ -227,7 +231,7 @@ def unseen(
             continue
         try:
             times[inside] = fit(rest)([row for row, yes in zip(rows, inside, strict=True) if yes])
-        except SpecError:  # too few are left
+        except SpecError:  # too few rows are left to fit
             continue
     return times, groups
 
@@ -235,10 +239,10 @@ def unseen(
 def quantiles(
     residuals: Array, groups: Sequence[str], level: float = LEVEL
 ) -> tuple[float, float, float]:
-    """Return the ends between which a row of a new group is, and the probability of that.
+    """Return the ends of the interval that contains a row of a new group, and the probability that it does.
 
-    Each end cuts off half of `1 - level`: of n rows it is the one number `ceil((n + 1) (1 + level) / 2)`. Rows of a
-    group that err together count as fewer: :func:`independent`. Where there are too few the ends are the extremes,
+    Each end cuts off half of `1 - level`: of n sorted rows it is number `ceil((n + 1) (1 + level) / 2)`. Rows of a
+    group with correlated errors count as fewer (:func:`independent`). With too few rows the ends are the extremes,
     which cover `(n - 1) / (n + 1)`. Every group has the same weight.
 
     Source: Lei et al., *Distribution-free predictive inference for regression*, arXiv 1604.04173, section 2.2 (split
@@ -246,8 +250,8 @@ def quantiles(
     for two-layer hierarchical models*, arXiv 1809.07441, section 3.1 (pooling).
 
     Args:
-        residuals: At least one.
-        groups: The group of each.
+        residuals: At least one residual.
+        groups: Group of each residual.
         level: Wanted probability.
     """
     _, which, counts = np.unique(groups, return_inverse=True, return_counts=True)
@@ -263,16 +267,17 @@ def quantiles(
 
 
 def independent(values: Array, which: Array) -> float:
-    """Return the effective number of independent values, given the number of the group of each.
+    """Return the effective number of independent values, given the group number of each.
 
-    It is `n / (1 + (m - 1) r)`, for groups of m values with the intraclass correlation r: all of them where those of
-    one group are as different as those of two, as many as there are groups where those of one group are the same.
+    It is `n / (1 + (m - 1) r)` for groups of m values with intraclass correlation r: all values if values of the same
+    group differ as much as values of different groups, and the number of groups if values of a group are equal.
 
     Source: Kish, *Survey Sampling*, 1965, section 5.4 (design effect); the correlation by analysis of variance, Donner,
     *International Statistical Review* 54(1), 1986, section 2.1.
     """
     counts = np.bincount(which)
     n, k = len(values), len(counts)
+    # One group, or groups of one: there is no variance between, or within, groups to compare.
     if k in (1, n):
         return float(k)
     means = np.bincount(which, values) / counts
@@ -285,11 +290,10 @@ def independent(values: Array, which: Array) -> float:
 
 
 def large_size(rows: Sequence[Row]) -> float:
-    """Return the smallest size from which on operations reach most of the best rate.
+    """Return the smallest size from which operations reach most of the best rate.
 
-    Rates are those of the nearest curve that rises with the size, so that no single row decides.
-
-    Where a time is a latency and a rate it is twice the half-performance length.
+    Rates are smoothed to the nearest curve that rises with the size, so that no single row decides. If a time is a
+    latency plus size over bandwidth, the result is twice the half-performance length.
 
     Source: Hockney and Jesshope, *Parallel Computers*, 1981, section 1.3.
     """
@@ -306,10 +310,10 @@ def large_size(rows: Sequence[Row]) -> float:
 def spreads(
     rows: Sequence[Row], predicted: Array, groups: Sequence[str], bound: float
 ) -> list[Mapping[str, Any]]:
-    """Return the spreads of a part: of small and of large operations each, given enough groups.
+    """Return the spreads of a part: separately for small and large operations if both have enough groups.
 
-    Below a bound (:func:`large_size`) fixed costs decide, and relative errors are of another kind. Where either side
-    has fewer than two groups all operations are taken together; of a single group there is no spread.
+    Below the bound (:func:`large_size`) fixed costs dominate, so relative errors behave differently. If either side has
+    fewer than two groups, all operations are pooled; for a single group there is no spread.
     """
     sizes = np.array([row.size for row in rows])
     residuals = np.log(np.array([row.seconds for row in rows]) / predicted)

@@ -1,4 +1,4 @@
-"""Efficiency curves from measurements: step functions that rise with the size, in few steps."""
+"""Efficiency curves from measurements: rising step functions of the size with few steps."""
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -12,7 +12,7 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A rising step function: its values, and the size from which each holds; the first from 0."""
+    """A rising step function: values, and the size from which each holds (the first from 0)."""
 
     sizes: tuple[float, ...]
     values: tuple[float, ...]
@@ -24,31 +24,32 @@ class Steps:
 
 
 def partition(values: Array, weights: Array, most: int) -> list[int]:
-    """Return the beginnings of at most `most` runs of equal value with the least weighted squared error.
+    """Return the start indices of at most `most` runs of equal value with the least weighted squared error.
 
-    Dynamic programming over where the last run begins: exact. Of equally good partitions the one with fewer runs.
+    Exact dynamic programming over the start of the last run. Among equally good partitions the one with fewer runs
+    wins.
 
     Source: Bellman, *On the approximation of curves by line segments using dynamic programming*, CACM 4(6), 1961.
     """
     n = len(values)
     zero = np.zeros(1)
+    # Prefix sums of weight, weight * x and weight * x**2 give the squared error of any run in constant time.
     w, wx, wxx = (np.concatenate([zero, np.cumsum(weights * values**power)]) for power in (0, 1, 2))
 
     def costs(end: int) -> Array:
-        """Return the error of one run from each possible beginning to `end`."""
+        """Return the error of one run from each possible start to `end`."""
         weight, mean = w[end] - w[:end], wx[end] - wx[:end]
         error: Array = np.maximum(wxx[end] - wxx[:end] - mean**2 / weight, 0.0)
         return error
 
-    best = np.array(
-        [costs(end)[0] for end in range(1, n + 1)]
-    )  # of the values up to each, in one run
+    # Error of the values up to each end, as one run.
+    best = np.array([costs(end)[0] for end in range(1, n + 1)])
     begins = [[0] * n]
     answer, error = [0], float(best[-1])
     for _ in range(1, min(most, n)):
         before = np.concatenate([[np.inf], best])
         begins.append([0] * n)
-        for end in range(n):  # costs are computed anew: together they are quadratic
+        for end in range(n):  # recomputed: storing all costs would need quadratic memory
             totals = before[: end + 1] + costs(end + 1)
             begins[-1][end] = int(totals.argmin())
             best[end] = totals.min()
@@ -58,7 +59,7 @@ def partition(values: Array, weights: Array, most: int) -> list[int]:
 
 
 def _traced(begins: list[list[int]], n: int) -> list[int]:
-    """Follow the beginnings of the last runs back to the first."""
+    """Trace the start indices back from the last run to the first."""
     starts, end = [], n
     for row in reversed(begins):
         starts.append(row[end - 1])
@@ -67,15 +68,15 @@ def _traced(begins: list[list[int]], n: int) -> list[int]:
 
 
 def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Steps:
-    """Return the rising step curve with at most `most` steps that is nearest to efficiencies, by relative error.
+    """Return the rising step curve with at most `most` steps that is nearest to the efficiencies, by relative error.
 
-    First the nearest rising curve (isotonic regression), then its best partition; as every run takes the mean of all
-    that is in it, this is as near as any rising curve of so many steps that keeps the pools together. A step begins
-    halfway, in ratio, between the sizes on both sides.
+    Isotonic regression first gives the nearest rising curve, and the best partition of its pools gives the steps. Every
+    run takes the mean of its pools, so no rising curve with this number of steps that keeps the pools together is
+    nearer. A step begins at the geometric mean of the sizes on both sides.
 
     Args:
-        sizes, efficiencies: In any order; several of one size are one point of their weight.
-        most: Number of steps.
+        sizes, efficiencies: Measurements in any order; several of the same size are one point with their weight.
+        most: Largest number of steps.
     """
     points, which = np.unique(sizes, return_inverse=True)
     weights = np.bincount(which).astype(float)
@@ -93,7 +94,7 @@ def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Step
 
 
 def _between(low: float, high: float) -> float:
-    """Return a short number above `low` and at most `high`."""
+    """Return a number with few digits above `low` and at most `high`."""
     middle = float(np.sqrt(low) * np.sqrt(high))
     for digits in range(3, 17):
         short = rounded(middle, digits)
@@ -103,5 +104,5 @@ def _between(low: float, high: float) -> float:
 
 
 def rounded(value: float, digits: int) -> float:
-    """Return a number rounded to some significant digits."""
+    """Return a number rounded to significant digits."""
     return float(f"{value:.{digits}g}")

@@ -14,7 +14,7 @@ from calculon.calibrate.fit_result import Fitted, copied
 from calculon.calibrate.logs import Logs, Step
 from calculon.calibrate.parts import provenance, quietly_decoded
 from calculon.calibrate.readers import Row
-from calculon.calibrate.solve import Solution, Unknown, held_out, solve, spreads, unseen
+from calculon.calibrate.solve import Solution, Unknown, cross_validated, held_out, solve, spreads
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import PUBLISHED
 from calculon.editions import EDITIONS
@@ -24,10 +24,8 @@ from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 
-# Parameters of a system that are fitted to training steps: by name, the change of its document.
-
 WIDEST = 20.0
-"""Largest factor by which an efficiency may change, either way."""
+"""Largest factor by which an efficiency may change, up or down."""
 
 DIGITS = 6
 """Significant digits of a fitted value."""
@@ -36,19 +34,19 @@ FULL_PRECISION = "float32"
 """The type whose products do not run on tensor cores."""
 
 _OF_BANDWIDTH = {"efficiency", "backward", "memory_efficiency"}
-"""Members of the laws ``stream`` and ``tiles`` that are shares of the bandwidth of tier 1."""
+"""Fields of the laws ``stream`` and ``tiles`` that are shares of the tier-1 bandwidth."""
 
 _EXACT = 12  # significant digits of a scaled efficiency
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A parameter of a system that the times of whole steps determine.
+    """A system parameter that the times of training steps determine.
 
     Attributes:
-        change: Puts a value into a document of which no part is shared.
-        seconds: It is a time; else it multiplies efficiencies, of which none gets above 1.
-        extension: Its values are under ``ext``, which edition ``sc23`` ignores.
+        change: Function that writes a value into a document that shares no objects.
+        seconds: True for a time; otherwise the value multiplies efficiencies, capped at 1.
+        extension: True if its values are under ``ext``, which edition ``sc23`` ignores.
     """
 
     name: str
@@ -58,7 +56,7 @@ class Factor:
 
 
 def _curve(pairs: list[Any], factor: float) -> list[list[float]]:
-    """Return the pairs of an efficiency curve with efficiencies times a factor, still falling."""
+    """Return an efficiency curve with its efficiencies multiplied by a factor and capped at 1."""
     return [[size, _capped(value * factor)] for size, value in pairs]
 
 
@@ -66,12 +64,12 @@ def _capped(efficiency: float) -> float:
     return min(1.0, rounded(efficiency, _EXACT))
 
 
-def _scale(one: dict[str, Any], key: str, factor: float) -> None:
-    one[key] = _curve(one[key], factor)
+def _scale(record: dict[str, Any], key: str, factor: float) -> None:
+    record[key] = _curve(record[key], factor)
 
 
 def _mem1(document: dict[str, Any], factor: float) -> None:
-    """Scale the shares of the bandwidth of tier 1: its curve, those of all traffic, of kernels and of products."""
+    """Scale all shares of the tier-1 bandwidth: the curve of the memory, of all traffic, of kernels and of GEMM."""
     _scale(document["mem1"], "MB_efficiency", factor)
     extension = document.get("ext", {})
     stated = (extension.get("gemm", {}), *extension.get("kernels", {}).values())
@@ -80,24 +78,24 @@ def _mem1(document: dict[str, Any], factor: float) -> None:
             rate[key] = _capped(rate[key] * factor)
 
 
-def _products(document: dict[str, Any], factor: float, *, apart: str = "") -> None:
-    """Scale the rates of matrix products of all types, or of all but one."""
+def _products(document: dict[str, Any], factor: float, *, excluded: str = "") -> None:
+    """Scale the rates of matrix products of all types except `excluded`."""
     extension = document.get("ext", {})
     for engines in (document["matrix"], extension.get("matrix", {})):
         for name, engine in engines.items():
-            if name != apart:
+            if name != excluded:
                 _scale(engine, "gflops_efficiency", factor)
     for name, gemm in extension.get("gemm", {}).items():
-        if name != apart:
+        if name != excluded:
             gemm["max_efficiency"] = _capped(gemm["max_efficiency"] * factor)
     for kind in get_args(ProductKind):
-        _rates(document, kind, factor, apart=apart)
+        _rates(document, kind, factor, excluded=excluded)
 
 
-def _rates(document: dict[str, Any], kind: str, factor: float, *, apart: str = "") -> None:
+def _rates(document: dict[str, Any], kind: str, factor: float, *, excluded: str = "") -> None:
     """Scale the rates that ``ext.kernels`` states for a kind of kernel."""
     for name, rate in document.get("ext", {}).get("kernels", {}).get(kind, {}).items():
-        if name == apart:
+        if name == excluded:
             continue
         if "kernels" in rate:
             for one in rate["kernels"].values():
@@ -141,13 +139,13 @@ def _network(document: dict[str, Any], factor: float, *, number: int) -> None:
 FACTORS = (
     Factor("mem1", _mem1),
     Factor("matrix", _products),
-    Factor("tensor_cores", partial(_products, apart=FULL_PRECISION)),
+    Factor("tensor_cores", partial(_products, excluded=FULL_PRECISION)),
     Factor("vector", _vector),
     Factor("attention", _attention, extension=True),
     Factor("launch.kernel", partial(_launch, key="kernel"), seconds=True, extension=True),
     Factor("launch.step", partial(_launch, key="step"), seconds=True, extension=True),
 )
-"""All parameters but those of the networks, of which each system has its own number."""
+"""Parameters of every system; each network adds one."""
 
 
 def factors(system: System) -> Iterator[Factor]:
@@ -160,12 +158,12 @@ def factors(system: System) -> Iterator[Factor]:
 
 
 def chosen(names: Sequence[str], system: System) -> list[Factor]:
-    """Return the parameters of some names.
+    """Return the parameters with the given names.
 
     Raises:
-        SpecError: For an unknown name, with a list of those known, and for one that is there twice.
+        SpecError: For an unknown name, with the known ones, and for a repeated name.
     """
-    known = {one.name: one for one in factors(system)}
+    known = {factor.name: factor for factor in factors(system)}
     for name in names:
         if name not in known:
             wanted = f"parameters of {system.name}: {', '.join(known)}"
@@ -178,23 +176,23 @@ def chosen(names: Sequence[str], system: System) -> list[Factor]:
     return [known[name] for name in names]
 
 
-def parameters(found: Sequence[Factor], values: Sequence[float]) -> Mapping[str, float]:
-    """Return values by name, rounded as in the file."""
-    return {one.name: rounded(v, DIGITS) for one, v in zip(found, values, strict=True)}
+def parameters(fitted: Sequence[Factor], values: Sequence[float]) -> Mapping[str, float]:
+    """Return the values by name, rounded as in the file."""
+    return {factor.name: rounded(v, DIGITS) for factor, v in zip(fitted, values, strict=True)}
 
 
 FAR = 100.0
-"""Ratio of predicted and measured values that only another unit explains."""
+"""Ratio of predicted to measured values that only a wrong unit explains."""
 
 KERNELS, LONGEST_KERNEL = (2e-6, 5e-6, 2e-5), 1e-3
-"""Launch times from which the search begins, and the longest, in seconds."""
+"""Launch times from which the search begins, and the longest allowed one, in seconds."""
 
 STEPS = (0.01, 0.2)
-"""The same for the time of a step without kernels, as shares of the median step, which is its bound."""
+"""Start values of the kernel-free time of a step as shares of the median step, which is its upper bound."""
 
 
 def predicted(steps: Sequence[Step], system: System) -> tuple[Array, Array]:
-    """Return the times of steps in seconds and their peak memory in bytes, each in the edition of its execution."""
+    """Return the step times in seconds and peak memory in bytes, each in the edition of its execution."""
     seconds, memory = np.empty(len(steps)), np.empty(len(steps))
     same: dict[tuple[Any, str], list[int]] = {}
     for i, step in enumerate(steps):
@@ -210,7 +208,7 @@ def predicted(steps: Sequence[Step], system: System) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Training:
-    """Steps, and the parameters that are fitted to them."""
+    """Measured steps, and the names of the parameters to fit to them."""
 
     logs: Logs
     names: Sequence[str]
@@ -227,19 +225,19 @@ class _Fit:
     factors: Sequence[Factor]
 
     def changed(self, values: Sequence[float]) -> dict[str, Any]:
-        """Return the document with values in place."""
+        """Return the document with the values in place."""
         document: dict[str, Any] = copied(self.document)
         for factor, value in zip(self.factors, values, strict=True):
             factor.change(document, value)
         return document
 
     def times(self, rows: Sequence[Row], values: Sequence[float]) -> tuple[Array, Array]:
-        """Return seconds and bytes of rows."""
+        """Return the step times in seconds and the peak memory in bytes of rows."""
         steps = [self.logs.steps[row.name] for row in rows]
         return predicted(steps, quietly_decoded(self.changed(values), self.file, self.name))
 
     def solved(self, rows: Sequence[Row], starts: Sequence[float] | None = None) -> Solution:
-        """Return the best values for rows, from the usual starts or from a given one."""
+        """Return the best values for rows, starting from the usual values or from given ones."""
         self.check_count(rows)
         seconds = np.array([row.seconds for row in rows])
         unknowns = [_unknown(one, float(np.median(seconds))) for one in self.factors]
@@ -251,14 +249,14 @@ class _Fit:
         return solve(lambda values: self.times(rows, values)[0], seconds, unknowns)
 
     def check_count(self, rows: Sequence[Row]) -> None:
-        """Refuse rows that are fewer than the parameters."""
+        """Refuse fewer rows than parameters."""
         if len(rows) < len(self.factors):
             wanted = f"at least {len(self.factors)} fitted steps, one for each parameter of --fit"
-            hint = "measure more, fit fewer, or hold none out: --hold-out 0"
+            hint = "measure more steps, fit fewer parameters, or hold out none (--hold-out 0)"
             raise SpecError(self.logs.files[0].file, Problem("", wanted, str(len(rows)), hint))
 
     def check_effects(self, rows: Sequence[Row]) -> None:
-        """Refuse parameters that no row depends on."""
+        """Refuse parameters that have no effect on any row."""
         neutral = [_range(one)[0] for one in self.factors]
         before = self.times(rows, neutral)[0]
         for i, one in enumerate(self.factors):
@@ -269,7 +267,7 @@ class _Fit:
                 why = (
                     f"edition {PUBLISHED} ignores ext"
                     if known
-                    else "no step changes with it: unused, or hidden"
+                    else "it changes no step time: unused, or hidden by other work"
                 )
                 wanted = f"a parameter that the steps depend on, not {one.name}"
                 raise SpecError("--fit", Problem("", wanted, why))
@@ -277,40 +275,40 @@ class _Fit:
     def check_determined(self, found: Solution) -> None:
         """Refuse parameters that the fitted rows do not determine."""
         if undetermined := found.undetermined([one.name for one in self.factors]):
-            names, why = undetermined
-            hint = "fit fewer, or add steps that they slow differently; efficiencies end at 1"
-            raise SpecError("--fit", Problem("", f"steps that tell {names}", why, hint))
+            task, why = undetermined
+            hint = "fit fewer parameters, or add steps that they affect differently; efficiencies are capped at 1"
+            raise SpecError("--fit", Problem("", f"steps that {task}", why, hint))
 
 
-def _unknown(one: Factor, median: float) -> Unknown:
-    if not one.seconds:
-        return Unknown(one.name, 1 / WIDEST, WIDEST, (1.0,))
-    if one.name.endswith("kernel"):
-        return Unknown(one.name, 0.0, LONGEST_KERNEL, KERNELS, KERNELS[0])
-    return Unknown(one.name, 0.0, median, [share * median for share in STEPS], 0.01 * median)
+def _unknown(factor: Factor, median: float) -> Unknown:
+    if not factor.seconds:
+        return Unknown(factor.name, 1 / WIDEST, WIDEST, (1.0,))
+    if factor.name.endswith("kernel"):
+        return Unknown(factor.name, 0.0, LONGEST_KERNEL, KERNELS, KERNELS[0])
+    return Unknown(factor.name, 0.0, median, [share * median for share in STEPS], 0.01 * median)
 
 
-def _range(one: Factor) -> tuple[float, float]:
-    """Return two values of a parameter, far enough apart to show any effect."""
-    return (0.0, LONGEST_KERNEL) if one.seconds else (1.0, 0.5)
+def _range(factor: Factor) -> tuple[float, float]:
+    """Return two values of a parameter that are far enough apart to show any effect."""
+    return (0.0, LONGEST_KERNEL) if factor.seconds else (1.0, 0.5)
 
 
 def fit_training(
     document: Mapping[str, Any], file: str, name: str, training: Training, hold_out: float
 ) -> tuple[dict[str, Any], Fitted, dict[str, Any], list[str]]:
-    """Fit parameters to steps.
+    """Fit system parameters to measured training steps.
 
     Args:
-        document: The system; it is not changed.
-        file, name: Its path and its name.
-        training: Steps and names of parameters.
-        hold_out: Share of the groups that is predicted, not fitted.
+        document: System document; it is not changed.
+        file, name: Path and name of the system.
+        training: Steps, and the names of the parameters.
+        hold_out: Share of the groups that are predicted but not fitted.
 
     Returns:
         The new document, the steps with their times, the provenance of the fit, and notes.
 
     Raises:
-        SpecError: For times of another unit, and for parameters that the steps do not determine.
+        SpecError: For times in the wrong unit, and for parameters that the steps do not determine.
     """
     logs, system = training.logs, quietly_decoded(document, file, name)
     fit = _Fit(document, file, name, logs, chosen(training.names, system))
@@ -320,53 +318,52 @@ def fit_training(
     notes = [*logs.notes, *_compared_memory(fit, rows, needed, system)]
     held = held_out(rows, hold_out)
     if hold_out > 0 and not held.any():
-        notes.append(f"{TRAINING}: its rows are one group, so none is held out")
+        notes.append(f"{TRAINING}: all rows are in one group, so none is held out")
     used = [row for row, out in zip(rows, held, strict=True) if not out]
     fit.check_count(used)
     fit.check_effects(used)
     found = fit.solved(used)
     fit.check_determined(found)
-    named = parameters(fit.factors, found.values)
-    values = list(named.values())
+    by_name = parameters(fit.factors, found.values)
+    values = list(by_name.values())
     notes += _notes(fit.factors, values)
     if len(used) == len(fit.factors):
         notes.append(
-            f"{TRAINING}: as many parameters as fitted steps, so their residuals say nothing"
+            f"{TRAINING}: as many parameters as fitted steps, so the residuals of the fit are meaningless"
         )
     seconds, memory = fit.times(rows, values)
     measured = np.array([logs.steps[row.name].memory for row in rows])
-    whole = Fitted(TRAINING, "", rows, held, held & False, seconds, None, (measured, memory))
-    record = provenance(whole, named, logs.files, 0, _spreads(fit, whole, values))
+    fitted = Fitted(TRAINING, "", rows, held, held & False, seconds, None, (measured, memory))
+    record = provenance(fitted, by_name, logs.files, 0, _spreads(fit, fitted, values))
     record |= {"parameters_are": "factors of efficiencies; of launch.* seconds"}
-    return fit.changed(values), whole, record, notes
+    return fit.changed(values), fitted, record, notes
 
 
-def _spreads(fit: _Fit, whole: Fitted, start: Sequence[float]) -> Sequence[Mapping[str, Any]]:
-    """Return the spreads of measured steps about fits that did not see them."""
+def _spreads(fit: _Fit, fitted: Fitted, start: Sequence[float]) -> Sequence[Mapping[str, Any]]:
+    """Return the spreads of measured steps, with each step predicted by a fit without its group."""
 
+    # Refits start from the values of the full fit: leaving out one group moves them little.
     def again(rows: Sequence[Row]) -> Callable[[Sequence[Row]], Array]:
         values = fit.solved(rows, start).values
         return lambda some: fit.times(some, values)[0]
 
-    times, groups = unseen(whole.rows, whole.held, again)
-    editions = {fit.logs.steps[row.name].execution.edition for row in whole.rows}
+    times, groups = cross_validated(fitted.rows, fitted.held, again)
+    editions = {fit.logs.steps[row.name].execution.edition for row in fitted.rows}
     of = {"edition": editions.pop()} if len(editions) == 1 else {}
-    return [{**one, **of} for one in spreads(whole.rows, times, groups, 0.0)]
+    return [{**one, **of} for one in spreads(fitted.rows, times, groups, 0.0)]
 
 
 def _check_units(rows: Sequence[Row], times: Array) -> None:
-    """Refuse times that are far from those of the system before anything is fitted."""
+    """Refuse times that are far from the base system's predictions, before anything is fitted."""
     for row, time in zip(rows, times.tolist(), strict=True):
         if not 1 / FAR < time / row.seconds < FAR:
-            wanted = (
-                f"a time within {FAR:g} times the {time:.4g} s that the system to start from gives"
-            )
-            hint = "seconds of one step are wanted, not milliseconds, nor those of many steps"
+            wanted = f"a time within {FAR:g} times the {time:.4g} s that the base system predicts"
+            hint = "give seconds of one step, not milliseconds or the time of several steps"
             raise row.refuse("seconds", wanted, f"{row.seconds:g} s", hint)
 
 
 def _compared_memory(fit: _Fit, rows: Sequence[Row], needed: Array, system: System) -> list[str]:
-    """Check the unit of peak memory, and note steps that should not fit: they ran, so the estimate is too high.
+    """Check the unit of peak memory, and note steps that do not fit by the model: it overestimates their memory.
 
     Raises:
         SpecError: For a measured peak that is far from the estimate.
@@ -374,23 +371,25 @@ def _compared_memory(fit: _Fit, rows: Sequence[Row], needed: Array, system: Syst
     for row, need in zip(rows, needed.tolist(), strict=True):
         peak = fit.logs.steps[row.name].memory
         if not math.isnan(peak) and not 1 / FAR < need / peak < FAR:
-            wanted = f"bytes within {FAR:g} times the {need:.4g} that the model says"
-            raise row.refuse("memory_bytes", wanted, f"{peak:g}", "bytes are wanted, not GB")
+            wanted = f"bytes within {FAR:g} times the {need:.4g} that the model predicts"
+            raise row.refuse("memory_bytes", wanted, f"{peak:g}", "give bytes, not GB")
     large = needed > system.usable[0]
     if not large.any():
         return []
     first = rows[int(large.argmax())]
     return [
-        f"{TRAINING}: {int(large.sum())} of {len(rows)} steps need more memory than {system.name} has, by the model"
+        f"{TRAINING}: {int(large.sum())} of {len(rows)} steps need more memory than {system.name} has by the model"
         f" (first: {first.name}, {first.place})"
     ]
 
 
-def _notes(found: Sequence[Factor], values: Sequence[float]) -> list[str]:
-    """Return notes of the fitted values, and of those at a bound of the search."""
+def _notes(fitted: Sequence[Factor], values: Sequence[float]) -> list[str]:
+    """Describe the fitted values, and note those at a bound of the search."""
     texts, notes = [], []
-    for one, value in zip(found, values, strict=True):
-        texts.append(f"{one.name} {value:.4g} s" if one.seconds else f"{one.name} x {value:.4g}")
-        if not one.seconds and not 1.001 / WIDEST < value < WIDEST / 1.001:
-            notes.append(f"{TRAINING}: {one.name} is at its bound: something else makes the time")
+    for factor, value in zip(fitted, values, strict=True):
+        texts.append(
+            f"{factor.name} {value:.4g} s" if factor.seconds else f"{factor.name} x {value:.4g}"
+        )
+        if not factor.seconds and not 1.001 / WIDEST < value < WIDEST / 1.001:
+            notes.append(f"{TRAINING}: {factor.name} is at its bound: the cause is something else")
     return [f"{TRAINING}: {', '.join(texts)}; efficiencies are at most 1", *notes]

@@ -1,1 +1,1 @@
-"""The whole run: phases of a training, failures, checkpoints, money and energy, as formulas of columns of steps."""
+"""Whole training runs: phases, failures, checkpointing, goodput, cost and energy, for columns of step times."""

@@ -1,4 +1,4 @@
-"""Checkpoints: their bytes, how long a save stops the steps, and how often one can be taken."""
+"""Checkpointing: size of a checkpoint, time that a save blocks training, and minimum time between saves."""
 
 from functools import cache
 from itertools import product
@@ -15,17 +15,19 @@ from calculon.hardware.system import System
 
 
 def bytes_per_param(datatype: str, lookup: Lookup) -> Array:
-    """Return what a checkpoint has of each parameter: the weight, its master copy, the moments of the optimizer.
+    """Return the checkpoint size per parameter: weight, master copy and optimizer moments.
 
-    Of bfloat16 weights under Adam 2 + 4 + 8 = 14. Source: Rajbhandari et al., *ZeRO*, arXiv:1910.02054, section 3.1.
+    With bfloat16 weights and Adam: 2 + 4 + 8 = 14 bytes. Source: Rajbhandari et al., *ZeRO*, arXiv:1910.02054, section
+    3.1.
 
     Args:
         datatype: Type of the weights.
-        lookup: Columns of fields of executions by name: ``optimizer`` and ``optimizer_state_dtype``.
+        lookup: Returns a column of an execution field by name; ``optimizer`` and ``optimizer_state_dtype`` are read.
     """
     optimizer, moment = np.asarray(lookup("optimizer")), np.asarray(lookup("optimizer_state_dtype"))
     if not (optimizer.ndim or moment.ndim):
         return np.asarray(_bytes_of(datatype, str(optimizer), str(moment)))
+    # Rows of a search share a few optimizers: one lookup per combination replaces a loop over rows.
     size = np.zeros(np.broadcast_shapes(optimizer.shape, moment.shape))
     for name, kind in product(np.unique(optimizer), np.unique(moment)):
         each = _bytes_of(datatype, str(name), str(kind))
@@ -35,8 +37,9 @@ def bytes_per_param(datatype: str, lookup: Lookup) -> Array:
 
 @cache
 def _bytes_of(datatype: str, optimizer: str, moment: str) -> float:
-    """Return what a checkpoint has of each parameter under one optimizer."""
+    """Return the checkpoint size per parameter for one optimizer and one type of its state."""
     weight = DATATYPE_BYTES[datatype]
+    # float32 weights are their own master copy
     master = MASTER_BYTES if weight < MASTER_BYTES else 0
     quantized = optimizer.endswith("8bit")
     each = QUANTIZED_BYTES if quantized else MOMENT_BYTES.get(moment, MOMENT_BYTES["float32"])
@@ -44,16 +47,16 @@ def _bytes_of(datatype: str, optimizer: str, moment: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
-    """How checkpoints of a job are saved and loaded, as columns.
+class SaveCost:
+    """Cost of saving and loading the checkpoints of a job, as columns.
 
     Attributes:
         size: Bytes of a checkpoint.
-        pause: Seconds that steps wait for a save.
-        least_interval: Seconds that the storage needs for one, of which a new one waits for the last; 0 where steps
-            wait for it.
-        load: Seconds to load one.
-        memory_pause: Seconds that steps wait for a copy in the memory of another node.
+        pause: Seconds that a save blocks training.
+        least_interval: Seconds in which storage writes one checkpoint; an asynchronous save cannot start before the
+            previous one has been written. 0 for synchronous saves.
+        load: Seconds to load a checkpoint.
+        memory_pause: Seconds that training is blocked by a copy to the memory of another node.
     """
 
     size: Bytes
@@ -63,14 +66,15 @@ class Saving:
     memory_pause: Seconds
 
 
-def saving(
+def save_cost(
     checkpoints: Checkpoints, system: System, size: Bytes, num_procs: Count, nodes: Count
-) -> Saving:
-    """Return how checkpoints of some bytes are saved and loaded.
+) -> SaveCost:
+    """Return the cost of saving and loading checkpoints of a given size.
 
-    Every rank saves its part: it copies it to its host, from where it goes to the storage.
+    Every rank saves its own shard: it copies the shard to host memory, and the host writes it to storage.
     """
     share = size / num_procs
+    # a system that does not state its link to the host is assumed to copy at the rate of its second memory tier
     copy = (
         system.mem2.time(share)
         if system.ext.host is None
@@ -80,7 +84,7 @@ def saving(
     write = size / rate
     waits = checkpoints.mode == "sync"
     to_peer = share / system.networks[-1].bandwidth
-    return Saving(
+    return SaveCost(
         size=size,
         pause=checkpoints.pause + (write if waits else copy),
         least_interval=np.zeros_like(write) if waits else write,
@@ -90,7 +94,7 @@ def saving(
 
 
 def storage_rate(checkpoints: Checkpoints, nodes: Count) -> BytesPerSecond:
-    """Return the rate of the storage: of all nodes, at most what is stated for all together."""
+    """Return the bandwidth of the checkpoint storage: the sum over all nodes, capped by the stated total."""
     rate = np.asarray(nodes * checkpoints.bandwidth_per_node, float)
     if checkpoints.bandwidth is not None:
         rate = np.minimum(rate, checkpoints.bandwidth)

@@ -1,4 +1,4 @@
-"""What is left of exponentials of small numbers, without cancellation; of huge ones, infinity without warnings."""
+"""Numerically stable exponential helpers: no cancellation for small arguments, no warnings for large ones."""
 
 import math
 from collections.abc import Callable
@@ -9,23 +9,25 @@ import numpy as np
 from calculon.base.units import Array
 
 Values = float | Array
-"""A number or an array of them; the laws of this room broadcast their arguments against each other."""
+"""A number or an array of numbers; the functions of this package broadcast their arguments against each other."""
 
-_SMALL = 0.5  # below it the series, whose last term is then under 1e-17
+# below this argument the series is used; with 14 terms the last one is then under 1e-17
+_SMALL = 0.5
 _TERMS = 14
 
 
-def quiet() -> np.errstate:
-    """Return a context without warnings: what overflows is meant to be infinite, and 0/0 is replaced."""
+def ignore_float_errors() -> np.errstate:
+    """Return a context that ignores overflow and 0/0: overflow is meant to give infinity, and callers replace NaN."""
     return np.errstate(over="ignore", divide="ignore", invalid="ignore")
 
 
-def remembered(law: Callable[..., Array]) -> Callable[..., Array]:
-    """Remember what a law says of single numbers: a search asks for those of its job with every block of rows."""
+def cached_for_numbers(law: Callable[..., Array]) -> Callable[..., Array]:
+    """Cache the results of a function for single numbers: a search asks for the same job with every chunk of rows."""
     kept = lru_cache(256)(law)
 
     @wraps(law)
     def call(*arguments: Values) -> Array:
+        # arrays are not hashable, and a search never repeats the same array
         if any(np.ndim(one) for one in arguments):
             return law(*arguments)
         return kept(*map(float, arguments))
@@ -34,12 +36,12 @@ def remembered(law: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def ratio(amount: Values, per: Values) -> Array:
-    """Return an amount per another, where 0/0 and ∞/∞ are 0: a share of nothing, or of what never happens.
+    """Return a ratio in which 0/0 and ∞/∞ are 0: a share of nothing, or of an event that never happens.
 
     >>> float(ratio(0.0, 0.0)), float(ratio(1.0, 0.0)), float(ratio(3.0, np.inf))
     (0.0, inf, 0.0)
     """
-    with quiet():
+    with ignore_float_errors():
         found = np.divide(amount, per)
     return np.where(np.isnan(found), 0.0, found)[()]
 
@@ -53,13 +55,13 @@ def _series(x: Array, first: int, step: int = 1) -> Array:
 
 
 def growth(x: Values) -> Array:
-    """Return (e^x − 1)/x: how much longer an exponential growth is than a linear one; 1 at 0.
+    """Return (e^x − 1)/x, the ratio of exponential to linear growth; 1 at 0.
 
     >>> float(growth(0.0)), float(growth(1e4))
     (1.0, inf)
     """
     x = np.asarray(x, float)
-    with quiet():
+    with ignore_float_errors():
         found = np.where(np.isposinf(x), np.inf, np.expm1(x) / x)
     return np.where(x == 0, 1.0, found)[()]
 
@@ -72,7 +74,8 @@ def curvature(x: Values) -> Array:
     """
     x = np.asarray(x, float)
     small = np.abs(x) < _SMALL
-    with quiet():
+    # np.where evaluates both branches, so the series gets 0 in place of large arguments
+    with ignore_float_errors():
         found = np.where(np.isposinf(x), np.inf, (np.expm1(x) - x) / (x * x))
         return np.where(small, _series(np.where(small, x, 0.0), 2), found)[()]
 
@@ -85,6 +88,6 @@ def sine_excess(x: Values) -> Array:
     """
     x = np.asarray(x, float)
     small = np.abs(x) < _SMALL
-    with quiet():
+    with ignore_float_errors():
         found = np.where(np.isinf(x), np.inf, (np.sinh(x) - x) / x**3)
         return np.where(small, _series(np.where(small, x * x, 0.0), 3, 2), found)[()]

@@ -1,4 +1,4 @@
-"""Amounts in the files of campaigns: numbers in the unit of their field, or words (``15T``, ``60d``, ``4M``)."""
+"""Quantities in campaign files: numbers in the unit of their field, or text such as ``15T``, ``60d`` and ``4M``."""
 
 import math
 from dataclasses import replace
@@ -10,26 +10,27 @@ from calculon.declarations.fields import LARGEST_NUMBER, Declaration, shown
 from calculon.declarations.spellings import dollars, duration, global_batch, sequence_length, tokens
 
 CHINCHILLA = 20.0
-"""Tokens for each parameter on which compute is best spent. Source: Hoffmann et al., arXiv:2203.15556, table 3."""
+"""Compute-optimal tokens per parameter. Source: Hoffmann et al., arXiv:2203.15556, table 3."""
 
 _CHINCHILLA = "chinchilla"
 
 NEVER = "never"
-"""The word for a mean time between events that do not happen."""
+"""The word for the mean time between events that do not happen."""
 
 
 class TimeSpan(float):
-    """A time in seconds; in files a number in the unit of its field, or words such as ``60d`` and ``90 min``."""
+    """A time in seconds; in files a number in the unit of its field, or text such as ``60d`` and ``90 min``."""
 
     __slots__ = ()
     limits: ClassVar[Declaration] = Declaration(help="", at_least=0)
-    WANTED: ClassVar[str] = "a time of at least 0, or words such as 60d, 12h or 90min"
+    WANTED: ClassVar[str] = "a time of at least 0, such as 60d, 12h or 90min"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Self:
         """Decode a time."""
         number: Any = raw
         if isinstance(raw, str):
+            # text carries its own unit, so the scale of the field does not apply to it
             zero = cls.limits.above is None
             number, scale = _read(lambda: duration(raw, zero=zero), path, problems), 1.0
         if cls.limits.problem(float, number, path) is not None:
@@ -48,14 +49,14 @@ class Interval(TimeSpan):
 
     __slots__ = ()
     limits: ClassVar[Declaration] = Declaration(help="", above=0)
-    WANTED: ClassVar[str] = "a time above 0, or words such as 60d, 12h or 90min"
+    WANTED: ClassVar[str] = "a time above 0, such as 60d, 12h or 90min"
 
 
 class MeanTime(Interval):
-    """A mean time between events; infinite where they ``never`` happen."""
+    """A mean time between events; infinite if it is ``never``."""
 
     __slots__ = ()
-    WANTED: ClassVar[str] = "a time above 0, words such as 5000h or 60d, or never"
+    WANTED: ClassVar[str] = "a time above 0, such as 5000h or 60d, or never"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Self:
@@ -66,7 +67,7 @@ class MeanTime(Interval):
 
 
 class Money(float):
-    """US dollars; in files a number, or words such as ``5M`` and ``500k``."""
+    """An amount in US dollars; in files a number, or text such as ``5M`` and ``500k``."""
 
     __slots__ = ()
     WANTED: ClassVar = "US dollars above 0, such as 5M or 500k"
@@ -95,21 +96,21 @@ class Money(float):
 
 @dataclass(frozen=True, slots=True)
 class TokenGoal:
-    """Tokens of a run: a number, or so many for each parameter of the model.
+    """Number of training tokens: absolute, or per parameter of the model.
 
     Attributes:
-        tokens: Tokens; 0 where they follow from the parameters.
-        per_parameter: Tokens for each parameter; 0 where they are stated.
+        tokens: Number of tokens; 0 if it follows from the number of parameters.
+        per_parameter: Tokens per parameter; 0 if the number of tokens is stated.
     """
 
-    WANTED: ClassVar = "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
+    WANTED: ClassVar = "tokens such as 15T, chinchilla, or tokens per parameter such as 100x"
 
     tokens: float = 0.0
     per_parameter: float = 0.0
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "TokenGoal":
-        """Decode ``15e12``, ``15T``, ``chinchilla`` (20 for each parameter), ``100x``."""
+        """Decode ``15e12``, ``15T``, ``chinchilla`` (20 per parameter) or ``100x``."""
         wanted = cls.WANTED
         if not isinstance(raw, str):
             if Declaration(help="", at_least=0).problem(float, raw, path) is not None:
@@ -135,13 +136,13 @@ class TokenGoal:
         return {"type": ["number", "string"], "minimum": 0}
 
     def of(self, parameters: float) -> float:
-        """Return the tokens for a model of so many parameters."""
+        """Return the number of tokens for a model with the given number of parameters."""
         return self.tokens or self.per_parameter * parameters
 
 
 @dataclass(frozen=True, slots=True)
 class BatchGoal:
-    """A global batch: sequences as a number, or tokens as words (``4M``); which of them, the length decides."""
+    """A global batch: sequences as a number, or tokens as text (``4M``), divided by the sequence length."""
 
     WANTED: ClassVar = "sequences as a number, or tokens such as 4M"
 
@@ -157,6 +158,7 @@ class BatchGoal:
             problems.append(problem)
             return cls("1")
         found = cls(str(raw))
+        # the sequence length is not known yet: a length of 1 checks the spelling only
         _read(lambda: found.sequences(1), path, problems)
         return found
 
@@ -166,7 +168,7 @@ class BatchGoal:
         return {"type": ["integer", "string"], "minimum": 1}
 
     def sequences(self, seq_size: int, path: str = "batch") -> int:
-        """Return its sequences of so many tokens.
+        """Return the batch in sequences of the given length.
 
         Raises:
             SpecError: For less than half a sequence.
@@ -175,10 +177,10 @@ class BatchGoal:
 
 
 class Length(int):
-    """Tokens of a sequence; in files a number, or words such as ``8k``."""
+    """Sequence length in tokens; in files a number, or text such as ``8k``."""
 
     __slots__ = ()
-    WANTED: ClassVar = "integer >= 1, or words such as 8k"
+    WANTED: ClassVar = "integer >= 1, or text such as 8k"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Length":
@@ -199,7 +201,7 @@ class Length(int):
 
 
 def _read(read: Any, path: str, problems: list[Problem]) -> Any:
-    """Return what a reader of words makes of them; where it refuses, 1, and what is wrong goes to the problems."""
+    """Return the value that a text parser reads; if the parser refuses, add its problems to the list and return 1."""
     try:
         return read()
     except SpecError as error:

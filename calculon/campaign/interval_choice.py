@@ -1,4 +1,4 @@
-"""Why checkpoints of a run are as far apart as they are."""
+"""Reason for the checkpoint interval of a run: stated, optimal, or limited by storage or by the length of the run."""
 
 import math
 from typing import Any
@@ -8,20 +8,20 @@ from calculon.campaign.checkpoint import storage_rate
 from calculon.campaign.whole_run import WholeRun
 
 STATED, BEST, STORAGE, RUN = "stated", "best", "storage", "run"
-"""Reasons of an interval: the campaign says it; the run is the shortest; the storage takes no more; the run ends."""
+"""Reasons for an interval: the campaign states it; the run is shortest with it; storage is slower; the run is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalChoice:
-    """The interval between checkpoints of a run, and what it is due to.
+    """Checkpoint interval of a run with the reason for it.
 
     Attributes:
         reason: ``stated``, ``best``, ``storage`` or ``run``.
-        best: Seconds between checkpoints with which the run is the shortest; infinite where nothing fails.
-        write: Seconds that the storage takes to write one.
-        bandwidth: Rate of the storage in B/s.
-        bandwidth_needed: Rate with which the storage takes the best interval, in B/s.
-        memory_interval: Seconds between copies in the memory of other nodes; None without.
+        best: Optimal seconds between checkpoints; infinite if nothing fails.
+        write: Seconds in which storage writes a checkpoint.
+        bandwidth: Bandwidth of the storage in B/s.
+        bandwidth_needed: Bandwidth in B/s with which storage can keep the optimal interval.
+        memory_interval: Seconds between copies in the memory of other nodes; None without such copies.
     """
 
     reason: str
@@ -32,7 +32,7 @@ class IntervalChoice:
     memory_interval: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data; None in place of what is infinite."""
+        """Return a JSON-serializable dict; infinite values become None."""
         found = {
             "best_interval": self.best,
             "write_time": self.write,
@@ -47,28 +47,29 @@ class IntervalChoice:
         return {"reason": self.reason, **known}
 
 
-def interval_choice(whole: WholeRun) -> IntervalChoice:
-    """Return why checkpoints of a run, of one execution, are as far apart as they are."""
-    c = whole.campaign.checkpoints
-    best, least = float(whole.best_interval), float(whole.saves.least_interval)
-    bandwidth = float(storage_rate(c, whole.job.nodes))
-    size = float(whole.saves.size)
+def interval_choice(run: WholeRun) -> IntervalChoice:
+    """Return the reason for the checkpoint interval of a run of a single execution."""
+    c = run.campaign.checkpoints
+    best, least = float(run.best_interval), float(run.saves.least_interval)
+    bandwidth = float(storage_rate(c, run.job.nodes))
+    size = float(run.saves.size)
     return IntervalChoice(
-        reason=_reason(whole, best, least),
+        reason=_reason(run, best, least),
         best=best,
         write=size / bandwidth,
         bandwidth=bandwidth,
         bandwidth_needed=size / best if best else math.inf,
-        memory_interval=float(whole.memory_interval) if c.levels > 1 else None,
+        memory_interval=float(run.memory_interval) if c.levels > 1 else None,
     )
 
 
-def _reason(whole: WholeRun, best: float, least: float) -> str:
-    c = whole.campaign.checkpoints
+def _reason(run: WholeRun, best: float, least: float) -> str:
+    c = run.campaign.checkpoints
     if c.interval_steps is not None:
         return STATED
     wanted = best if c.interval is None else float(c.interval)
-    if float(whole.useful) <= max(wanted, least):
+    # order matters: a run that ends before its first checkpoint is not limited by storage
+    if float(run.useful) <= max(wanted, least):
         return RUN
     if least > wanted:
         return STORAGE

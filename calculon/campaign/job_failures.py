@@ -1,4 +1,4 @@
-"""Failures of a job: how often, stragglers, and silent corruption found later."""
+"""Job failures: their rate, stragglers, and silent data corruption that is found later."""
 
 import math
 from functools import cache
@@ -6,43 +6,45 @@ from functools import cache
 import numpy as np
 
 from calculon.base.units import Array
-from calculon.campaign.exponentials import Values, growth, quiet, ratio
+from calculon.campaign.exponentials import Values, growth, ignore_float_errors, ratio
 from calculon.campaign.published import published_failures
 
-# How often a job fails: rates of independent sources add.
+# Failure rate of a job: the rates of independent sources add.
 
 HOUR = 3600.0
 
 SMALL_JOB = 2000
-"""Processors below which the rate of large jobs says too little; see :func:`small_job_warning`."""
+"""Job size in processors below which failure rates of large jobs are too low; see :func:`small_job_warning`."""
 
 _SAME = 1e-3
-"""Relative difference of rates up to which one is not called higher."""
+"""Relative difference up to which two rates count as equal."""
 
-_LARGE, _SMALL = "RSC-1", "RSC-1 on 1,024"  # rows of published failures
+# rows of published failures that show how small jobs deviate from large ones
+_LARGE, _SMALL = "RSC-1", "RSC-1 on 1,024"
 
 
 def combined(*mtbfs: Values) -> Array:
-    """Return the mean time between failures of several independent sources together, in their unit.
+    """Return the mean time between failures of several independent sources combined, in their unit.
 
-    Rates add, as a superposition of Poisson processes is one: ``1/M = Σ 1/M_i``. None at all fail never.
+    Rates add, because a superposition of Poisson processes is a Poisson process: ``1/M = Σ 1/M_i``. Without any source
+    the result is infinite.
 
     >>> float(combined(2.0, 2.0, np.inf)), float(combined())
     (1.0, inf)
     """
     rates: Values = 0.0
-    with quiet():
+    with ignore_float_errors():
         for mtbf in mtbfs:
             rates = rates + np.divide(1.0, mtbf)
         return np.divide(1.0, rates)
 
 
 def job_mtbf(num_procs: Values, per_processor: Values, *others: Values) -> Array:
-    """Return the mean time between failures of a job in seconds.
+    """Return the mean time between failures (MTBF) of a job in seconds.
 
     Args:
-        num_procs: Processors that all have to work.
-        per_processor: Hours of one processor between failures that stop the job.
+        num_procs: Processors, all of which have to work.
+        per_processor: Hours between failures of one processor that stop the job.
         others: Hours between stops of the whole job that do not depend on its size: storage, power, maintenance,
             preemption.
 
@@ -53,7 +55,7 @@ def job_mtbf(num_procs: Values, per_processor: Values, *others: Values) -> Array
 
 
 def rate_among_published(mtbf_processor: float) -> str:
-    """Say how many published rates of failures are worse than one of so many hours of a processor between failures.
+    """Return a sentence on how many published failure rates are higher; empty if fewer than half of them are.
 
     >>> rate_among_published(1.0)
     ''
@@ -63,16 +65,17 @@ def rate_among_published(mtbf_processor: float) -> str:
     if 2 * len(worse) < len(hours):
         return ""
     return (
-        f"The rate of failures is a default, and a favourable one: of {len(hours)} that are published {len(worse)} are "
-        f"higher, up to {mtbf_processor / min(worse):.2g} times (--mtbf)."
+        f"The failure rate is an optimistic default: {len(worse)} of {len(hours)} published rates are higher, up to "
+        f"{mtbf_processor / min(worse):.2g} times as high (--mtbf)."
     )
 
 
 def small_job_warning(num_procs: int) -> str:
-    """Return what to say of the failures of a small job; nothing of one from :data:`SMALL_JOB` processors on.
+    """Return a warning about the failure rate of a small job; empty from :data:`SMALL_JOB` processors on.
 
-    Rates by processor come from large jobs, and small ones fail for other reasons as well: arXiv:2410.21680 projects
-    the failures of large jobs by the rate of its nodes, and measured more of them at 1,024 processors.
+    Failure rates per processor come from large jobs, and small ones also fail for other reasons: arXiv:2410.21680
+    projects the failures of large jobs from the failure rate of their nodes, but measured more failures at 1,024
+    processors.
     """
     if num_procs >= SMALL_JOB:
         return ""
@@ -82,15 +85,16 @@ def small_job_warning(num_procs: int) -> str:
     assert small.mtbf_hours
     assert large.mtbf_processor
     return (
-        f"Jobs below {SMALL_JOB:,} processors fail more often than the rate of large ones says: on {_LARGE} one of "
-        f"{small.num_procs:,} ran {small.mtbf_hours:.1f} h between failures, where the rate of its nodes says "
+        f"Jobs below {SMALL_JOB:,} processors fail more often than the rate of large jobs suggests: on {_LARGE}, a job "
+        f"of {small.num_procs:,} ran {small.mtbf_hours:.1f} h between failures, while the rate of its nodes suggests "
         f"{large.mtbf_processor / small.num_procs:.1f} h."
     )
 
 
 # Stragglers: a synchronous step takes as long as its slowest rank.
 
-_REACH, _STEP = 12.0, 0.04  # the grid of the normal law, in standard deviations
+# range and step of the grid of the normal distribution, in standard deviations: Φ(−12) is below 1e-32
+_REACH, _STEP = 12.0, 0.04
 
 
 def any_slow(num_nodes: Values, share: Values) -> Array:
@@ -100,12 +104,13 @@ def any_slow(num_nodes: Values, share: Values) -> Array:
     (0.75, 0.0)
     """
     with np.errstate(divide="ignore"):
+        # log1p and expm1 keep the digits of a share that is tiny
         log = np.log1p(-np.asarray(share, float))
     return -np.expm1(num_nodes * log)
 
 
 def share_slow(between: Values, until_removed: Values) -> Array:
-    """Return the share of time that a node is slow which becomes so now and then, and is soon replaced.
+    """Return the share of time in which a node is slow that becomes slow occasionally and is then replaced.
 
     Args:
         between: Mean time until a good node becomes slow; infinite if none does.
@@ -115,10 +120,10 @@ def share_slow(between: Values, until_removed: Values) -> Array:
 
 
 def slow_nodes(num_nodes: Values, share: Values, factor: Values) -> Array:
-    """Return the mean time of a step by that of good nodes, if a share of them is slower by a factor.
+    """Return the mean step time relative to healthy nodes if a share of the nodes is slower by a factor.
 
-    One slow node slows the step down as much as many. It is right for times that all scale alike, and too much for
-    ranks that have time to spare.
+    One slow node slows a step as much as many do. This is exact if all times scale alike, and an upper bound for ranks
+    that have slack.
     """
     return 1.0 + (np.asarray(factor, float) - 1.0) * any_slow(num_nodes, share)
 
@@ -127,6 +132,7 @@ def slow_nodes(num_nodes: Values, share: Values, factor: Values) -> Array:
 def _normal_law() -> tuple[Array, Array]:
     """Return a grid and the logarithm of the normal distribution function on it."""
     x = np.arange(-_REACH, _REACH + _STEP / 2.0, _STEP)
+    # tail probabilities first: 1 − Φ would lose all digits in the upper tail
     beyond = np.array([math.erfc(abs(a) / math.sqrt(2.0)) / 2.0 for a in x])
     return x, np.where(x > 0, np.log1p(-beyond), np.log(beyond))
 
@@ -134,8 +140,8 @@ def _normal_law() -> tuple[Array, Array]:
 def expected_maximum(number: Values) -> Array:
     """Return the mean of the largest of n independent standard normal variables, to ten digits.
 
-    ``∫ x n φ(x) Φ(x)^(n−1) dx``, by the trapezoidal rule, which is exact for such functions but for rounding. The known
-    ``√(2 ln n)`` is its limit, and larger: by 43 % at 8, 15 % at 1,024 and 9 % at 10⁵.
+    ``∫ x n φ(x) Φ(x)^(n−1) dx`` by the trapezoidal rule, which is exact up to rounding for such integrands. The
+    familiar ``√(2 ln n)`` is the limit for large n and overestimates: by 43 % at 8, 15 % at 1,024 and 9 % at 10⁵.
 
     Args:
         number: At least 1, at most 1e15.
@@ -143,6 +149,7 @@ def expected_maximum(number: Values) -> Array:
     >>> round(float(expected_maximum(2)), 6)
     0.56419
     """
+    # columns of a search hold few distinct sizes, and each integral is evaluated once
     some, place = np.unique(np.asarray(number, float), return_inverse=True)
     x, log = _normal_law()
     density = np.exp(-x * x / 2.0) * (_STEP / math.sqrt(2.0 * math.pi))
@@ -151,54 +158,56 @@ def expected_maximum(number: Values) -> Array:
 
 
 def jitter(groups: Values, spread: Values) -> Array:
-    """Return the mean time of a step by that of one rank whose times scatter from step to step.
+    """Return the mean step time relative to a single rank, if step times vary randomly from step to step.
 
     Args:
-        groups: Ranks, or groups of them, that vary by themselves and wait for each other.
-        spread: Standard deviation of the time of one, by its mean; about normal.
+        groups: Ranks, or groups of ranks, that vary independently and wait for each other.
+        spread: Standard deviation of the step time over its mean; the distribution is nearly normal.
     """
     return 1.0 + spread * expected_maximum(groups)
 
 
-# Silent corruption: results that are wrong without a failure, found later, and the work that has to be done again.
+# Silent data corruption: wrong results without a failure, found later, and the work that has to be repeated.
 
 
 def rework(found_after: Values, interval: Values, restart: Values, mtbf: Values) -> Array:
-    """Return the expected time per useful time where corrupted work is done again from the last clean checkpoint.
+    """Return the expected time per useful time if corrupted work is repeated from the last clean checkpoint.
 
-    A corruption at a random time is found some time later, and the job goes back to the last checkpoint before it. With
-    L until it is found, R for the restart, τ between checkpoints and M between corruptions this is
+    A corruption happens at a random time and is found later; the job then goes back to the last checkpoint before it.
+    With the detection delay L, the restart R, τ between checkpoints and M between corruptions the result is
 
     ``(M + L + R) (e^(τ/M) − 1)/τ``,
 
-    since a segment is corrupted ``e^(τ/M) − 1`` times before it is clean, each time at the cost of the part before, of
-    L and of R. To first order it is ``1 + (τ/2 + L + R)/M``. It is exact for any distribution of L with this mean, as
-    further corruption before the discovery is undone with the first. Beside failures
-    (:func:`~calculon.campaign.goodput.wall_per_useful`) it is a factor, as long as both are rare: with 3 h between
-    failures and an hour until corruption is found, right within 0.1 % for one in 280 h, 0.7 % too much for one in 28 h.
+    because a segment is corrupted ``e^(τ/M) − 1`` times before it is clean, and each time costs the part before the
+    corruption, L and R. To first order it is ``1 + (τ/2 + L + R)/M``. It is exact for any distribution of L with this
+    mean, since further corruption before the detection is undone together with the first. Together with failures
+    (:func:`~calculon.campaign.goodput.wall_per_useful`) the two are multiplied, which holds as long as both are rare:
+    with an MTBF of 3 h and a detection delay of an hour, the product is accurate to 0.1 % for a corruption every 280 h
+    and 0.7 % too large for one every 28 h.
 
     Args:
-        found_after: Mean time of work from a corruption to its discovery (L): half of the time between two checks, if
-            checks find it and tell which checkpoints are clean; all of it, if the only clean one is that of the check
-            before.
+        found_after: Mean work from a corruption to its detection (L): half of the time between two checks if checks
+            find it and identify the clean checkpoints; all of it if only the checkpoint of the previous check is known
+            to be clean.
         interval: Work between two checkpoints (τ).
-        restart: From the discovery until work goes on (R).
+        restart: Time from the detection until training continues (R).
         mtbf: Mean time between corruptions of the whole job (M); infinite if there are none.
 
     >>> float(rework(3600.0, 600.0, 300.0, np.inf))
     1.0
     """
     rare = ratio(interval, mtbf)
-    with quiet():
+    with ignore_float_errors():
         found = (1.0 + ratio(np.add(found_after, restart), mtbf)) * growth(rare)
+    # NaN is ∞·0 or ∞/∞ of a run that never gets past a corruption
     return np.where(np.isnan(found), np.inf, found)[()]
 
 
 def checkpoints_to_keep(longest: Values, interval: Values) -> Array:
-    """Return how many checkpoints to keep, so that one is older than the longest time until corruption is found.
+    """Return the number of checkpoints to keep so that one is older than the longest detection delay of a corruption.
 
     Args:
-        longest: Longest wall time until it is found; 0 if there is nothing to find.
+        longest: Longest wall time until a corruption is found; 0 if there is none to find.
         interval: Wall time between two checkpoints.
 
     Returns:

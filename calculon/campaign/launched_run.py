@@ -1,4 +1,4 @@
-"""What the launch file of a trainer says of the whole run, as fields of a campaign."""
+"""Campaign fields that the launch file of a trainer states: tokens, checkpoint interval and batch ramp."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
 
 _GOALS = ("tokens", "loss", "steps", "phases")
-"""Fields that say how long a run is."""
+"""Fields that state the length of a run."""
 
 _INSTEAD = {
     "tokens": _GOALS,
     "batch_ramp": ("batch_ramp", "phases"),
     "checkpoints.interval_steps": ("checkpoints.interval", "checkpoints.interval_steps"),
 }
-"""Fields of a campaign that count instead of one of a launch file; of any other it is the same field."""
+"""Campaign fields that take precedence over a field of a launch file; by default the field of the same path."""
 
 
 def launched_fields(launch: "Launch") -> dict[str, Any]:
-    """Return the fields of a campaign that a launch file states, by path.
+    """Return the campaign fields that a launch file states, by path.
 
-    A file that says how often it saves, and not how, stops the steps for it: launchers save asynchronously only where
-    they are asked to (Megatron-LM ``--async-save``, torchtitan ``checkpoint.async_mode``).
+    A file that states how often it saves, but not how, saves synchronously: launchers save asynchronously only on
+    request (Megatron-LM ``--async-save``, torchtitan ``checkpoint.async_mode``).
     """
     said = launch.campaign
     found: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def launched_fields(launch: "Launch") -> dict[str, Any]:
 
 
 def _ramp(said: Mapping[str, Any], seq_length: int) -> Any:
-    """Return the ramp of the batch as a campaign states it; None without."""
+    """Return the batch ramp in the form of a campaign; None without one."""
     if schedule := said.get("batch_schedule"):
         return [{"from": start, "batch": batch} for start, batch in schedule]
     if (ramp := said.get("batch_ramp")) and seq_length:
@@ -49,7 +49,7 @@ def _ramp(said: Mapping[str, Any], seq_length: int) -> Any:
 
 
 def with_launch(campaign: Campaign, launch: "Launch") -> Campaign:
-    """Return a campaign with what the launch file of its execution says, where itself it states nothing."""
+    """Return a campaign with the fields that the launch file states, except those that the campaign states itself."""
     said = {
         path: value
         for path, value in launched_fields(launch).items()

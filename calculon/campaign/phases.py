@@ -1,4 +1,4 @@
-"""Phases of a campaign: what each runs, and what a step of reinforcement learning generates."""
+"""Phases of a campaign: the execution of each phase, and the rollouts of reinforcement learning."""
 
 import json
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from calculon.base.frozen import dataclass
 from calculon.campaign.goals import Length, TimeSpan
 from calculon.declarations.fields import declare, shown
 
-# A part of a campaign that is a document of its own: a name, a path, or the fields of a record.
+# Documents inside a campaign file: a name, a path, or the fields of a record.
 
 
 @dataclass(frozen=True, slots=True)
 class StatedDocument:
-    """A document as a file of a campaign has it; kept as text, so that records with it can be compared and hashed.
+    """A document inside a campaign file, kept as text so that records that contain it can be compared and hashed.
 
     Attributes:
         text: The document in JSON.
@@ -34,12 +34,12 @@ class StatedDocument:
         return found
 
 
-# What a step of reinforcement learning generates before it trains: the record of it.
+# Rollouts: the responses that a step of reinforcement learning generates before it trains on them.
 
 
 @dataclass(frozen=True, slots=True)
 class ServedBy(StatedDocument):
-    """The deployment that generates, as its file has it.
+    """The deployment that generates rollouts, as stated in the file.
 
     Attributes:
         text: The document in JSON: a name or a path, or the fields of a deployment.
@@ -62,54 +62,56 @@ class ServedBy(StatedDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """Answers that the model generates for each step, on the processors that train it afterwards."""
+    """Responses that the model generates for each step, on the processors that train it afterwards."""
 
     unknown_keys: ClassVar[str] = "error"
 
     prompt: Length = declare("tokens of a prompt", unit="tokens")
-    output: Length = declare("generated tokens of an answer, on average", unit="tokens")
+    output: Length = declare("mean tokens generated per response", unit="tokens")
     output_cv: float = declare(
-        "standard deviation of answers over their mean; the step waits for the longest",
+        "standard deviation of response lengths over their mean; the step waits for the longest",
         at_least=0,
         default=0.0,
     )
     samples: int | None = declare(
-        "answers for each step; if absent as many as its tokens come to", at_least=1, default=None
+        "responses per step; if absent as many as the tokens of a step allow",
+        at_least=1,
+        default=None,
     )
     deployment: ServedBy | None = declare(
-        "how it is served: a deployment of the catalog, a file, or its fields, of the processors of the run; if absent "
-        "replicas of a node each",
+        "deployment that generates: a name of the catalog, a file, or its fields, on the processors of the run; if "
+        "absent replicas of a node each",
         default=None,
     )
     switch: TimeSpan = declare(
-        "time of a step to change between training and generation: weights are split anew, and states of the "
-        "optimizer leave the memory and come back; and what else a step takes, such as rewards",
+        "time per step to switch between training and generation (resharding weights, offloading and reloading "
+        "optimizer state), and for anything else, such as rewards",
         unit="s",
         default=TimeSpan(0),
     )
 
     def answers(self, tokens_per_step: int) -> int:
-        """Return the answers of a step that trains so many tokens: one for those of a prompt and an output."""
+        """Return the responses generated per training step: one per `prompt` + `output` trained tokens, rounded up."""
         if self.samples is not None:
             return self.samples
         return max(1, -(-tokens_per_step // (self.prompt + self.output)))
 
 
-# What runs a phase of a campaign: an execution, or a search for one.
+# The execution of a phase, or a search for one.
 
 SEARCH = "search"
-"""The word for an execution that is looked for."""
+"""The word that asks for a search in place of an execution."""
 
 OPTIONS = ("preset", "fix", "add")
-"""Options of such a search, as of :func:`calculon.search`."""
+"""Options of such a search, as in :func:`calculon.search`."""
 
 OF_PHASES = ("batch_size", "seq_length")
-"""Fields of an execution that a phase, or a ramp, states itself."""
+"""Execution fields that a phase, or a ramp, states itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseExecution(StatedDocument):
-    """What runs a phase, as its file has it.
+    """The execution of a phase, as stated in the file.
 
     Attributes:
         text: The document in JSON: a name or a path, the fields of an execution, ``search``, or ``{search: {...}}``
@@ -134,22 +136,22 @@ class PhaseExecution(StatedDocument):
 
     @property
     def searched(self) -> bool:
-        """Whether it is looked for."""
+        """True if a search finds the execution."""
         raw = self.raw
         return raw == SEARCH or (isinstance(raw, dict) and SEARCH in raw)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the search; none where nothing is looked for."""
+        """Options of the search; empty without a search."""
         raw = self.raw
         return dict(raw.get(SEARCH) or {}) if isinstance(raw, dict) else {}
 
 
 def _option_problems(raw: Mapping[Any, Any], path: str) -> list[Problem]:
-    """Return what is wrong with a search and its options."""
+    """Return the problems of a search and its options."""
     options = raw[SEARCH]
     found = [
-        Problem(f"{path}.{key}", f"nothing beside {SEARCH}", shown(key))
+        Problem(f"{path}.{key}", f"no other fields next to {SEARCH}", shown(key))
         for key in raw
         if key != SEARCH
     ]
@@ -170,7 +172,7 @@ def _option_problems(raw: Mapping[Any, Any], path: str) -> list[Problem]:
             found.append(Problem(place, "an object with fields of executions", shown(value)))
         elif key != "preset":
             hint = "batch and seq_size of a phase state them"
-            wanted = f"fields but {' and '.join(OF_PHASES)}"
-            own = [one for one in OF_PHASES if one in value]
-            found += [Problem(f"{place}.{one}", wanted, one, hint) for one in own]
+            wanted = f"fields other than {' and '.join(OF_PHASES)}"
+            stated = [one for one in OF_PHASES if one in value]
+            found += [Problem(f"{place}.{one}", wanted, one, hint) for one in stated]
     return found

@@ -1,4 +1,4 @@
-"""Prices of processors across the catalog, and carbon of electricity by grid."""
+"""Prices of processors across the catalog, and carbon intensity of electricity by grid."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -12,16 +12,16 @@ from calculon.declarations.fields import LARGEST_NUMBER, Declaration, shown
 from calculon.declarations.files import read_document
 from calculon.declarations.overlay import BASE
 
-# Prices of the same processor across the catalog: of its own system, and of the clouds that rent it.
+# Prices of the same processor across the catalog: in its own system file, and in the files of clouds that rent it out.
 
 
 @dataclass(frozen=True, slots=True)
 class PriceRange:
-    """Prices of one kind for an hour of the same processor.
+    """Range of the prices of one kind for an hour of the same processor.
 
     Attributes:
-        low, high: The least and the most, in US dollars for an hour.
-        systems: Systems of the catalog that state one.
+        low, high: Lowest and highest price, in US dollars per hour.
+        systems: Number of systems in the catalog that state a price.
     """
 
     low: float
@@ -30,7 +30,7 @@ class PriceRange:
 
     @property
     def in_words(self) -> str:
-        """The range on a line.
+        """The range on one line.
 
         >>> PriceRange(2.95, 12.29, 5).in_words
         '2.95 to 12.29 USD/h in 5 systems of the catalog'
@@ -46,16 +46,16 @@ def price_range(system: str, kind: str) -> PriceRange | None:
         kind: One of :data:`~calculon.hardware.extension.PRICE_KINDS`.
 
     Returns:
-        None where fewer than two systems with this processor state one.
+        None if fewer than two systems with this processor state a price.
     """
-    own = processor_of(system)
-    alike = [name for name in _documents() if processor_of(name) == own]
-    found = [usd for name in alike for usd in _stated(_documents()[name], kind)]
-    return PriceRange(min(found), max(found), len(found)) if len(found) > 1 else None
+    processor = processor_of(system)
+    same_processor = [name for name in _documents() if processor_of(name) == processor]
+    prices = [usd for name in same_processor for usd in _stated(_documents()[name], kind)]
+    return PriceRange(min(prices), max(prices), len(prices)) if len(prices) > 1 else None
 
 
 def processor_of(system: str) -> str:
-    """Return the system whose processor an instance of a cloud rents out; of others their own name.
+    """Return the system whose processor a cloud instance rents out; for any other system its own name.
 
     >>> processor_of("azure_nd_h100_v5"), processor_of("h100_80g_pcie")
     ('h100_80g_sxm', 'h100_80g_pcie')
@@ -67,7 +67,7 @@ def processor_of(system: str) -> str:
 
 
 def maker_of(system: str) -> str:
-    """Return who makes the processor of a system; empty if the catalog does not say.
+    """Return the manufacturer of the processor of a system; empty if the catalog does not state it.
 
     >>> maker_of("azure_nd_h100_v5"), maker_of("tpu_v4"), maker_of("a_file_of_mine")
     ('NVIDIA', 'Google', '')
@@ -77,7 +77,8 @@ def maker_of(system: str) -> str:
 
 
 def _stated(document: Mapping[str, Any], kind: str) -> Iterator[float]:
-    """Yield the price that a file itself states, not that of its base."""
+    """Yield the price that a file states itself, not the price of its base."""
+    # raw documents: a price inherited through an overlay would count the same source twice
     price = ((document.get("ext") or {}).get("price") or {}).get(kind)
     if price is not None and "usd" in price:
         yield float(price["usd"])
@@ -85,26 +86,26 @@ def _stated(document: Mapping[str, Any], kind: str) -> Iterator[float]:
 
 @cache
 def _documents() -> dict[str, Mapping[str, Any]]:
-    """Return the systems of the catalog as their files have them, by name."""
+    """Return the raw documents of the systems in the catalog, by name."""
     found = {name: read_document(str(path)) for name, path in catalog.names("system").items()}
     return {name: raw for name, raw in found.items() if isinstance(raw, Mapping)}
 
 
-# Carbon of electricity by name of its grid, from ``systems/grids.csv`` of the catalog.
+# Carbon intensity of electricity by name of the grid, from ``systems/grids.csv`` of the catalog.
 
 FILE = "grids.csv"
 
-_GRAMS = Declaration(help="carbon of the electricity", unit="g/kWh", at_least=0)
+_GRAMS = Declaration(help="carbon intensity of the electricity", unit="g/kWh", at_least=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The electricity of a country or a state.
+    """The electricity grid of a country or a state.
 
     Attributes:
-        name: What it is called; empty of a number that the user gives.
-        g_co2_per_kwh: Grams of CO2 for a kWh, location based.
-        source, date: Who says so, and the year it is of.
+        name: Name of the grid; empty for a number that the user gives.
+        g_co2_per_kwh: Grams of CO2 per kWh, location-based.
+        source, date: Source of the figure, and its year.
     """
 
     name: str
@@ -114,15 +115,15 @@ class Grid:
 
     @property
     def words(self) -> str:
-        """Name, source and year on a line."""
+        """Name, source and year on one line."""
         return ", ".join(one for one in (self.name, self.source, self.date) if one)
 
 
 class Carbon(float):
-    """Grams of CO2 for a kWh; in files a number, or the name of a grid.
+    """Grams of CO2 per kWh; in files a number, or the name of a grid.
 
     Attributes:
-        grid: Where the number is from.
+        grid: The grid that the number belongs to.
     """
 
     __slots__ = ("grid",)
@@ -132,7 +133,7 @@ class Carbon(float):
 
     @classmethod
     def of(cls, grid: Grid) -> "Carbon":
-        """Return the carbon of a grid."""
+        """Return the carbon intensity of a grid."""
         found = cls(grid.g_co2_per_kwh)
         found.grid = grid
         return found
@@ -155,22 +156,22 @@ class Carbon(float):
         return {"type": ["number", "string"], "minimum": 0, "maximum": LARGEST_NUMBER}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how it is made again, with its grid, by pickle and copy."""
+        """Return the recipe for pickle and copy, which keeps the grid."""
         return Carbon.of, (self.grid,)
 
 
 @cache
 def grids() -> dict[str, Grid]:
-    """Map the names of known grids to them, in alphabetical order."""
+    """Return the known grids by name, in alphabetical order."""
     return {grid.name: grid for grid in _by_word().values()}
 
 
 def carbon_of(text: str | float, place: str = "carbon") -> Grid:
-    """Return the grid of a name, as ``france`` or ``us-va``, or of a number of g/kWh.
+    """Return the grid for a name, such as ``france`` or ``us-va``, or for a number in g/kWh.
 
     Args:
-        text: What the user wrote.
-        place: Where, for a message.
+        text: Text that the user wrote.
+        place: Field to name in messages.
 
     Raises:
         SpecError: For an unknown name, and for a number below 0.
@@ -186,7 +187,7 @@ def carbon_of(text: str | float, place: str = "carbon") -> Grid:
         wanted = "a number of g/kWh, or a grid of systems/grids.csv such as france"
         hint = (
             nearest(spelled, list(known))
-            or f"known are {', '.join(grids())}, and codes of them such as us-va"
+            or f"known grids: {', '.join(grids())}, and their codes such as us-va"
         )
         raise SpecError("grid", Problem(place, wanted, shown(text), hint)) from None
     if problem := _GRAMS.problem(float, number, place):
@@ -196,7 +197,7 @@ def carbon_of(text: str | float, place: str = "carbon") -> Grid:
 
 @cache
 def _by_word() -> dict[str, Grid]:
-    """Map the names and other names of grids to them."""
+    """Return the grids by all of their names and aliases."""
     known: dict[str, Grid] = {}
     folder = catalog.root() / catalog.KINDS["system"]
     with (folder / FILE).open(newline="", encoding="utf-8") as file:

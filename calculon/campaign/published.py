@@ -1,7 +1,7 @@
-"""What sources print of whole runs: failures and goodput, and energy, CO2 and money.
+"""Published figures of whole runs: failures and goodput, energy, CO2 and cost.
 
-The rows are facts with their source. The default time between failures of a campaign is that of the first row of
-:data:`FAILURES`; nothing else follows from them.
+The rows are facts with their source. The default mean time between failures of a campaign comes from the first row of
+:data:`FAILURES`; nothing else depends on them.
 """
 
 import dataclasses
@@ -21,23 +21,23 @@ FOOTPRINTS = "validation/footprints.csv"
 """Files below the root of the catalog."""
 
 READ, RECALLED = "read", "recalled"
-"""Whether a figure was compared with its source, or a quotation of it."""
+"""Evidence for a figure: compared with its source, or quoted without checking the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFailures:
-    """How often a run, or the jobs of a machine, failed; None is what the source does not say.
+    """Published failures of a run, or of the jobs of a machine; None for values that the source does not state.
 
     Attributes:
-        run, processor: Its name, and the processor in short.
+        run, processor: Name of the run, and short name of the processor.
         num_procs: Processors that worked together.
-        hours, failures: A window of time, and the unexpected interruptions in it.
-        mttf_hours: Mean time to a failure, where that is printed.
-        goodput: Time of useful steps over all time; `goodput_is` says how it is meant: ``about``, ``more than``.
-        interval, save: Seconds between two checkpoints, and to save one.
-        checkpoint_bytes, parameters: Size of a checkpoint, and the parameters of its model.
-        spare_nodes: Nodes that stood by.
-        evidence, source, note: :data:`READ` or :data:`RECALLED`; where it stands; what else the source says.
+        hours, failures: A time window, and the number of unexpected interruptions in it.
+        mttf_hours: Mean time to failure, if the source prints it.
+        goodput: Time of useful steps over total time; `goodput_is` qualifies it: ``about``, ``more than``.
+        interval, save: Seconds between two checkpoints, and seconds to save one.
+        checkpoint_bytes, parameters: Size of a checkpoint, and parameters of its model.
+        spare_nodes: Number of spare nodes.
+        evidence, source, note: :data:`READ` or :data:`RECALLED`; the source; further remarks of the source.
     """
 
     run: str
@@ -59,14 +59,14 @@ class PublishedFailures:
 
     @property
     def mtbf_hours(self) -> float | None:
-        """Hours between failures of the job: as printed, or the window over the failures in it."""
+        """Mean hours between failures of the job: as printed, or the time window over its number of failures."""
         if self.hours is None or self.failures is None:
             return self.mttf_hours
         return self.hours / self.failures
 
     @property
     def mtbf_processor(self) -> float | None:
-        """Hours of one processor to a failure: those of the job times its processors."""
+        """Mean hours to a failure of one processor: the MTBF of the job times its processors."""
         if self.mtbf_hours is None or self.num_procs is None:
             return None
         return self.mtbf_hours * self.num_procs
@@ -74,15 +74,15 @@ class PublishedFailures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFootprint:
-    """Energy, CO2 and money of a run as its source prints them; None is what it does not say.
+    """Published energy, CO2 and cost of a run; None for values that the source does not state.
 
     Attributes:
-        run, processor: Its name, and the processor in short.
+        run, processor: Name of the run, and short name of the processor.
         processor_hours: Hours times processors.
-        watts, pue, carbon: Power of a processor, power usage effectiveness, and g of CO2 for a kWh, that the source
-            reckons with.
+        watts, pue, carbon: Power of a processor, power usage effectiveness, and g of CO2 per kWh that the source
+            assumes.
         energy_kwh, co2_t: As printed.
-        usd_per_hour, usd: Price of a processor that the source assumes, and the whole.
+        usd_per_hour, usd: Price of a processor-hour that the source assumes, and total cost.
         evidence, source, note: As in :class:`PublishedFailures`.
     """
 
@@ -103,7 +103,7 @@ class PublishedFootprint:
 
 @cache
 def published_failures() -> tuple[PublishedFailures, ...]:
-    """Return the published failures of runs and machines, the window of Llama 3 first."""
+    """Return the published failures of runs and machines, starting with the time window of Llama 3."""
     return _records(PublishedFailures, FAILURES)
 
 
@@ -114,7 +114,7 @@ def published_footprints() -> tuple[PublishedFootprint, ...]:
 
 
 def failures_near(num_procs: float) -> tuple[PublishedFailures, ...]:
-    """Return the failures of runs whose size is known, those of a size near `num_procs` first.
+    """Return the failures of runs of known size, ordered by how close their size is to `num_procs`.
 
     >>> failures_near(16_384)[0].run
     'Llama 3 405B'
@@ -137,10 +137,10 @@ def _records(cls: Any, name: str) -> tuple[Any, ...]:
 
 
 def _value(kind: Any, line: Line, column: str) -> Any:
-    """Return a cell as a text or a number above 0; nothing of a blank one where it may be so.
+    """Return a cell as text or a positive number; None if it is blank and may be.
 
     Raises:
-        SpecError: For a cell that is no number above 0.
+        SpecError: For a cell that is not a number above 0.
     """
     text = line.cells[column]
     if kind is str:
@@ -150,10 +150,10 @@ def _value(kind: Any, line: Line, column: str) -> Any:
     return int(line.number_of(column)) if kind == int | None else line.number_of(column)
 
 
-# Processor-hours of published trainings: the rows of the studies of ``validation/campaign``.
+# Processor-hours of published training runs: the rows of the studies in ``validation/campaign``.
 
 FOLDER = "validation/campaign"
-"""Studies of whole trainings, below the root of the catalog."""
+"""Studies of whole training runs, below the root of the catalog."""
 
 _COLUMNS = ("run", "tokens_b", "num_gpus", "gpu_hours", "configuration", "hours_of", "source")
 _GIGA = 1e9
@@ -161,17 +161,18 @@ _GIGA = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedTraining:
-    """The processor-hours of a training as its source prints them.
+    """Published processor-hours of a training run.
 
     Attributes:
-        run: Its name.
-        tokens: Tokens.
-        system: The system that its study runs it on.
-        num_procs: Processors; of some rows those that the study takes.
+        run: Name of the run.
+        tokens: Training tokens.
+        system: The system that the study assumes.
+        num_procs: Processors; for some rows the number that the study assumes.
         processor_hours: As printed.
-        whole: Whether they are hours of the whole run, and not of steps alone.
-        configuration: How much of batch and degrees the source states: ``known``, ``partly`` or ``unknown``.
-        source: Where the hours stand.
+        whole: True for hours of the whole run, False for hours of steps alone.
+        configuration: How completely the source states batch and degrees of parallelism: ``known``, ``partly`` or
+            ``unknown``.
+        source: Source of the hours.
     """
 
     run: str
@@ -186,7 +187,8 @@ class PublishedTraining:
 
 @cache
 def published_trainings() -> tuple[PublishedTraining, ...]:
-    """Return the trainings whose processor-hours are printed."""
+    """Return the training runs with published processor-hours."""
+    # sorted, because the order of a folder depends on the file system
     files = sorted((catalog.root() / FOLDER).glob("*/measured.csv"))
     lines = ((file, line) for file in files for line in read_csv(str(file), _COLUMNS))
     systems = {file: _system_of(file.with_name("study.yaml")) for file in files}
@@ -212,7 +214,7 @@ def _system_of(study: Path) -> str:
 
 
 def source_of_hours(sources: str) -> str:
-    """Return where processor-hours stand, of the sources of all that a row states.
+    """Return the source of the processor-hours among the sources of all values of a row.
 
     >>> source_of_hours("arXiv:1 (processor-hours); arXiv:2 (degrees)"), source_of_hours("A blog: 9 days; the card")
     ('arXiv:1 (processor-hours)', 'A blog: 9 days')
@@ -222,7 +224,7 @@ def source_of_hours(sources: str) -> str:
 
 
 def same_name(one: str, other: str) -> bool:
-    """Whether two names are of the same model, but for their spelling.
+    """Return True if two names denote the same model, apart from spelling.
 
     >>> same_name("Llama 3.1 405B", "llama3.1-405B"), same_name("Llama 3 70B", "llama2-70B")
     (True, False)

@@ -1,4 +1,4 @@
-"""Read campaigns: a name of the catalog, a file, a mapping, with options of the command line over it."""
+"""Read campaigns from a catalog name, a file or a mapping, with command-line options that override fields."""
 
 import os
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ def read_campaign(
     """Return a campaign.
 
     Args:
-        source: A name of the catalog, a file, the fields of one, or a record; without it all fields have their
+        source: A name of the catalog, a file, the fields of a campaign, or a record; without it all fields have their
             defaults.
-        options: Values by path (``"reliability.mtbf_processor"``) that count instead of those of the source, as a file
-            would state them. What it is about then says which of its values they replace.
+        options: Values by path (``"reliability.mtbf_processor"``) that override the source, in the form of a file. The
+            description (``about``) then lists the values that were replaced.
 
     Raises:
-        SpecError: When there is no such campaign, and for everything wrong with it.
+        SpecError: If there is no such campaign, and for all of its problems.
     """
     changes = {name: value for name, value in (options or {}).items() if value is not None}
     if isinstance(source, Campaign):
@@ -40,15 +40,15 @@ def read_campaign(
         if isinstance(source, Changed):
             changes, source = {**source.changes, **changes}, source.source
         name, raw, file = _document(source)
-    whole = raw
+    document = raw
     if changes:
-        whole = override(_with_parts(raw, changes), changes, file, Campaign)
-        whole |= _about(raw, changes)
-    return decode(Campaign, whole, file, name=name, document=whole)
+        document = override(_with_parts(raw, changes), changes, file, Campaign)
+        document |= _about(raw, changes)
+    return decode(Campaign, document, file, name=name, document=document)
 
 
 def _document(source: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple[str, Any, str]:
-    """Return the name of a campaign, its document, and where it is from."""
+    """Return the name of a campaign, its document, and its file for messages."""
     if source is None:
         return "campaign", {}, "campaign"
     if (fields := inputs.as_mapping(source)) is not None:
@@ -61,13 +61,14 @@ def _document(source: str | os.PathLike[str] | Mapping[str, Any] | None) -> tupl
 
 
 def _with_parts(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document that has the parts in which values are changed."""
+    """Return the document with an empty part for each part in which values are changed."""
+    # an override only replaces what exists, so a part that the file omits is added empty
     heads = {path.partition(".")[0] for path in changes if "." in path}
     return {**{name: {} for name in sorted(heads & {*PARTS})}, **raw}
 
 
 def _about(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a campaign is about, with the values of it that changes replace; nothing where it does not say."""
+    """Return the description of a campaign with the values that changes replace; empty without a description."""
     if not (about := raw.get("about")):
         return {}
     stated = ((path, _value(raw, path), new) for path, new in changes.items())
@@ -80,7 +81,7 @@ def _about(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, str]
 
 
 def _value(raw: Any, path: str) -> Any:
-    """Return the value at a path of a document; None without one."""
+    """Return the value at a path of a document; None if it is absent."""
     found = raw
     for step in steps_of(path):
         if absent(found, step, ""):

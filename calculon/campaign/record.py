@@ -1,4 +1,4 @@
-"""A campaign: the record of a whole training run, with its defaults and where they are from."""
+"""Record of a campaign (a whole training run): its fields, defaults, and the sources of the defaults."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -18,7 +18,7 @@ from calculon.campaign.goals import (
 )
 from calculon.campaign.phases import PhaseExecution, Rollout
 from calculon.campaign.prices import Carbon
-from calculon.campaign.ramps import BatchRamp, SequenceRung
+from calculon.campaign.ramps import BatchRamp, LengthStep
 from calculon.declarations.fields import declare, spec_fields
 
 HOUR, DAY = 3600.0, 86400.0
@@ -28,77 +28,79 @@ _LLAMA_3 = "Llama 3 405B, arXiv:2407.21783, section 3.3.4, 2024"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """How often a fleet fails, and what a failure costs."""
+    """Failure rates of a fleet, and the cost of a failure."""
 
     mtbf_processor: MeanTime = declare(
-        "hours of one processor to an unexpected interruption of its job; never: none",
+        "mean processor-hours to an unexpected interruption of the job, or never",
         unit="h",
         scale=HOUR,
         default=MeanTime(50_677 * HOUR),
         source=f"419 interruptions in 54 days on 16,384 H100: {_LLAMA_3}",
     )
     mtbf_common: MeanTime | None = declare(
-        "hours between interruptions of the whole fleet, of any size (file system, power, planned); none if absent",
+        "mean hours between interruptions of the whole fleet (file system, power, planned); none if absent",
         unit="h",
         scale=HOUR,
         default=None,
     )
     detect: TimeSpan = declare(
-        "from a failure until all ranks have stopped",
+        "time from a failure until all ranks have stopped",
         unit="s",
         default=TimeSpan(60),
-        source="assumption; the time-out of NCCL is 600 s unless it is set",
+        source="assumption; NCCL times out after 600 s by default",
     )
     restart: TimeSpan = declare(
-        "scheduling, start of processes, initialisation and warm-up, without loading the checkpoint",
+        "time to schedule, start processes, initialise and warm up, without loading the checkpoint",
         unit="s",
         default=TimeSpan(300),
         source="assumption",
     )
     spares: int | None = declare(
-        "nodes that stand by; if absent as many as make the processor-hours that are paid the fewest",
+        "spare nodes; if absent the number with the fewest paid processor-hours",
         unit="nodes",
         at_least=0,
         default=None,
     )
     repair: TimeSpan = declare(
-        "hours until a failed node is back",
+        "hours until a failed node has been repaired",
         unit="h",
         scale=HOUR,
         default=TimeSpan(24 * HOUR),
         source="assumption",
     )
     hardware_share: float = declare(
-        "share of interruptions after which a node is away for repair",
+        "share of interruptions after which a node needs repair",
         at_least=0,
         at_most=1,
         default=0.78,
         source=f"about 78 % of unexpected interruptions: {_LLAMA_3}",
     )
     elastic: bool = declare(
-        "without a spare node the run goes on with a replica less instead of waiting", default=False
+        "without a spare node, continue with one replica less instead of waiting", default=False
     )
     silent: float = declare(
-        "silent corruptions of one processor in an hour", unit="1/h", at_least=0, default=0.0
+        "silent data corruptions per processor-hour", unit="1/h", at_least=0, default=0.0
     )
     silent_detect: TimeSpan = declare(
         "hours until a silent corruption is found",
         unit="h",
         scale=HOUR,
         default=TimeSpan(24 * HOUR),
-        source="assumption; of effect only where silent is stated",
+        source="assumption; has an effect only if silent is stated",
     )
     slow_share: float = declare("share of nodes that are slow", at_least=0, below=1, default=0.0)
-    slow_factor: float = declare("how much longer slow nodes take", at_least=1, default=1.0)
+    slow_factor: float = declare(
+        "step time of slow nodes over healthy ones", at_least=1, default=1.0
+    )
     slow_detect: TimeSpan = declare(
         "hours until a slow node is replaced",
         unit="h",
         scale=HOUR,
         default=TimeSpan(24 * HOUR),
-        source="assumption; of effect only where slow_share is stated",
+        source="assumption; has an effect only if slow_share is stated",
     )
     jitter: float = declare(
-        "variation of the time of a step between ranks: standard deviation over mean; measured runs contain it",
+        "random variation of step times between ranks: standard deviation over mean; already part of measured steps",
         at_least=0,
         below=1,
         default=0.0,
@@ -107,10 +109,10 @@ class Reliability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """When the state of a run is saved, where, and how long that takes."""
+    """When and where the state of a run is saved, and the time that it takes."""
 
     interval: Interval | None = declare(
-        "time between checkpoints; if absent (and interval_steps, too) the one with the shortest run",
+        "time between checkpoints; if absent (like interval_steps) the interval with the shortest run",
         unit="s",
         default=None,
     )
@@ -118,20 +120,20 @@ class Checkpoints:
         "steps between checkpoints, instead of interval", at_least=1, default=None
     )
     bytes_per_param: float | None = declare(
-        "bytes that are saved for each parameter; if absent weights, master weights and moments of the optimizer",
+        "checkpoint bytes per parameter; if absent weights, master weights and optimizer moments",
         unit="B",
         above=0,
         default=None,
     )
     bandwidth: float | None = declare(
-        "rate of the storage for all nodes together; if absent that of its nodes",
+        "bandwidth limit of the storage for all nodes together; if absent only the nodes limit it",
         unit="GB/s",
         scale=GIGA,
         above=0,
         default=None,
     )
     bandwidth_per_node: float = declare(
-        "rate at which a node reaches the storage",
+        "bandwidth between a node and the storage",
         unit="GB/s",
         scale=GIGA,
         above=0,
@@ -139,58 +141,58 @@ class Checkpoints:
         source="2.3 TB in 40 s from 48 nodes: BLOOM, BigScience chronicles of tr11-176B, 2022",
     )
     mode: str = declare(
-        "whether steps wait until storage has the checkpoint (sync), or only for its copy in the host (async)",
+        "whether steps wait until the checkpoint is on storage (sync), or only until it is in host memory (async)",
         choices=("async", "sync"),
         default="async",
-        source="assumption: usual since 2024 (torch.distributed.checkpoint, Megatron-LM --async-save)",
+        source="assumption: common since 2024 (torch.distributed.checkpoint, Megatron-LM --async-save)",
     )
     pause: TimeSpan = declare(
-        "what a save stops the steps for beside the copy: planning, a barrier",
+        "time that a save blocks training in addition to the copy: planning, a barrier",
         unit="s",
         default=TimeSpan(6.3),
         source="asynchronous save of a 7B model: PyTorch blog, June 2024 (recalled)",
     )
     levels: int = declare(
-        "2: also copies in the memory of another node, which survive the loss of one",
+        "2: also in-memory copies on another node, which survive the loss of one node",
         at_least=1,
         at_most=2,
         default=1,
     )
     memory_interval: Interval | None = declare(
-        "time between copies in memory, of two levels; if absent the best", unit="s", default=None
+        "time between in-memory copies, with two levels; if absent the best", unit="s", default=None
     )
     memory_lost: float = declare(
-        "share of interruptions that copies in memory do not survive, of two levels",
+        "share of interruptions that in-memory copies do not survive, with two levels",
         above=0,
         below=1,
         default=0.05,
-        source="assumption; of effect only with two levels",
+        source="assumption; has an effect only with two levels",
     )
     load_time: TimeSpan | None = declare(
-        "time to load a checkpoint; if absent that of reading it at the rate of the storage",
+        "time to load a checkpoint; if absent its size over the bandwidth of the storage",
         unit="s",
         default=None,
     )
-    kept: int = declare("checkpoints that are kept", at_least=1, default=3, source="assumption")
+    kept: int = declare("number of checkpoints kept", at_least=1, default=3, source="assumption")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What processors cost, what power they draw, and where; as the system says (``ext``) where absent."""
+    """Price, power and location of the processors; absent fields are taken from the system (``ext``)."""
 
     price: float | None = declare(
-        "US dollars for an hour of a processor; if absent ext.price of the system",
+        "US dollars per processor-hour; if absent ext.price of the system",
         unit="USD/h",
         at_least=0,
         default=None,
     )
     price_kind: str | None = declare(
-        "which price of the system counts; if absent the first of these that it states",
+        "kind of price of the system to use; if absent the first of these that it states",
         choices=("on_demand", "reserved", "spot", "own"),
         default=None,
     )
     storage: float | None = declare(
-        "US dollars for a TB of checkpoints in a month; none if absent here and in ext.price",
+        "US dollars per TB of checkpoints and month; no cost if absent here and in ext.price",
         unit="USD",
         at_least=0,
         default=None,
@@ -202,23 +204,23 @@ class Fleet:
         default=None,
     )
     pue: float | None = declare(
-        "power usage effectiveness: energy of the data centre over that of its machines",
+        "power usage effectiveness: energy of the data centre over energy of its machines",
         at_least=1,
         default=None,
     )
     g_co2_per_kwh: Carbon | None = declare(
-        "carbon of the electricity where the machines are: a number, or the name of a grid (france, us-va)",
+        "carbon intensity of the local grid: a number, or the name of a grid (france, us-va)",
         unit="g/kWh",
         default=None,
     )
     g_co2_per_kwh_market: float | None = declare(
-        "carbon of the electricity by contracts, told beside",
+        "carbon intensity of the contracts (market-based), reported in addition",
         unit="g/kWh",
         at_least=0,
         default=None,
     )
     usd_per_kwh: float | None = declare(
-        "price of electricity, of processors that one owns",
+        "price of electricity, for owned processors",
         unit="USD/kWh",
         at_least=0,
         default=None,
@@ -227,37 +229,37 @@ class Fleet:
 
 
 PARTS = ("reliability", "checkpoints", "fleet")
-"""Fields of a campaign that have fields of their own."""
+"""Campaign fields that are records themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A part of a run with its own sequences, batch and execution."""
+    """A part of a run with its own sequence length, batch and execution."""
 
-    name: str = declare("what pages call it", default="")
+    name: str = declare("label of the phase on pages", default="")
     tokens: TokenGoal | None = declare("tokens of the phase", default=None)
     share: float | None = declare(
         "share of the tokens of the run, instead of tokens", above=0, at_most=1, default=None
     )
     seq_size: Length | None = declare(
-        "tokens of a sequence; if absent as the execution says", unit="tokens", default=None
+        "sequence length; if absent as in the execution", unit="tokens", default=None
     )
     batch: BatchGoal | None = declare(
-        "global batch in sequences, or tokens (4M); if absent as the execution says", default=None
+        "global batch in sequences, or tokens (4M); if absent as in the execution", default=None
     )
     execution: PhaseExecution | None = declare(
         "an execution of the catalog, a file, its fields, or search, with options {search: {preset, fix, add}}; if "
-        "absent that of the command",
+        "absent the execution of the command",
         default=None,
     )
     document_mean: float | None = declare(
-        "mean tokens of the documents that fill sequences, which do not attend to each other",
+        "mean length of the documents packed into a sequence, which do not attend to each other",
         unit="tokens",
         above=0,
         default=None,
     )
     rollout: Rollout | None = declare(
-        "what is generated before each step, of reinforcement learning", default=None
+        "generation before each step, for reinforcement learning", default=None
     )
 
 
@@ -265,41 +267,39 @@ class Phase:
 class Campaign:
     """A whole training run.
 
-    Its ramps count tokens from the start of the run; a phase that states its batch or length is beside them.
+    Ramps count tokens from the start of the run; they do not apply to a phase that states its own batch or length.
     """
 
     unknown_keys: ClassVar[str] = "error"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
     tokens: TokenGoal | None = declare(
-        "tokens of the run (15T), or for each parameter (chinchilla, 100x)",
+        "tokens of the run (15T), or tokens per parameter (chinchilla, 100x)",
         unit="tokens",
         default=None,
     )
     loss: float | None = declare(
-        "loss to reach, instead of tokens: by both published laws", above=0, default=None
+        "loss to reach, instead of tokens: by two published scaling laws", above=0, default=None
     )
     steps: int | None = declare("steps of the run, instead of tokens", at_least=1, default=None)
-    phases: tuple[Phase, ...] = declare(
-        "parts of the run, in their order; one if absent", default=()
-    )
+    phases: tuple[Phase, ...] = declare("parts of the run in order; one if absent", default=())
     batch_ramp: BatchRamp | None = declare(
         "smaller batches at the start: a list of {from: tokens, batch}, or {start, step, tokens}",
         default=None,
     )
-    seq_ramp: tuple[SequenceRung, ...] = declare(
+    seq_ramp: tuple[LengthStep, ...] = declare(
         "shorter sequences at the start: a list of {from: tokens, seq_size}", default=()
     )
     evaluate_every: int = declare("steps between evaluations; 0: none", at_least=0, default=0)
     evaluate_time: TimeSpan = declare("time of an evaluation", unit="s", default=TimeSpan(0))
     spikes: float = declare(
-        "loss spikes in 1e12 tokens, after each of which the run goes back", at_least=0, default=0.0
+        "loss spikes per 1e12 tokens, each followed by a rollback", at_least=0, default=0.0
     )
     rollback_steps: int = declare(
-        "steps that a loss spike takes back; as many are skipped", at_least=0, default=100
+        "steps repeated after a loss spike; as many batches are skipped", at_least=0, default=100
     )
     experiments: float = declare(
-        "compute of ablations and failed starts as a share of that of the run, told apart",
+        "compute of ablations and failed starts over the compute of the run, reported separately",
         at_least=0,
         default=0.0,
     )
@@ -307,22 +307,23 @@ class Campaign:
     checkpoints: Checkpoints = declare("checkpoints", default=Checkpoints())
     fleet: Fleet = declare("money and power", default=Fleet())
     deadline: Interval | None = declare(
-        "days that the run may take", unit="d", scale=DAY, default=None, label="deadline"
+        "maximum days of the run", unit="d", scale=DAY, default=None, label="deadline"
     )
     budget_usd: Money | None = declare(
-        "US dollars that it may cost", unit="USD", default=None, label="budget"
+        "maximum cost of the run in US dollars", unit="USD", default=None, label="budget"
     )
     budget_mwh: float | None = declare(
-        "energy that it may take", unit="MWh", above=0, default=None, label="budget of energy"
+        "maximum energy of the run", unit="MWh", above=0, default=None, label="energy budget"
     )
     name: str = field(default="campaign", compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check what the fields say together.
+        """Check that the fields are consistent with each other.
 
         Raises:
-            SpecError: For several lengths of the run, or none; shares of phases that are not 1 together; two intervals.
+            SpecError: If the length of the run is stated more than once or not at all, if shares of phases do not sum
+                to 1, or if two checkpoint intervals are stated.
         """
         goals = [name for name in ("tokens", "loss", "steps") if getattr(self, name) is not None]
         problems = []
@@ -336,44 +337,46 @@ class Campaign:
         if problems:
             raise SpecError("campaign", problems)
 
-    def _phase_problems(self, whole: bool) -> Iterator[Problem]:
-        """Yield what phases leave open, where the run states its length or not."""
+    def _phase_problems(self, length_stated: bool) -> Iterator[Problem]:
+        """Yield the problems of the phases, given whether the run states its length."""
         for i, phase in enumerate(self.phases):
             if (phase.tokens is None) == (phase.share is None):
                 found = "neither" if phase.tokens is None else "both"
                 yield Problem(f"phases[{i}].tokens", "one of tokens and share", found)
         shares = [one.share for one in self.phases if one.share is not None]
+        # decimal shares such as 0.1 do not sum to 1 exactly
         if self.phases and len(shares) == len(self.phases) and abs(sum(shares) - 1) > 1e-6:
-            yield Problem("phases", "shares that are 1 together", f"{sum(shares):g}")
-        if shares and not whole:
+            yield Problem("phases", "shares that sum to 1", f"{sum(shares):g}")
+        if shares and not length_stated:
             yield Problem(
-                "tokens", "the tokens of the run, as phases have shares of them", "nothing"
+                "tokens", "the tokens of the run, because phases state shares of them", "nothing"
             )
-        if whole and self.phases and len(shares) < len(self.phases):
+        if length_stated and self.phases and len(shares) < len(self.phases):
             hint = "give every phase a share, or state no tokens of the run"
             yield Problem("phases", "shares of the tokens of the run", "tokens of a phase", hint)
 
     @property
-    def at_the_end(self) -> tuple[str | None, int | None]:
-        """The global batch in words, and the tokens of a sequence, of the last steps; None of what is left open."""
+    def final_batch_and_length(self) -> tuple[str | None, int | None]:
+        """Global batch as text and sequence length of the last steps; None if the campaign does not state them."""
         last = self.phases[-1] if self.phases else Phase()
         batch, length = last.batch, last.seq_size
-        if batch is None and self.batch_ramp is not None and self.batch_ramp.rungs:
-            batch = self.batch_ramp.rungs[-1].batch
+        # a ramp ends with its last entry; a linear ramp ends with the batch of the execution, which is not known here
+        if batch is None and self.batch_ramp is not None and self.batch_ramp.steps:
+            batch = self.batch_ramp.steps[-1].batch
         if length is None and self.seq_ramp:
             length = self.seq_ramp[-1].seq_size
         return None if batch is None else batch.text, None if length is None else int(length)
 
     @property
     def stated(self) -> frozenset[str]:
-        """The paths of the fields that its document states, of itself and of its parts."""
+        """Paths of the fields that the document states, including fields of its parts."""
         parts = ((key, part) for key, part in self.document.items() if isinstance(part, Mapping))
         inside = (f"{key}.{one}" for key, part in parts for one in part)
         return frozenset((*map(str, self.document), *inside))
 
     @property
     def defaults(self) -> list[tuple[str, Any, str, str]]:
-        """The defaults with a source that nobody stated: path, value in the unit of its field, unit, source."""
+        """Defaults in use that have a source: path, value in the unit of the field, unit, source."""
         found = []
         stated = self.stated
         for name in PARTS:

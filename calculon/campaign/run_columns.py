@@ -1,4 +1,4 @@
-"""From the columns of executions, one or a hundred million, to the steps and the job of a whole run."""
+"""Steps and jobs of whole runs from columns of executions, for one execution or a hundred million."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,36 +10,39 @@ from calculon.base.units import Count, FlopsPerSecond, Fraction, Seconds
 from calculon.campaign.checkpoint import bytes_per_param
 from calculon.campaign.record import Campaign
 from calculon.campaign.scaling_laws import COUNTS, tokens_of_loss
-from calculon.campaign.whole_run import Job, Stretch, WholeRun
+from calculon.campaign.whole_run import Job, TimedSegment, WholeRun
 from calculon.hardware.system import System
 
 Lookup = Callable[[str], Any]
-"""Returns a column by name: a statistic of edition ``corrected``, or a field of executions."""
+"""Function that returns a column by name: a statistic of edition ``corrected``, or a field of executions."""
 
 _WORK = ("fw_time", "bw_time", "recompute_time", "optim_step_time")
-"""Statistics of the time in which engines work; in the rest of a step they wait for others."""
+"""Statistics of the time in which engines are busy; in the rest of a step they wait for other ranks."""
 
 
 def steps_of(tokens: float, tokens_per_step: Count) -> Count:
-    """Return the steps in which a run sees so many tokens."""
+    """Return the number of steps in which a run processes a number of tokens."""
     return np.ceil(tokens / np.asarray(tokens_per_step, float))
 
 
 def working(lookup: Lookup) -> Fraction:
-    """Return the share of a step in which the engines work."""
+    """Return the share of a step in which the engines are busy."""
     time: Seconds = np.asarray(lookup("total_time"))
     return np.asarray(sum(lookup(name) for name in _WORK) / time)
 
 
 def peak(lookup: Lookup) -> FlopsPerSecond:
-    """Return the FLOP/s of a processor in the type of products."""
+    """Return the peak FLOP/s of a processor in the type of matrix products."""
+    # MFU is defined by this peak, so the ratio recovers it without reading the system again
     return np.asarray(lookup("model_flops_per_second_per_proc") / lookup("mfu"))
 
 
-def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup, before: float = 0.0) -> Stretch:
-    """Return so many steps of executions, before each of which engines work for some seconds on something else."""
+def timed_segment(
+    steps: Count, tokens_per_step: Count, lookup: Lookup, before: float = 0.0
+) -> TimedSegment:
+    """Return steps of executions as a segment; `before` adds seconds of other engine work to each step."""
     time, works = np.asarray(lookup("total_time")), working(lookup)
-    return Stretch(
+    return TimedSegment(
         steps=steps,
         step_time=time + before,
         tokens=steps * tokens_per_step,
@@ -56,12 +59,12 @@ def job(
     *,
     peaks: bool = True,
 ) -> Job:
-    """Return what runs on what.
+    """Return the job: model size and processors of a run on a system.
 
     Args:
         datatype: Type of the weights.
-        active: Parameters that a token passes, of a mixture of experts; by default all.
-        peaks: Whether the peak of processors is read, which only the effective MFU needs.
+        active: Active parameters per token of a mixture of experts; all parameters by default.
+        peaks: Whether to read the peak of processors, which only the effective MFU needs.
     """
     parameters = np.asarray(lookup("parameters"))
     stated = campaign.checkpoints.bytes_per_param
@@ -86,27 +89,27 @@ def whole_runs(
     lookup: Lookup,
     active: float | None = None,
 ) -> WholeRun:
-    """Return runs of one stretch each: all of a search, or one execution.
+    """Return runs of one segment each, for all executions of a search or for a single one.
 
     Args:
         tokens: Tokens of the run.
-        tokens_per_step: Tokens of a step of each execution.
-        active: As of :func:`job`.
+        tokens_per_step: Tokens per step of each execution.
+        active: As for :func:`job`.
     """
     steps = steps_of(tokens, tokens_per_step)
-    whole = stretch(steps, tokens_per_step, lookup)
-    return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (whole,))
+    segment = timed_segment(steps, tokens_per_step, lookup)
+    return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (segment,))
 
 
-# The length of a run, in tokens.
+# Length of a run in tokens.
 
 
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
-    """Return the tokens of a run; 0 where its phases state theirs.
+    """Return the tokens of a run; 0 if its phases state their own.
 
     Raises:
-        SpecError: Where nothing says how long it is.
-        Infeasible: For a loss that so many parameters never reach.
+        SpecError: If neither the run nor a phase states a length.
+        Infeasible: For a loss that a model of this size never reaches.
     """
     if asked.tokens is not None:
         return asked.tokens.of(parameters)

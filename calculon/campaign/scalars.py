@@ -1,29 +1,29 @@
-"""The scalar fields of a campaign as figures by their paths, and campaigns with other values of them."""
+"""Scalar fields of a campaign as figures by path, and campaigns with other values of them."""
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calculon.campaign.assumed import counts
+from calculon.campaign.assumed import has_effect
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import PARTS, Campaign
 from calculon.declarations.fields import spec_fields
 from calculon.hardware.figures import Figure
 
 _LEFT_OUT = ("loss", "steps", *LIMITED)
-"""Numbers that say how long a run is, or what it may take."""
+"""Numbers that state the length of the run or its limits."""
 
 
 def scalars_of(campaign: Campaign) -> dict[str, Figure]:
-    """Return every positive number of a campaign that has an effect on its run, by path, defaults included.
+    """Return every positive number of a campaign that affects its run, by path, including defaults.
 
-    The length of the run and its limits are left out, and what the system says instead where it is absent. Values are
-    in the units of the file.
+    The length of the run and its limits are left out, and so are fields that are absent and taken from the system.
+    Values have the units of the file.
     """
     parts = [("", campaign), *((f"{name}.", getattr(campaign, name)) for name in PARTS)]
     found = (one for prefix, part in parts for one in _in_part(part, prefix))
-    return {one.path: one for one in found if counts(campaign, one.path)}
+    return {one.path: one for one in found if has_effect(campaign, one.path)}
 
 
 def _in_part(part: Any, prefix: str) -> Iterator[Figure]:
@@ -31,36 +31,37 @@ def _in_part(part: Any, prefix: str) -> Iterator[Figure]:
     kind: Any = type(part)
     for one in spec_fields(kind):
         value, declared = getattr(part, one.name), one.declaration
+        # bool is a subclass of int, and a switch is not a figure
         if one.name in _LEFT_OUT or isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
-        whole = isinstance(value, int)
-        stated = value if whole else float(value) / declared.scale
+        integer = isinstance(value, int)
+        stated = value if integer else float(value) / declared.scale
         if 0 < stated < math.inf:
             path, place = prefix + one.key, (*filter(None, [prefix.rstrip(".")]), one.name)
-            yield Figure(path, stated, int if whole else float, declared, place)
+            yield Figure(path, stated, int if integer else float, declared, place)
 
 
 def with_scalars(campaign: Campaign, values: Mapping[str, float]) -> Campaign:
     """Return a campaign with other values of some of its :func:`scalars_of`, in the units of its file.
 
-    They are not checked, and its document stays as it was.
+    The values are not checked, and the document remains unchanged.
     """
     known, changes = scalars_of(campaign), dict[str, dict[str, Any]]()
     for path, value in values.items():
         *part, name = known[path].place
         changes.setdefault("".join(part), {})[name] = _held(known[path], value)
-    own = changes.pop("", {})
-    own |= {name: replace(getattr(campaign, name), **new) for name, new in changes.items()}
-    return replace(campaign, **own)
+    replaced = changes.pop("", {})
+    replaced |= {name: replace(getattr(campaign, name), **new) for name, new in changes.items()}
+    return replace(campaign, **replaced)
 
 
 def _held(figure: Figure, value: float) -> float:
-    """Return a value as a record of a campaign holds it."""
+    """Return a value in the unit of the campaign record."""
     return value if figure.kind is int else value * figure.declaration.scale
 
 
 def of_campaign(path: str) -> bool:
-    """Whether a path, as ``--set`` takes it, is that of a field of a campaign.
+    """Return True if a path, as ``--set`` takes it, names a field of a campaign.
 
     >>> of_campaign("reliability.mtbf_processor"), of_campaign("mem1.GBps")
     (True, False)

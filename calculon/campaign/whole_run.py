@@ -1,4 +1,4 @@
-"""The figures of a whole run from the steps that it takes: one code path for one execution and for a hundred million.
+"""Figures of a whole run from the steps that it takes, with one code path for one execution and a hundred million.
 
 Every argument and result is a column: an array whose last axis is *execution*, or a number.
 """
@@ -21,43 +21,48 @@ from calculon.base.units import (
     Fraction,
     Seconds,
 )
-from calculon.campaign.checkpoint import Saving, saving
+from calculon.campaign.checkpoint import SaveCost, save_cost
 from calculon.campaign.end_of_run import SHARES, mean, quantiles
-from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
-from calculon.campaign.exponentials import Values, quiet, ratio
+from calculon.campaign.energy import Energy, PowerDraw, carbon, energy, power_draw
+from calculon.campaign.exponentials import Values, ignore_float_errors, ratio
 from calculon.campaign.goodput import (
-    Spent,
+    Overhead,
     best_interval,
     best_steps,
     best_two_levels,
-    spent,
-    spent_with_copies,
+    overhead,
+    two_level_overhead,
 )
 from calculon.campaign.job_failures import combined, jitter, job_mtbf, rework, slow_nodes
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
-from calculon.campaign.spares import away, cheapest_spares, elastic_rate, share_of_time_waiting
+from calculon.campaign.spares import (
+    cheapest_spares,
+    elastic_rate,
+    nodes_in_repair,
+    share_of_time_waiting,
+)
 from calculon.declarations.run_figures import CampaignFigures, DaysByUse
 from calculon.hardware.system import System
 
 NODE = 8
-"""Processors that fail together, where a system does not say which share a host."""
+"""Processors that fail together if a system does not state which of them share a host."""
 
 
 def processors_of_node(system: System) -> int:
-    """Return how many processors of a machine share a host, or where it does not say so its innermost network."""
+    """Return the number of processors per host; if the system does not state it, the size of its inner network."""
     host = system.ext.host
     return min(NODE, system.networks[0].size) if host is None else host.processors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Steps with the same batch and length of sequences.
+class TimedSegment:
+    """Steps with the same batch and sequence length.
 
     Attributes:
-        steps, step_time: How many there are, and seconds of one.
-        tokens: Tokens of all of them.
-        working: Share of a step in which the engines work; else they wait for others. 1 where it is not known.
+        steps, step_time: Number of steps, and seconds per step.
+        tokens: Tokens of all steps.
+        working: Share of a step in which the engines are busy; in the rest they wait for other ranks. 1 if unknown.
     """
 
     steps: Count
@@ -68,14 +73,14 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What runs on what.
+    """Model and processors of a run.
 
     Attributes:
         system: The machine.
-        num_procs, replicas: Processors, and replicas of the model.
-        parameters, active: Parameters of the model, and those that a token passes.
+        num_procs, replicas: Processors, and data-parallel replicas of the model.
+        parameters, active: Parameters of the model, and active parameters per token.
         checkpoint_size: Bytes of a checkpoint.
-        peak: FLOP/s of a processor in the type of products; not-a-number where it is not known.
+        peak: Peak FLOP/s of a processor in the type of matrix products; NaN if unknown.
     """
 
     system: System
@@ -99,20 +104,20 @@ class Job:
 
 @dataclass(frozen=True)
 class WholeRun:
-    """A whole run: its figures by the names of :class:`CampaignFigures`, each computed when it is asked for.
+    """A whole run, with the figures of :class:`CampaignFigures` as properties that are computed on demand.
 
     Attributes:
-        campaign: What was asked.
-        job: What runs on what.
-        stretches: The steps, in their order.
+        campaign: The campaign that describes the run.
+        job: Model and processors.
+        segments: Segments of steps, in order.
         pauses: Changes of the execution, each of which is a restart from a checkpoint.
-        rounded: Whether intervals between checkpoints are as stated, and whole steps. Else they are those with which
-            the run is the shortest: no run with steps of at least this time is shorter (of one level of checkpoints).
+        rounded: True for checkpoint intervals as stated and in whole steps; False for the optimal interval, which gives
+            a lower bound: no run whose steps take at least this long is shorter (with one level of checkpoints).
     """
 
     campaign: Campaign
     job: Job
-    stretches: tuple[Stretch, ...]
+    segments: tuple[TimedSegment, ...]
     pauses: int = 0
     rounded: bool = True
 
@@ -120,35 +125,34 @@ class WholeRun:
 
     @cached_property
     def steps(self) -> Count:
-        """Steps that count."""
-        return _total(self.stretches, lambda one: one.steps)
+        """Number of useful steps."""
+        return _total(self.segments, lambda one: one.steps)
 
     @cached_property
     def useful(self) -> Seconds:
-        """Time of the steps that count."""
-        return _total(self.stretches, lambda one: one.steps * one.step_time)
+        """Time of the useful steps."""
+        return _total(self.segments, lambda one: one.steps * one.step_time)
 
     @cached_property
     def tokens(self) -> Count:
         """Tokens of the run."""
-        return _total(self.stretches, lambda one: one.tokens)
+        return _total(self.segments, lambda one: one.tokens)
 
     @cached_property
     def working(self) -> Fraction:
-        """Share of the time of steps in which engines work."""
+        """Share of step time in which the engines are busy."""
         return (
-            _total(self.stretches, lambda one: one.steps * one.step_time * one.working)
-            / self.useful
+            _total(self.segments, lambda one: one.steps * one.step_time * one.working) / self.useful
         )
 
     @property
     def peak(self) -> Values:
-        """FLOP/s of a processor in the type of products."""
+        """Peak FLOP/s of a processor in the type of matrix products."""
         return self.job.peak
 
     @cached_property
     def step(self) -> Seconds:
-        """Mean time of a step."""
+        """Mean step time."""
         return self.useful / self.steps
 
     @cached_property
@@ -161,7 +165,7 @@ class WholeRun:
 
     @cached_property
     def slowed(self) -> Seconds:
-        """What slow nodes, until they are replaced, and variation between ranks add to the steps."""
+        """Time that stragglers add to the steps: slow nodes until they are replaced, and variation between ranks."""
         r, n = self.campaign.reliability, self.job
         if r.slow_factor == 1 and not r.jitter:
             return np.zeros(())
@@ -171,14 +175,14 @@ class WholeRun:
 
     @cached_property
     def spikes(self) -> Count:
-        """Loss spikes."""
+        """Number of loss spikes."""
         if not self.campaign.spikes:
             return np.zeros(())
         return self.campaign.spikes * self.tokens / TERA
 
     @cached_property
     def repeated(self) -> Seconds:
-        """Time of steps that loss spikes and silent corruptions take back."""
+        """Time of steps repeated after loss spikes and silent data corruption."""
         none = np.zeros(())
         r, spikes = self.campaign.reliability, self.campaign.spikes
         back = self.spikes * self.campaign.rollback_steps * self.step if spikes else none
@@ -189,7 +193,7 @@ class WholeRun:
 
     @cached_property
     def silent_mtbf(self) -> Seconds:
-        """Mean time between silent corruptions of the job."""
+        """Mean time between silent data corruptions of the job."""
         silent = self.campaign.reliability.silent
         return (
             ratio(HOUR, silent * np.asarray(self.job.num_procs)) if silent else np.asarray(np.inf)
@@ -198,12 +202,13 @@ class WholeRun:
     @cached_property
     def _rework(self) -> Array:
         found_after = float(self.campaign.reliability.silent_detect)
+        # the lower bound assumes that no work before a corruption is lost, i.e. an interval of 0
         interval = self.checkpoint_interval if self.rounded else 0.0
         return rework(found_after, interval, self.recovery, self.silent_mtbf)
 
     @cached_property
     def work(self) -> Seconds:
-        """All that the steps of the run take, without failures and checkpoints."""
+        """Time of all steps, without failures and checkpoints."""
         return self.useful + self.slowed + self.evaluation + self.repeated
 
     # -- failures and checkpoints -------------------------------------------------------------------------------------
@@ -212,28 +217,28 @@ class WholeRun:
     def mtbf(self) -> Seconds:
         """Mean time between interruptions of the job: failures, and spot processors that are taken back."""
         r = self.campaign.reliability
-        own: Values = r.mtbf_processor / HOUR
+        per_processor: Values = r.mtbf_processor / HOUR
         if self.quote is not None and self.quote.mtbf_hours is not None:
-            own = combined(own, self.quote.mtbf_hours)
+            per_processor = combined(per_processor, self.quote.mtbf_hours)
         others = () if r.mtbf_common is None else (r.mtbf_common / HOUR,)
-        return job_mtbf(self.job.num_procs, own, *others)
+        return job_mtbf(self.job.num_procs, per_processor, *others)
 
     @cached_property
-    def saves(self) -> Saving:
-        """How checkpoints are saved and loaded."""
+    def saves(self) -> SaveCost:
+        """Cost of saving and loading checkpoints."""
         job = self.job
         size = job.checkpoint_size
-        return saving(self.campaign.checkpoints, job.system, size, job.num_procs, job.nodes)
+        return save_cost(self.campaign.checkpoints, job.system, size, job.num_procs, job.nodes)
 
     @cached_property
     def recovery(self) -> Seconds:
-        """From a failure to the next step."""
+        """Time from a failure to the next step."""
         r = self.campaign.reliability
         return r.detect + r.restart + self.saves.load
 
     @cached_property
     def best_interval(self) -> Seconds:
-        """The time between checkpoints with which a run is the shortest, if the storage could take them."""
+        """Optimal time between checkpoints for the shortest run, if storage is fast enough."""
         c = self.campaign.checkpoints
         if c.levels == 1:
             return best_interval(self.saves.pause, self._between_losses)
@@ -241,15 +246,16 @@ class WholeRun:
 
     @property
     def _between_losses(self) -> Seconds:
-        """Mean time between losses of work of both kinds; for the least time of a run failures alone."""
+        """Mean time between losses of work, by failure or corruption; failures alone for a lower bound."""
         return combined(self.mtbf, self.silent_mtbf) if self.rounded else self.mtbf
 
     @cached_property
     def checkpoint_interval(self) -> Seconds:
-        """The time of steps between checkpoints: as stated, or the best that the storage can take."""
+        """Useful time between checkpoints: as stated, or the best that the storage can sustain."""
         c, least = self.campaign.checkpoints, self.saves.least_interval
         if not self.rounded:
             best = best_interval(self.saves.pause, self.mtbf)
+            # a stated number of steps is not limited by storage below, so the bound must not be either
             waits = c.interval_steps is None and np.any(least > best)
             return np.maximum(best, np.minimum(least, self.useful)) if waits else best
         if c.interval_steps is not None:
@@ -262,12 +268,12 @@ class WholeRun:
         return self._within_run(np.maximum(steps, 1.0) * self.step)
 
     def _within_run(self, interval: Seconds) -> Seconds:
-        """Return an interval that is no longer than the run; without failures nothing is ever saved."""
+        """Return an interval no longer than the run; it remains infinite without failures, when nothing is saved."""
         return np.where(np.isinf(interval), np.inf, np.minimum(interval, self.useful))
 
     @cached_property
     def memory_interval(self) -> Seconds:
-        """The time of steps between copies in the memory of other nodes, of two levels."""
+        """Useful time between copies in the memory of other nodes, with two levels of checkpoints."""
         stated = self.campaign.checkpoints.memory_interval
         if stated is not None:
             return np.asarray(float(stated))
@@ -277,81 +283,87 @@ class WholeRun:
 
     @property
     def _pauses(self) -> tuple[Seconds, Seconds]:
-        """Time that steps wait for a copy in memory, and for a checkpoint."""
+        """Time that training is blocked by an in-memory copy, and by a checkpoint."""
         return self.saves.memory_pause, self.saves.pause
 
     @cached_property
-    def spent(self) -> Spent:
-        """What failures and checkpoints take for each second of work."""
+    def overhead(self) -> Overhead:
+        """Overhead of failures and checkpoints per second of work."""
         c, r = self.campaign.checkpoints, self.campaign.reliability
         if c.levels == 1:
-            return spent(self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf)
+            return overhead(self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf)
         intervals = self.memory_interval, self.checkpoint_interval
         recoveries = np.asarray(r.detect + r.restart), self.recovery
-        return spent_with_copies(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
+        return two_level_overhead(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
 
     @cached_property
     def planned_restart(self) -> Seconds:
-        """Time of a restart that is no failure, which nobody has to detect."""
+        """Time of a planned restart, which needs no detection."""
         return self.campaign.reliability.restart + self.saves.load
 
     @cached_property
     def restarts(self) -> Seconds:
-        """Time of restarts that are no failures: changes of the execution, and loss spikes."""
+        """Time of planned restarts: changes of the execution, and loss spikes."""
         return (self.pauses + self.spikes) * self.planned_restart
 
     @cached_property
-    def away(self) -> Count:
-        """Mean number of nodes in repair; never more than there are."""
+    def in_repair(self) -> Count:
+        """Mean number of nodes in repair, at most all nodes of the job."""
         r, n = self.campaign.reliability, self.job
         node_mtbf = ratio(r.mtbf_processor, r.hardware_share * n.node)
-        return np.minimum(away(n.nodes, node_mtbf, float(r.repair)), n.nodes)
+        return np.minimum(nodes_in_repair(n.nodes, node_mtbf, float(r.repair)), n.nodes)
 
     @cached_property
     def spare_nodes(self) -> Count:
-        """Nodes that stand by: as stated, or as many as make the paid time the least."""
+        """Number of spare nodes: as stated, or the number with the least paid time."""
         r = self.campaign.reliability
         if r.spares is not None:
             return np.asarray(float(r.spares))
-        return np.zeros(()) if r.elastic else np.asarray(cheapest_spares(self.away, self.job.nodes))
+        # an elastic job continues without the missing node, so it pays for no spares unless they are stated
+        return (
+            np.zeros(())
+            if r.elastic
+            else np.asarray(cheapest_spares(self.in_repair, self.job.nodes))
+        )
 
     @cached_property
     def _complete(self) -> Fraction:
-        """Share of its time in which the job has all of its nodes, or what rate it has without."""
+        """Share of time in which the job has all of its nodes; for an elastic job its mean relative rate."""
         if self.campaign.reliability.elastic:
-            return elastic_rate(self.away, self.spare_nodes, self.job.replicas, self.job.nodes)
-        return 1.0 - share_of_time_waiting(self.away, self.spare_nodes)
+            return elastic_rate(self.in_repair, self.spare_nodes, self.job.replicas, self.job.nodes)
+        return 1.0 - share_of_time_waiting(self.in_repair, self.spare_nodes)
 
     @cached_property
     def running(self) -> Seconds:
         """Time of the run without waiting for nodes."""
-        return self.work * (1.0 + self.spent.total) + self.restarts
+        return self.work * (1.0 + self.overhead.total) + self.restarts
 
     @cached_property
     def wall(self) -> Seconds:
-        """Expected time of the run; infinite where the job is never complete."""
-        with quiet():
+        """Expected wall time of the run; infinite if the job is never complete."""
+        with ignore_float_errors():
             return np.asarray(self.running / self._complete)
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def days(self) -> Array:
-        """See :class:`CampaignFigures`, as of all that follows."""
+        """Expected days of the run; this and the following properties are described in :class:`CampaignFigures`."""
         return self.wall / DAY
 
     def days_by(self, shares: tuple[float, ...]) -> Array:
-        """Return the days by which given shares of such runs have ended, as failures leave them; shape (shares, ...).
+        """Return the days by which given shares of similar runs have ended, given random failures; shape (shares, ...).
 
-        With two levels it is the law of one, scaled to their mean.
+        With two levels of checkpoints this is the distribution of the first level, scaled to the mean of both.
         """
         c, scale = self.campaign.checkpoints, np.asarray(1.0)
         times = self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf
         if c.levels > 1:
+            # most failures restart from memory and load no checkpoint
             recovery = self.recovery - (1.0 - c.memory_lost) * self.saves.load
             times = self.memory_interval, self.saves.memory_pause, recovery, self.mtbf
-            scale = self.work * (1.0 + self.spent.total) / mean(self.work, *times)
-        with quiet():
+            scale = self.work * (1.0 + self.overhead.total) / mean(self.work, *times)
+        with ignore_float_errors():
             found = scale * quantiles(self.work, *times, shares) + self.restarts
             return np.asarray(found / self._complete / DAY)
 
@@ -402,22 +414,22 @@ class WholeRun:
 
     @cached_property
     def quote(self) -> Quote | None:
-        """The price of an hour of a processor; None where none is known."""
+        """Price of a processor-hour; None if unknown."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        owned, own = None, None if stated is None else stated.own
-        if own is not None and fleet.usd_per_kwh is not None and self.draw is not None:
-            owned = own_price(
-                own,
+        owned_price, stated_own = None, None if stated is None else stated.own
+        if stated_own is not None and fleet.usd_per_kwh is not None and self.power_draw is not None:
+            owned_price = own_price(
+                stated_own,
                 self.job.node,
-                power_kw=self.draw.per_processor(self.job.num_procs, self.job.nodes) / KILO,
+                power_kw=self.power_draw.per_processor(self.job.num_procs, self.job.nodes) / KILO,
                 usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )
-        return quote(stated, fleet.price_kind, given=fleet.price, owned=owned)
+        return quote(stated, fleet.price_kind, given=fleet.price, owned=owned_price)
 
     @cached_property
     def money(self) -> Money | None:
-        """US dollars by what they are for; None where no price is known."""
+        """US dollars by purpose; None if no price is known."""
         if self.quote is None:
             return None
         shelf = storage_quote(self.job.system.ext.price, given=self.campaign.fleet.storage)
@@ -440,18 +452,19 @@ class WholeRun:
         return self.tokens / self.usd
 
     @cached_property
-    def draw(self) -> Draw | None:
-        """The power of processors and nodes; None where nothing is known of it."""
-        return draw(self.job.system.ext.power, self.working, tdp=self.campaign.fleet.tdp)
+    def power_draw(self) -> PowerDraw | None:
+        """Power of processors and nodes; None if unknown."""
+        return power_draw(self.job.system.ext.power, self.working, tdp=self.campaign.fleet.tdp)
 
     @cached_property
     def energy(self) -> Energy | None:
-        """Energy by what takes it; None where no power is known."""
-        if self.draw is None:
+        """Energy by consumer; None if no power is known."""
+        if self.power_draw is None:
             return None
-        busy = self.work * (1.0 + self.spent.lost)
+        # lost work was computed at full power before it was destroyed
+        busy = self.work * (1.0 + self.overhead.lost)
         return energy(
-            self.draw,
+            self.power_draw,
             self.job.num_procs,
             self.job.nodes,
             busy_hours=busy / HOUR,
@@ -471,8 +484,8 @@ class WholeRun:
 
     @cached_property
     def by_use(self) -> DaysByUse:
-        """Days by what they are spent on."""
-        work, share = self.work, self.spent
+        """Days by use."""
+        work, share = self.work, self.overhead
         return DaysByUse(
             useful=self.useful / DAY,
             evaluation=self.evaluation / DAY,
@@ -485,13 +498,14 @@ class WholeRun:
         )
 
     def figures(self) -> CampaignFigures:
-        """Return all figures, each a whole column."""
+        """Return all figures as full columns."""
         shape = self.wall.shape
         found = record_of(CampaignFigures, self)
         return apply(lambda column: np.broadcast_to(np.asarray(column, float), shape), [found])
 
 
-def _total(stretches: Sequence[Stretch], part: Callable[[Stretch], Array]) -> Array:
-    """Return the sum of a figure of stretches, from the first to the last."""
-    parts = (np.asarray(part(one), float) for one in stretches)
+def _total(segments: Sequence[TimedSegment], part: Callable[[TimedSegment], Array]) -> Array:
+    """Return the sum of a figure over all segments."""
+    parts = (np.asarray(part(one), float) for one in segments)
+    # added from first to last, so that results do not depend on the order in which NumPy would sum an array
     return reduce(np.add, parts)

@@ -31,7 +31,8 @@ def add_plan(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "EXECUTION",
-        "the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
+        'the plan: words ("tp=4 pp=4 dp=64"), an execution, a result (best.json#0), or a number of processors, which '
+        "is planned first",
     )
     parser.argument("SYSTEM", "the machine: a name, or a file")
 
@@ -89,5 +90,5 @@ def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
     asked = campaign_of(arguments, changed["campaign"])
     with naming(arguments.execution, campaign=arguments.campaign or "campaign"):
         return largest_model(
-            changed["system"], arguments.execution, None, asked, preset=arguments.preset
+            arguments.execution, changed["system"], None, asked, preset=arguments.preset
         )

@@ -37,17 +37,17 @@ def declare(parser: Parser) -> None:
     _add_collective_options(parser)
 
 
-def _add_files(parser: Parser, option: str, text: str) -> None:
+def _add_files(parser: Parser, option: str, text: str, longer: str = "") -> None:
     """Declare an option that names a file, and may be repeated."""
-    parser.option(f"{option} FILE", f"{text}; may be repeated", action="append", default=[])
+    parser.option(f"{option} FILE", f"{text}; may be repeated", longer, action="append", default=[])
 
 
 def _add_kernels(parser: Parser) -> None:
     """Declare tables of kernels, and files of collectives, matrix products and copies."""
     parser.option(
         "--kernels FOLDER",
-        "fit laws of kernels to the tables of a folder, and write them with their sources and residuals "
-        "(default: those of the catalog, systems/measured); stands alone",
+        "fit laws of kernels to the tables of a folder (default: systems/measured of the catalog)",
+        ", and write them with their sources and residuals; alone, or with --processor",
         nargs="?",
         const="",
     )
@@ -58,8 +58,8 @@ def _add_kernels(parser: Parser) -> None:
     _add_files(
         parser,
         "--collectives",
-        "CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; instead of seconds the "
-        "column busbw may stand, in GB/s as nccl-tests prints it",
+        "CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests",
+        "; a column busbw in GB/s, as nccl-tests prints it, may replace seconds",
     )
     _add_files(
         parser,
@@ -86,9 +86,9 @@ def _add_training(parser: Parser) -> None:
     _add_files(
         parser,
         "--training",
-        "CSV model,execution,seconds[,memory_bytes][,name][,group] of whole steps: a model of the catalog or its "
-        "file, and the file of the execution, both beside the CSV; columns named as their fields (microbatch_size, "
-        "num_blocks) change them row by row; the default group is the model",
+        "CSV model,execution,seconds[,memory_bytes][,name][,group] of whole training steps",
+        ": a model of the catalog or its file, and the file of the execution, both next to the CSV; columns named as "
+        "their fields (microbatch_size, num_blocks) change them row by row; the default group is the model",
     )
     parser.option(
         "--fit NAME[,NAME]",

@@ -23,12 +23,12 @@ EXAMPLES = {
 def add_changes(parser: Parser, *kinds: str) -> None:
     """Declare ``--set`` for a command that takes these kinds of specs, of :data:`EXAMPLES`."""
     examples = ", ".join(EXAMPLES[kind] for kind in kinds)
-    prefix = (
-        "" if len(kinds) == 1 else "; without the name of its spec where only one has the field"
-    )
     parser.option(
         f"{OPTION} PATH=VALUE",
-        f"change a value for this call: {examples}{prefix}; may be repeated",
+        f"change a value for this call: {examples}; may be repeated",
+        ""
+        if len(kinds) == 1
+        else "; the name of the spec may be left out if only one has the field",
         dest="changes",
         action="append",
         default=[],

@@ -24,9 +24,9 @@ def add_emission(parser: Parser) -> None:
     """Declare the option."""
     parser.option(
         f"{OPTION} FORMAT[:FILE]",
-        "write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, "
-        "accelerate; without FILE it is printed in place of the page. With a launch file of the same launcher as "
-        "--mine, it is that file with what differs changed",
+        "write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, accelerate",
+        "; without FILE it is printed in place of the page. With a launch file of the same launcher as --mine, that "
+        "file is changed where it differs",
     )
 
 

@@ -11,11 +11,11 @@ from argparse import SUPPRESS
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import islice
-from typing import Any
 
 from calculon import __version__
 from calculon.base.errors import Infeasible, SpecError, nearest
-from calculon.cli.options import LEVELS, STDOUT, Command, HelpAll, Log, Parser, check_log
+from calculon.cli.options import LEVELS, STDOUT, Command, Log, Parser, check_log
+from calculon.cli.progress import waiting
 from calculon.cli.streams import (
     STDOUT_NAME,
     exit_code,
@@ -213,26 +213,20 @@ def _run(argv: list[str]) -> int:
     except SystemExit as stop:  # help, version, usage
         return int(stop.code or 0)
     check_log(target, values)
-    with Log.to(target, verbosity) as log:
+    with Log.to(target, verbosity) as log, waiting(command.name):
         code: int = module.run(values, log)
     return code
 
 
 def top_parser() -> Parser:
     """Return the parser of what stands before the command."""
-    parser = Parser(
+    parser = _TopParser(
         prog=PROG,
-        usage="calculon [-h] [-l LOG] [-v LEVEL] [--version] COMMAND ...",
+        usage="calculon [options] COMMAND ...",
         description=f"{DESCRIPTION}\n\n{_listing(FIRST)}",
         epilog=EPILOG,
     )
     add_common(parser)
-    parser.add_argument(
-        "--help-all",
-        action=_HelpAll,
-        nargs=0,
-        help="list all commands, and exit",
-    )
     parser.add_argument("command", nargs="?", help=SUPPRESS)
     parser.add_argument("arguments", nargs="...", help=SUPPRESS)
     return parser
@@ -250,13 +244,13 @@ def _listing(count: int) -> str:
     )
 
 
-class _HelpAll(HelpAll):
-    """Prints the help with all commands."""
+class _TopParser(Parser):
+    """Parser of what stands before the command: its whole help lists all commands."""
 
-    def __call__(self, parser: Any, *_: object, **__: object) -> None:
-        """Print, and leave."""
-        parser.description = f"{DESCRIPTION}\n\n{_listing(len(GROUPS))}"
-        super().__call__(parser)
+    def show_all(self) -> None:
+        """Let the help list all commands."""
+        super().show_all()
+        self.description = f"{DESCRIPTION}\n\n{_listing(len(GROUPS))}"
 
 
 def add_common(parser: Parser) -> None:

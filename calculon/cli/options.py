@@ -10,6 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
+from calculon.cli.help_page import Layout, help_page
+from calculon.cli.progress import hide
 from calculon.cli.respelling import UNKNOWN, respelled
 from calculon.cli.streams import LogFile, escaped, tell
 from calculon.declarations.fields import nearest_choice
@@ -36,7 +38,10 @@ LEVELS = ("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITI
 
 STDOUT = "-"
 
-USUAL = "megatron-lm on NVIDIA and AMD, torchtitan below 16 processors; common on others"
+EXAMPLES = 5
+"""Examples that ``--help`` shows."""
+
+USUAL = "megatron-lm, torchtitan below 16 processors, or common on others"
 """The preset of a question of edition ``corrected`` that names none."""
 
 
@@ -68,83 +73,82 @@ class Command:
         return ", ".join((self.name, *self.aliases))
 
 
-class Layout(argparse.RawDescriptionHelpFormatter):
-    """The layout of a help: prose is folded to the width of the terminal, examples stay as they are."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        import re
-        import textwrap
-
-        lines = []
-        for line in text.splitlines():
-            term = re.match(r" +\S.*?  +", line)  # of a list of terms with their meanings
-            beside = " " * len(term[0]) if term else ""
-            prose = term or not line.startswith(" ")
-            lines.append(textwrap.fill(line, width, subsequent_indent=beside) if prose else line)
-        return "\n".join(lines)
-
-
 class Parser(argparse.ArgumentParser):
     """An argument parser that folds its texts, and whose errors look like all others."""
 
     def __init__(self, **keywords: object):
         keywords.setdefault("formatter_class", Layout)
         super().__init__(**keywords)  # type: ignore[arg-type]
-        self._shown: frozenset[str] = frozenset()
+        self.stated: dict[str, object] = {}
+        for action in (None, "store"):
+            self.register("action", action, Stored)
+        self._first: frozenset[str] = frozenset()
+        self._more = ""
+        self._further: list[str] = []
+        self._longer: dict[argparse.Action, str] = {}
+        self.add_argument(
+            "--help-all", action=HelpAll, nargs=0, help="explain everything, and exit"
+        )
 
     def show_first(self, *options: str) -> None:
-        """Let ``--help`` list only some options; ``--help-all``, which this adds, lists all."""
-        self._shown = frozenset({*options, "--help", "--help-all"})
-        self.add_argument("--help-all", action=HelpAll, nargs=0, help="list all options, and exit")
+        """Let ``--help`` list only some options; ``--help-all`` lists all."""
+        self._first = frozenset(options)
 
     def show_all(self) -> None:
-        """Let the help list all options."""
-        self._shown = frozenset()
+        """Let the help list all options and examples, with all their texts."""
+        self._first = frozenset()
+        self.description = "\n\n".join(filter(None, (self.description, self._more)))
+        self.epilog = "\n".join(filter(None, (self.epilog, *self._further)))
+        for option, text in self._longer.items():
+            option.help = f"{option.help}{text}"
 
     def format_help(self) -> str:
-        """Return the help, with the options that are shown first."""
-        hidden = [
-            one
-            for one in self._actions
-            if self._shown and one.option_strings and not self._shown & {*one.option_strings}
-        ]
-        texts = [one.help for one in hidden]
-        for one in hidden:
-            one.help = argparse.SUPPRESS
-        text = super().format_help()
-        for one, kept in zip(hidden, texts, strict=True):
-            one.help = kept
-        return text
+        """Return the help, short unless everything is asked for."""
+        return help_page(self, self._first)
 
-    def explain(self, description: str, examples: str) -> None:
-        """Set the texts of the help before and after the arguments: a line of `description` is a paragraph."""
-        self.description = description
-        lines = "\n".join(f"  {line}" for line in examples.splitlines())
-        self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
+    def explain(self, description: str, examples: str, more: str = "") -> None:
+        """Set the texts of the help before and after the arguments: a line of `description` is a paragraph.
 
-    def argument(self, metavar: str, text: str, name: str = "", **more: Any) -> None:
+        Args:
+            description: What the command does, in a few sentences.
+            examples: A command a line; ``--help`` has the first :data:`EXAMPLES`.
+            more: Paragraphs that only ``--help-all`` has.
+        """
+        self.description, self._more = description, more
+        lines = [f"  {line}" for line in examples.splitlines()]
+        title = "examples:" if len(lines) > 1 else "example:"
+        self.epilog = "\n".join((title, *lines[:EXAMPLES]))
+        self._further = lines[EXAMPLES:]
+
+    def argument(
+        self, metavar: str, text: str, name: str = "", longer: str = "", **more: Any
+    ) -> None:
         """Declare an argument.
 
         Args:
             metavar: Its name in the help.
             text: Its help.
             name: Name of the parsed value, if it is not the metavar in small letters.
+            longer: Rest of its help, which only ``--help-all`` has.
             **more: What else ``add_argument`` takes.
         """
-        self.add_argument(name or metavar.lower(), metavar=metavar, help=text, **more)
+        argument = self.add_argument(name or metavar.lower(), metavar=metavar, help=text, **more)
+        self._longer[argument] = longer
 
-    def option(self, usage: str, text: str, **more: Any) -> None:
+    def option(self, usage: str, text: str, longer: str = "", **more: Any) -> None:
         """Declare an option with a value.
 
         Args:
             usage: Its spellings, then the name of its value: ``"-g, --per-node G"``; without that the help shows the
                 choices.
             text: Its help.
+            longer: Rest of its help, which only ``--help-all`` has.
             **more: What else ``add_argument`` takes.
         """
         *spellings, last = usage.split(", ")
         spelling, _, metavar = last.partition(" ")
-        self.add_argument(*spellings, spelling, metavar=metavar or None, help=text, **more)
+        option = self.add_argument(*spellings, spelling, metavar=metavar or None, help=text, **more)
+        self._longer[option] = longer
 
     def switch(self, spellings: str, text: str) -> None:
         """Declare a switch, which is off by default: ``"-q, --quiet"``."""
@@ -161,10 +165,30 @@ class Parser(argparse.ArgumentParser):
             )
         return found
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the arguments that are known, and return the others with them."""
+        self.stated.clear()
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print the message on standard error, and leave with exit code 2."""
         tell(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
+
+
+class Stored(argparse._StoreAction):
+    """Stores a value; of an option that is stated several times, the last, which it says."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Store the value."""
+        if option is not None:
+            before = parser.stated.setdefault(self.dest, values)
+            if before != values:
+                tell(
+                    f"calculon: note: {option} is stated as {before} and as {values}; the last counts"
+                )
+            parser.stated[self.dest] = values
+        super().__call__(parser, namespace, values, option)
 
 
 class HelpAll(argparse.Action):
@@ -228,11 +252,13 @@ class Log:
     def __call__(self, text: str) -> None:
         """Print a result."""
         if not self.quiet:
+            hide()
             print(escaped(text), file=self.stream)
 
     def show(self, *blocks: "Block") -> None:
         """Draw documents, or parts of one."""
         if not self.quiet:
+            hide()
             from calculon.render.console import show
 
             for block in blocks:
@@ -392,7 +418,9 @@ def add_format(
     default: str | None = "text",
 ) -> None:
     """Declare ``--format``."""
-    parser.add_argument("-f", "--format", choices=choices, default=default, help=meaning)
+    parser.add_argument(
+        "-f", "--format", choices=choices, metavar="FORMAT", default=default, help=meaning
+    )
 
 
 ANSWER_FILES = {".json": "json", ".html": "html", ".md": "markdown", ".csv": "csv"}
@@ -441,42 +469,41 @@ def check_answer(arguments: argparse.Namespace, inputs: Sequence[str]) -> None:
 
 
 def add_edition(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     several: bool = False,
     absent: str = "what the execution says",
+    longer: str = "",
 ) -> None:
     """Declare ``--edition``: None or a name; with `several`, a tuple of names, empty where it is not given.
 
-    `absent` says what holds without it.
+    `absent` says what holds without it, and `longer` more of that.
     """
-    parser.add_argument(
-        "--edition",
-        metavar="NAME[,NAME]" if several else "NAME",
+    names = " or ".join(EDITION_NAMES) + (", or both" if several else "")
+    parser.option(
+        f"--edition {'NAME[,NAME]' if several else 'NAME'}",
+        f"edition of the cost model: {names} (default: {absent})",
+        longer,
         type=_editions if several else _edition,
         default=() if several else None,
-        help="edition of the cost model: "
-        + " or ".join(EDITION_NAMES)
-        + (", or both" if several else "")
-        + f" (default: {absent})",
     )
 
 
 def add_preset(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     several: bool = False,
-    absent: str = f"what the execution says; else common if it states all fields of the published tool, else {USUAL}",
+    absent: str = "what the plan says, or by machine",
+    longer: str = f"; by machine: common if the plan states all fields of the published tool, else {USUAL}",
     files: bool = True,
 ) -> None:
     """Declare ``--preset``: a framework by name or, with `files`, a file; others as for :func:`add_edition`."""
-    own = ", or the file of one of your own" if files else ""
-    parser.add_argument(
-        "--preset",
-        metavar="NAME[,NAME]" if several else "NAME",
+    own = " or file" if files else ""
+    parser.option(
+        f"--preset {'NAME[,NAME]' if several else 'NAME'}",
+        f"framework{own} whose defaults and limits hold (calculon catalog presets; default: {absent})",
+        longer,
         type=_names if several else str,
         choices=None if several else Suggested(PRESETS),
         default=() if several else None,
-        help=f"framework that fills in what is left out, and whose limits hold{own} (calculon catalog presets; "
-        f"default: {absent})",
     )
 
 

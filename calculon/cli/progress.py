@@ -1,70 +1,169 @@
-"""Progress on standard error: a bar with rate and remaining time, in terminals only and only when it takes a while."""
+"""Progress of a command on standard error: one line, in terminals only, if it takes longer than a second."""
 
 import contextlib
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from calculon.base.activity import listening
 
 PATIENCE = 1.0
-"""Seconds before there is anything to see."""
+"""Seconds without output after which the line appears."""
+
+TICK = 0.1
+"""Seconds from one drawing of the line to the next."""
+
+BAR = 20
+"""Columns of the bar."""
+
+_SPINNER, _FULL, _EMPTY = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "━", "─"
+_ASCII = str.maketrans({_FULL: "#", _EMPTY: ".", **dict(zip(_SPINNER, "|/-\\" * 3, strict=False))})
+
+
+class ProgressLine:
+    """A line with a spinner, what is computed, how far it is, and for how long.
+
+    Attributes:
+        activity: What is computed now.
+        tasks: How far it is, of several tasks.
+    """
+
+    def __init__(self, command: str):
+        self.activity, self.tasks = "", ""
+        self._command = command
+        self._begin = self._quiet_since = time.monotonic()
+        self._shown = False
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._draw_often, daemon=True)
+        self._thread.start()
+
+    def hide(self) -> None:
+        """Erase the line, for output in its place; it comes back when there is none for a while."""
+        with self._lock:
+            self._quiet_since = time.monotonic()
+            self._erase()
+
+    def stop(self) -> None:
+        """Erase the line for good."""
+        self._over.set()
+        self._thread.join()
+        with self._lock:
+            self._erase()
+
+    def listen(self, words: str) -> None:
+        """Note what is computed."""
+        self.activity = words
+
+    def _draw_often(self) -> None:
+        while not self._over.wait(TICK):
+            with self._lock:
+                if time.monotonic() - self._quiet_since >= PATIENCE:
+                    self._draw()
+
+    def _draw(self) -> None:
+        seconds = time.monotonic() - self._begin
+        spinner = _SPINNER[int(seconds / TICK) % len(_SPINNER)]
+        parts = (f"{spinner} {self._command}", self.tasks, self.activity, _clock(seconds))
+        text = "  ".join(filter(None, parts))
+        if not _has_blocks():
+            text = text.translate(_ASCII)
+        width = _columns() - 1
+        self._shown = True
+        self._write(f"\r{text[:width]}\x1b[K")
+
+    def _erase(self) -> None:
+        if self._shown:
+            self._shown = False
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal was closed
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+_line: ProgressLine | None = None
+
+
+@contextlib.contextmanager
+def waiting(command: str) -> Iterator[None]:
+    """Show the line of a command while it computes, in a terminal that can erase it."""
+    global _line  # noqa: PLW0603
+    if _line is not None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        yield
+        return
+    _line = line = ProgressLine(command)
+    try:
+        with listening(line.listen):
+            yield
+    finally:
+        end()
+
+
+def hide() -> None:
+    """Erase the line, if one is shown, before something is printed."""
+    if _line is not None:
+        _line.hide()
+
+
+def end() -> None:
+    """Show no line any more in this command: it waits for people, or is asked to be quiet."""
+    global _line  # noqa: PLW0603
+    if _line is not None:
+        _line.stop()
+        _line = None
 
 
 @contextlib.contextmanager
 def progress(
     total: int, *, done: int = 0, what: str = "searches", quiet: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show the progress of a number of tasks; yield a function to call with how many more are finished.
-
-    Nothing is shown outside a terminal, with `quiet`, or within the first second.
+    """Show the progress of a number of tasks in the line; yield a function to call with how many more are finished.
 
     Args:
         total, done: Tasks in all, and those that were finished before: they do not count for the rate.
         what: Noun for the tasks, in the plural.
+        quiet: Show nothing.
     """
-    if quiet or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    bar = _bar()
-    task = bar.add_task(what, total=total, completed=done, rate="")
+    if quiet:
+        end()
     begin, before = time.monotonic(), done
 
     def advance(count: int) -> None:
         nonlocal done
         done += count
         rate = (done - before) / max(time.monotonic() - begin, 1e-9)
-        left = _clock((total - done) / rate) if rate else "?"
-        bar.update(task, completed=done, rate=f"{_rate(rate)}  {left} left")
+        if _line is not None and total > 1:
+            left = f"  {_rate(rate)}  {_clock((total - done) / rate)} left" if rate else ""
+            full = BAR * min(done, total) // total
+            bar = _FULL * full + _EMPTY * (BAR - full)
+            _line.tasks = f"{bar} {done:,}/{total:,} {what}{left}"
 
-    appear = threading.Timer(PATIENCE, bar.start)
-    appear.daemon = True
-    appear.start()
+    advance(0)
     try:
         yield advance
     finally:
-        appear.cancel()
-        appear.join()
-        bar.stop()
+        if _line is not None:
+            _line.tasks = _line.activity = ""
 
 
-def _bar() -> "Progress":
-    """Return the bar, not yet on the screen."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+def _columns() -> int:
+    """Return the width of the terminal."""
+    try:
+        return os.get_terminal_size(2).columns or 80
+    except OSError:
+        return 80
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        console=Console(stderr=True),
-        transient=True,
-        expand=True,
-    )
+
+def _has_blocks() -> bool:
+    """Return whether standard error can write the spinner."""
+    try:
+        _SPINNER.encode(sys.stderr.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def _rate(rate: float) -> str:
@@ -73,11 +172,13 @@ def _rate(rate: float) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """Write a remaining time: minutes and seconds, or hours and minutes.
+    """Write a time: seconds, minutes and seconds, or hours and minutes.
 
-    >>> _clock(75), _clock(7_400)
-    ('1:15', '2 h 03 min')
+    >>> _clock(12), _clock(75), _clock(7_400)
+    ('12 s', '1:15', '2 h 03 min')
     """
+    if seconds < 59.5:
+        return f"{round(seconds)} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes}:{rest:02}"

@@ -7,7 +7,8 @@ from typing import Any
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.campaign_options import campaign_of, campaign_source
 from calculon.cli.changes import with_changes
-from calculon.cli.options import Parser
+from calculon.cli.options import Parser, Suggested
+from calculon.declarations.spellings.precisions import PRECISIONS
 
 
 def add_question_options(parser: Parser) -> None:
@@ -19,13 +20,14 @@ def add_question_options(parser: Parser) -> None:
     parser.option("--seq N", "tokens of a sequence (8192, 8k); default: the model's, at most 8k")
     parser.option(
         "--dtype TYPE",
-        "precision: bf16 (default), fp16, fp32, or a recipe, which stores 16 bits and multiplies 8: fp8, "
-        "fp8-tensorwise, fp8-blockwise, mxfp8; or 4: nvfp4",
+        "precision: bf16 (default), fp16, fp32, fp8, mxfp8, nvfp4",
+        "; recipes store 16 bits and multiply 8: fp8, fp8-tensorwise, fp8-blockwise, mxfp8; or 4: nvfp4",
+        choices=Suggested(PRECISIONS),
     )
     parser.option(
         "--mine PLAN",
-        'a plan of your own to set beside: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file, '
-        "whose batch, sequences, precision and framework are asked for where no option says others",
+        'a plan of your own to compare: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file',
+        "; its batch, sequences, precision and framework are asked for if no option says others",
         action="append",
     )
 

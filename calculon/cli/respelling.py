@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
+from calculon.declarations.axes import AXES
 from calculon.declarations.short_names import FIELDS
 
 OPTIONS = {
@@ -58,6 +59,10 @@ UNKNOWN = {
 }
 """Options of other tools that have no counterpart, with what to do."""
 
+DEGREES = tuple(axis.name for axis in AXES)
+"""Options of degrees, which become part of a deployment in words."""
+
+_COUNT = re.compile(r"\d+[kK]?")
 _MACHINES_OF = re.compile(r"(\d+)\s*[xX*]\s*([A-Za-z][\w.-]*)")
 """``8xH100``."""
 
@@ -78,7 +83,7 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
     """
     known = parser._option_string_actions
     asked = tuple(one.dest for one in parser._actions if not one.option_strings)
-    asks, planned = asked in (QUESTION, SERVED), asked == PLANNED
+    asks = asked in (QUESTION, SERVED)
     found: list[str] = []
     pairs: list[str] = []
     stated: dict[str, str] = {}
@@ -88,7 +93,11 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
         meant = next(
             (one for one in known if one.startswith(option) and option[:2] == "--"), option
         )
-        if meant in known:  # also abbreviated
+        pair = None if option in known else _pair_of(option, asked)
+        if pair:
+            name, said = pair
+            pairs.append(f"{name}={said or (value if equals else next(rest, ''))}")
+        elif meant in known:  # also abbreviated
             found.append(word)
             if not equals and known[meant].nargs != 0:
                 found += islice(rest, 1)  # its value is not looked at
@@ -96,10 +105,6 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
             found += _plain(word, "--fix" in known) if asks else [word]
         elif asks and option in PLACES:
             stated[PLACES[option]] = value if equals else next(rest, "")
-        elif planned and (name := _pair_name(option)):
-            pairs.append(f"{name}={value if equals else next(rest, '')}")
-        elif planned and SWITCHES.get(option, ("",))[0] == "--dtype":
-            pairs.append(f"dtype={SWITCHES[option][1]}")
         elif option in SWITCHES and SWITCHES[option][0] in known:
             found += SWITCHES[option]
         elif OPTIONS.get(option) in known:
@@ -109,9 +114,23 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
         else:
             found.append(word)
     if pairs:
+        if asked == SERVED and "num_procs" in stated:
+            pairs.append(f"procs={stated.pop('num_procs')}")
         _add_pairs(found, pairs)
     model = [stated["model"]] if "model" in stated else []
     return [*model, *found, *(stated[one] for one in QUESTION[1:] if one in stated)]
+
+
+def _pair_of(option: str, asked: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return the name in a plan or deployment in words of what an option says, and the value if it is a switch."""
+    if asked == SERVED:
+        short = option.removeprefix("--")
+        return (short, "") if short in DEGREES else None
+    if asked != PLANNED:
+        return None
+    switch, value = SWITCHES.get(option, ("", ""))
+    name = "dtype" if switch == "--dtype" else _pair_name(option)
+    return (name, value if switch else "") if name else None
 
 
 def _pair_name(option: str) -> str:
@@ -126,14 +145,17 @@ def _pair_name(option: str) -> str:
 
 
 def _add_pairs(words: list[str], pairs: list[str]) -> None:
-    """Add pairs to the plan in words among arguments, or as the plan behind the model."""
+    """Add pairs to the plan in words or the number of processors among arguments, or as the plan behind the model."""
     from calculon.declarations.spellings.plan_pairs import is_plan  # few calls need it
 
-    place = next((place for place, word in enumerate(words) if is_plan(word)), None)
-    if place is None:
-        words.insert(1, " ".join(pairs))
+    counts = [place for place, word in enumerate(words[:3]) if _COUNT.fullmatch(word)]
+    plans = [place for place, word in enumerate(words) if is_plan(word)]
+    if plans:
+        words[plans[0]] = " ".join((words[plans[0]], *pairs))
+    elif counts:
+        words[counts[0]] = " ".join((f"procs={words[counts[0]]}", *pairs))
     else:
-        words[place] = " ".join((words[place], *pairs))
+        words.insert(1, " ".join(pairs))
 
 
 def _plain(word: str, fixes: bool) -> list[str]:

@@ -39,11 +39,13 @@ from calculon.inputs import Changed, sources_in
 from calculon.version import __version__
 
 RESULT_HELP = (
-    'MODEL PLAN [PLAN ...] SYSTEM estimates plans: words ("tp=4 pp=2"), files, best.json#0; APP,EXE,SYS an '
-    "execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
-    "FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects from a search, FILE#ROW from a table (CSV, Parquet); "
-    "a launch file (run.sh) is estimated, on the system and with the model of --system and --model or of the other "
-    "results; NAME=RESULT gives it a name"
+    'MODEL PLAN [PLAN ...] SYSTEM: plans are words ("tp=4 pp=2"), files, or best.json#0; MODEL,PLAN,SYSTEM; a result '
+    "(JSON); FILE#RANK of a search; a launch file (run.sh); NAME=RESULT gives it a name"
+)
+RESULT_MORE = (
+    ". Models, plans and systems are names of the catalog or files. FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects "
+    "from a search, FILE#ROW from a table (CSV, Parquet). A launch file is estimated on the system and with the model "
+    "of --system and --model or of the other results"
 )
 _AGREES = 1e-9  # relative difference between the statistics of a file and of an estimate
 _TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
@@ -51,11 +53,11 @@ _TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
 
 def add_result_arguments(parser: Parser) -> None:
     """Declare the results, and the specs that complete those of a search."""
-    parser.argument("RESULT", RESULT_HELP, "results", nargs="+")
-    for kind, metavar in (("model", "APP"), ("system", "SYS")):
+    parser.argument("RESULT", RESULT_HELP, "results", RESULT_MORE, nargs="+")
+    for kind in ("model", "system"):
         parser.option(
-            f"--{kind} {metavar}",
-            f"the {kind} that the files of searches are about (default: the one that they name)",
+            f"--{kind} {kind.upper()}",
+            f"{kind} of results of a search (default: as their files name it)",
         )
     add_changes(parser, "model", "execution", "system")
     add_edition(parser, several=True, absent="what each execution says")

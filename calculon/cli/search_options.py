@@ -20,7 +20,7 @@ from calculon.cli.streams import tell
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.declarations.spellings import PRECISIONS, global_batch, precision, probability
 from calculon.declarations.statistics import RISK, within_risk
-from calculon.search.within_risk import both, states_risk
+from calculon.search.within_risk import both, prefers_fitting
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
@@ -37,11 +37,8 @@ FUSED = {
 }
 """Spellings of the candidates for fused activation."""
 
-NEEDED = f"what the model needs: {PUBLISHED} for the published fields alone, else {CORRECTED}"
-"""The edition of a search that states none."""
-
-SEARCHED = f"{USUAL}; in edition {PUBLISHED} the published forms"
-"""The preset of a search that states none."""
+PUBLISHED_FORMS = f"; in edition {PUBLISHED} the published forms"
+"""Rest of the help on the preset of a search that states none."""
 
 
 def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
@@ -50,16 +47,17 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     parser.argument("NUM_PROCS", counts_help)
     parser.argument(
         "MAX_BATCH",
-        "global batch, in sequences (512) or tokens (4M: 4 * 2^20 of them): exactly so many under a preset, which "
-        "edition corrected always has; else the largest multiple of a data-parallel degree up to it",
+        "global batch, in sequences (512) or tokens (4M)",
         "max_batch_size",
+        ": 4 * 2^20 of them; exactly so many under a preset, which edition corrected always has; else the largest "
+        "multiple of a data-parallel degree up to it",
         type=_batch,
     )
     parser.argument(
         "DATATYPE",
-        f"one of {', '.join(DATATYPE_BYTES)}, also short (bf16, fp16, fp32); fp8 is a recipe: products in "
-        "float8, everything else in bfloat16, as are fp8-tensorwise, fp8-blockwise, mxfp8 and nvfp4 (in 4 bits); tf32 "
-        "likewise, in float32",
+        f"{', '.join(DATATYPE_BYTES)} (or bf16, ...), or a recipe: fp8, mxfp8, nvfp4, tf32",
+        longer=", fp8-tensorwise, fp8-blockwise; fp8 multiplies in float8 and has everything else in bfloat16, as have "
+        "fp8-tensorwise, fp8-blockwise, mxfp8 and nvfp4 (in 4 bits); tf32 likewise, in float32",
         type=_datatype,
     )
     parser.argument("SYS", "the machine: processors, memory, networks", "system")
@@ -67,9 +65,15 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     parser.switch("-d, --debug", "only count; evaluate and write nothing")
     parser.switch("-n, --noneok", "finding nothing is fine: exit code 0 and an empty result")
     add_choice_options(parser)
-    add_edition(parser, absent=NEEDED)
-    add_preset(parser, absent=SEARCHED)
+    add_edition_and_preset(parser)
     parser.switch("-q, --quiet", "no progress on standard error")
+
+
+def add_edition_and_preset(parser: Parser) -> None:
+    """Declare edition and preset of a search that need not state them."""
+    needed = f"; {PUBLISHED} for the published fields alone, else {CORRECTED}"
+    add_edition(parser, absent="what the model needs", longer=needed)
+    add_preset(parser, absent=USUAL, longer=PUBLISHED_FORMS)
 
 
 def add_verbose(parser: Parser, also: str) -> None:
@@ -87,10 +91,10 @@ def add_values(parser: Parser) -> None:
     )
 
 
-def add_choice_options(parser: Parser) -> None:
-    """Declare the options that narrow or widen a space."""
+def add_choice_options(parser: Parser, *, published: bool = True) -> None:
+    """Declare the options that narrow or widen a space; ``-f`` is the published spelling of one of them."""
     parser.option(
-        "-f, --fused-activation, --fused_activation WHICH",
+        f"{'-f, ' if published else ''}--fused-activation, --fused_activation WHICH",
         f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
         type=_fused,
     )
@@ -103,16 +107,17 @@ def add_choice_options(parser: Parser) -> None:
     add_campaign(parser)
     parser.option(
         "--where EXPR",
-        "keep only executions that meet a condition on statistics and execution fields, "
-        "such as 'total_time < 60 and proc_mem_tier1_cap_req <= 70 * GiB' (units: KiB MiB GiB TiB, "
-        "MB GB TB; texts in quotes: activation_recompute == 'full'); several are combined with and",
+        "keep only executions that meet a condition: 'fits >= 0.95 and tensor_par <= 8'",
+        " on statistics and execution fields, such as 'total_time < 60 and proc_mem_tier1_cap_req <= 70 * GiB' "
+        "(units: KiB MiB GiB TiB, MB GB TB; texts in quotes: activation_recompute == 'full'); several are combined "
+        "with and",
         action=And,
     )
     parser.option(
         "--risk P",
-        "keep only executions whose probability of running out of memory is at most P (10%%); loe: if there are none, "
-        "at most three times P, and so on, with 10%% by default, but for --pareto and a --where on fits; edition "
-        "corrected",
+        "highest probability of running out of memory (default: 10%%, or more if nothing fits)",
+        ": three times as much, and so on; without a default for --pareto, --where on fits, and lae; edition corrected "
+        "only",
     )
 
 
@@ -243,15 +248,9 @@ def _risk_and_condition(
     stated, where = _risk(arguments, edition), arguments.where
     if not recommends:
         return None, where if stated is None else both(where, within_risk(stated))
-    if stated is None and _prefers_fitting(arguments, edition):
+    if stated is None and prefers_fitting(edition, getattr(arguments, "pareto", None), where):
         return RISK, where
     return stated, where
-
-
-def _prefers_fitting(arguments: argparse.Namespace, edition: str) -> bool:
-    """Return whether executions with little risk are preferred if no risk is stated."""
-    one_best = getattr(arguments, "pareto", None) is None
-    return edition != PUBLISHED and one_best and not states_risk(arguments.where)
 
 
 def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":

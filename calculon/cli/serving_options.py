@@ -75,8 +75,8 @@ def add_deployment(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "DEPLOYMENT",
-        "how it is served: a name, a file, a script or a quoted command of an engine (import-flags), or a number "
-        "of processors",
+        'how it is served: words ("tp=2 dp=4"), a number of processors, a name, a file, a script or a quoted command '
+        "of an engine (import-flags)",
     )
     parser.argument("SYSTEM", "the machine: a name, or a file")
     add_workload(parser)
@@ -87,7 +87,7 @@ def add_fields(parser: Parser) -> None:
     """Declare which values of fields of deployments a search tries."""
     add_tried(
         parser,
-        fix="try only these values of a field of the deployment (calculon describe deployment); may be repeated",
+        fix="try only these values of a field (calculon describe deployment); may be repeated",
         add="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
     )
     parser.switch(

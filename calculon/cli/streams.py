@@ -14,6 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from calculon.base.errors import Problem, SpecError, printable
+from calculon.cli.progress import hide
 from calculon.declarations.files import check_writable, reason
 
 STDOUT_NAME = "<stdout>"
@@ -113,6 +114,7 @@ def escaped(text: str) -> str:
 
 def tell(text: str) -> None:
     """Print lines on standard error; when that is full or closed there is nobody to tell."""
+    hide()
     try:
         print(escaped(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):

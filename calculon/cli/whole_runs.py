@@ -22,7 +22,7 @@ def assumed_of_run(runs: "Sequence[Runs]") -> "Styled":
 
     What differs between campaigns is told of each.
     """
-    from calculon.campaign.assumed import told_defaults
+    from calculon.campaign.assumed import assumed_defaults
     from calculon.documents.run_defaults import defaults_line
     from calculon.render.document import dim
 
@@ -31,7 +31,7 @@ def assumed_of_run(runs: "Sequence[Runs]") -> "Styled":
     rows = {
         (row["field"], str(row["value"])): row
         for campaign in campaigns.values()
-        for row in told_defaults(campaign, machines)
+        for row in assumed_defaults(campaign, machines)
     }
     several = len(machines) > 1
     pairs = {(id(one.campaign), id(one.system)): one for one in runs}

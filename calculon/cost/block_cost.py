@@ -45,7 +45,7 @@ from calculon.declarations.scope_choices import BlockChoice, LayoutChoice
 from calculon.declarations.statistics import KINDS, Communication, TensorMessages, Work
 from calculon.editions.edition import Edition
 from calculon.hardware.collectives.dispatch import LIBRARIES
-from calculon.hardware.collectives.placement import nested_rooms
+from calculon.hardware.collectives.placement import nested_networks
 from calculon.hardware.system import System
 
 UNSHARDED_GRADIENT_BYTES = 4
@@ -566,7 +566,7 @@ def _expert_bytes(layout: BlockLayout, choice: BlockChoice) -> Bytes:
     volumes = tensor_volumes(layers, layout.network.along("ep"), choice, layout.edition)
     passes = len(PASSES) if choice.training else 1
     each = volumes[:passes, KINDS.index("base")].sum(axis=0)
-    node = next((number for number, _ in nested_rooms(system)), 0)
+    node = next((number for number, _ in nested_networks(system)), 0)
     moved[0] = each[node]
     moved[1] = each.sum(axis=0) - each[node]
     return moved

@@ -14,7 +14,7 @@ from calculon.declarations.named_values import MESH_ORDERS
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.hardware.collectives.algorithm_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.dispatch import Routing, library_time, library_volume
-from calculon.hardware.collectives.placement import Group, Rooms, rooms_used
+from calculon.hardware.collectives.placement import Fanouts, Group, fanouts_used
 from calculon.hardware.system import System
 from calculon.plan.mesh import expert_ranks, outermost
 from calculon.plan.schedule import Schedule
@@ -42,7 +42,7 @@ class ProcessGroup:
     ranks: Count
     network: Array
     stride: Count | None = None
-    rooms: Rooms | None = None
+    rooms: Fanouts | None = None
     copies: bool = False
     experts: bool = False
     near: Count | None = None
@@ -153,7 +153,8 @@ def layer_group(
         if inner.name == axis:
             break
         stride = stride * degree
-    rooms = rooms_used(system, degrees, len(degrees))  # slower dimensions do not move these groups
+    # Slower dimensions do not move these groups.
+    rooms = fanouts_used(system, degrees, len(degrees))
     return ProcessGroup(ranks, outermost(system, ranks * stride, rooms), stride, rooms)
 
 
@@ -172,7 +173,7 @@ def context_group(sizes: Sizes, choice: BlockChoice, system: System, which: str)
         return ProcessGroup(ranks, sizes.network("cp"))
     tensor = np.asarray(sizes.tensor_par, np.int64)
     stride = tensor if which == "heads" else tensor * near
-    rooms = rooms_used(system, [tensor, near, rings], 3)
+    rooms = fanouts_used(system, [tensor, near, rings], 3)
     return ProcessGroup(ranks, outermost(system, ranks * stride, rooms), stride, rooms)
 
 
@@ -198,7 +199,7 @@ def expert_group(
     # nested sizes of the tensor, the tensor-and-context, and the expert groups, whichever contains which
     spans = np.minimum(tensor, every), np.clip(every, tensor, parts), np.maximum(parts, every)
     degrees = [spans[0], spans[1] // spans[0], spans[2] // spans[1]]
-    rooms = rooms_used(system, degrees, len(degrees))
+    rooms = fanouts_used(system, degrees, len(degrees))
     return ProcessGroup(ranks, outermost(system, ranks * stride, rooms), stride, rooms)
 
 

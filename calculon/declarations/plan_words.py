@@ -6,7 +6,7 @@ from typing import Any
 from calculon.declarations.axes import AXES
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import Declaration, optional_defaults, spec_fields
-from calculon.declarations.module_sets import modules_of
+from calculon.declarations.module_sets import MODULES, modules_of, written
 from calculon.declarations.named_values import OTHER_SCHEDULES, SHARDING
 from calculon.declarations.recipes import NO_RECIPE
 
@@ -21,6 +21,19 @@ _RECOMPUTED = {
     "moe": "experts",
 }
 """Modules that are computed again, in the order in which they are told."""
+RECOMPUTED = {told.replace(" ", "-").lower(): name for name, told in _RECOMPUTED.items()}
+"""Modules by the words of pages."""
+
+
+def recomputed_modules(words: str) -> str:
+    """Return the value of ``recompute_modules`` that words of a page mean, or names of modules; else an empty text.
+
+    >>> recomputed_modules("norms"), recomputed_modules("norms+expert-activations"), recomputed_modules("full")
+    ('norm', 'norm+moe_act', '')
+    """
+    names = [RECOMPUTED.get(word.replace("_", "-"), word) for word in words.lower().split("+")]
+    return written(names) if {*names} <= {*MODULES} else ""
+
 
 _STAGES = {
     "balanced": "balanced stages",

@@ -289,7 +289,8 @@ class Preset:
             return None
         several = "one of " if len(entry.runs) > 1 else ""
         wanted = f"{several}{', '.join(map(plain, entry.runs))}, as {self.name} runs it"
-        return Problem(place or name, wanted, plain(value), entry.why)
+        hint = f"{_words_of(entry.runs)}; {entry.why}" if name == "fp8_recipe" else entry.why
+        return Problem(place or name, wanted, plain(value), hint)
 
     def runs(self, asked: Mapping[str, Any]) -> bool:
         """Return whether the framework can run fields of an execution, as far as they and its entries tell."""
@@ -570,3 +571,11 @@ def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Li
             given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
             wanted = f"{limit.that.text}, as {preset.name} needs it"
             yield limit, Problem(limit.that.names[0], wanted, given, limit.why)
+
+
+def _words_of(recipes: Sequence[Any]) -> str:
+    """Return the precisions of recipes as questions state them."""
+    from calculon.declarations.spellings.precisions import PRECISIONS  # only for messages
+
+    words = [word for word, fields in PRECISIONS.items() if fields.get("fp8_recipe") in recipes]
+    return f"dtype {', '.join(words)}" if words else "no dtype of 8 bits"

@@ -19,12 +19,22 @@ from calculon.declarations.result_records import (
     question_in,
     without_replicas,
 )
+from calculon.declarations.run_figures import DAYS_BETWEEN
+from calculon.declarations.statistics import BOUNDS
 
 PLANS = "plans"
 """Member of the answer of ``plan`` that has its plans by rank, as the document of a search has its winners."""
 
 WINNERS, WORKLOAD = "winners", "workload"
 """Members of the result of a search for deployments; a deployment that serves has a workload, too."""
+
+FURTHER_COLUMNS = (
+    *("reason", "layers", *BOUNDS),
+    *("search", "total", "good", "bad", "rank", "model", "system"),
+    *("max_batch_size", "mbs_break", "any_batch", "objective", "where", "fix", "add", "top"),
+    *("role", "tokens", "tokens_per_step", "meets", "frontier", "memory_remark", *DAYS_BETWEEN),
+)
+"""Columns of tables of results that are neither execution fields nor statistics; most belong to studies."""
 
 TABLE = ".csv"
 _SEPARATOR = re.compile("[:/]")

@@ -60,6 +60,9 @@ class CampaignFigures:
 RUN_FIGURES: dict[str, Column] = {one.name: one for one in columns(CampaignFigures)}
 """The figures of whole runs by name."""
 
+DAYS_BETWEEN = ("days_low", "days_high")
+"""Both ends of the interval of ``days`` in tables: the interval of the time of a step."""
+
 TIMED_FIGURES = frozenset(
     {"processor_hours"}
     | {n for n, f in RUN_FIGURES.items() if f.unit.symbol in ("d", "USD", "tokens/USD", "MWh", "t")}

@@ -383,6 +383,19 @@ class MemoryRisk:
     )
 
 
+MFU = ("mfu", "mfu_causal")
+"""Model FLOP utilisation with full and with causal attention."""
+
+
+def mfu_name(execution: Mapping[str, Any]) -> str:
+    """Return the statistic that pages call MFU: with a kernel that skips masked keys the causal one.
+
+    >>> mfu_name({"attn_impl": "flash"}), mfu_name({"attn_impl": "eager"})
+    ('mfu_causal', 'mfu')
+    """
+    return MFU[execution.get("attn_impl") == "flash"]
+
+
 AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES)
 
 ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time", *AXIS_PARTS_OF_TIME)

@@ -1,4 +1,6 @@
-"""Batch and sequence of a training step where nobody states them."""
+"""Batch and sequence of a training step: as they are stated, or usual ones."""
+
+from calculon.declarations.spellings import global_batch, sequence_length
 
 TOKENS_PER_BATCH = 4 * 2**20
 """Tokens of a batch that is not stated, on 64 to 4,096 processors: Llama 3 8B and 70B, arXiv:2407.21783, section
@@ -25,6 +27,26 @@ def usual_batch(procs: int, length: int) -> int:
     wanted = max(few, TOKENS_PER_PROCESSOR * procs) / length
     unit = _divisible(procs, wanted)
     return max(1, round(wanted / unit)) * unit
+
+
+def asked_length(seq: int | str | None, longest: int) -> int:
+    """Return the tokens of a sequence: as stated, else the longest of a model, at most :data:`LONGEST_UNASKED`.
+
+    >>> asked_length(None, 131072), asked_length("4k", 131072)
+    (8192, 4096)
+    """
+    return min(longest, LONGEST_UNASKED) if seq is None else sequence_length(str(seq))
+
+
+def asked_batch(batch: int | str | None, procs: int, length: int) -> int:
+    """Return the sequences of a batch: as stated in sequences or tokens, or usual ones.
+
+    >>> asked_batch("4M", 64, 8192), asked_batch(None, 1024, 8192)
+    (512, 512)
+    """
+    return (
+        usual_batch(procs, length) if batch is None else global_batch(str(batch), length).sequences
+    )
 
 
 def odd_part(count: int) -> int:

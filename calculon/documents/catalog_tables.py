@@ -21,8 +21,8 @@ from calculon.hardware.processor import Memory
 from calculon.inputs import execution, model, system
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import bandwidth, capacity
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.load import Workload
+from calculon.serving.records.read_records import read_deployment, read_workload
 
 
 def _models() -> Table:

@@ -8,10 +8,12 @@ from operator import sub, truediv
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from calculon.base.display import Displayed, draw_result
+import numpy as np
+
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
-from calculon.base.units import Unit
+from calculon.base.units import Array, Unit
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.how_sure import Order, order_in_words
@@ -22,7 +24,6 @@ from calculon.render.text_tables import Column, Table
 from calculon.render.texts import percent
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -84,7 +85,7 @@ class Line:
         }
 
 
-class SideBySide(Displayed):
+class SideBySide(Tabular):
     """Results side by side, each with a letter."""
 
     results: Sequence[Any]
@@ -134,11 +135,14 @@ class SideBySide(Displayed):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(self.names)}>"
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
-        import pandas as pd  # only for people who want frames
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each value that has a reference: the columns of ``--format csv``.
 
-        return pd.DataFrame(self.values().records())
+        ``table`` and ``name`` say which quantity it is, ``result`` and ``edition`` of which result. ``value``,
+        ``reference`` (the first result, of ``reference_edition``) and their ``difference`` are in the ``unit``;
+        ``ratio`` is value / reference.
+        """
+        return columns_of(self.values().records())
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,11 @@ class Comparison(SideBySide):
             for c in columns(CorrectedStats)
             if any(c.name in r.stats for r in self.results)
         ]
+
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation of each result as a share of 1, as on its page; not-a-number in edition ``sc23``."""
+        return np.array([result.mfu or math.nan for result in self.results])
 
     @property
     def equal(self) -> list[Line]:

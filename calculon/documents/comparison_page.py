@@ -155,11 +155,22 @@ def _input_word(value: Any) -> str:
 def _headline(comparison: Comparison, name: str) -> str:
     """Return a sum of each result, for all but the first with its change."""
     line = next(line for line in comparison.statistics if line.name == name)
-    write = duration if line.unit == SECONDS else gib
-    texts = (write(value or 0.0) for value in line.values)
+    texts = [
+        one.digits.duration(value or 0.0) if line.unit == SECONDS else gib(value or 0.0)
+        for one, value in zip(comparison.results, line.values, strict=True)
+    ]
     ratios = (None, *line.ratios)
-    changes = ("" if ratio is None else f" ({(ratio - 1) * 100:+.1f} %)" for ratio in ratios)
+    changes = ("" if ratio is None else f" ({_change(ratio - 1)})" for ratio in ratios)
     return _lettered(comparison, map(str.__add__, texts, changes))
+
+
+def _change(share: float) -> str:
+    """Write a relative difference in two digits.
+
+    >>> _change(-0.1245), _change(0.0043), _change(1.52)
+    ('-12 %', '+0.4 %', '+152 %')
+    """
+    return f"{100 * share:+.{0 if abs(share) >= 0.1 else 1}f} %"
 
 
 def _parts_table(comparison: Compared, lines: Sequence[Line]) -> Table:

@@ -66,6 +66,17 @@ def short_basis(basis: str) -> str:
     return re.split(r": |, assumed", re.sub(r" \(([^)]*, )?([^),]*)\)", r", \2", basis))[0]
 
 
+def short_remark(remark: str) -> str:
+    """Return the sentence on a utilization above every measured one, without type, study and the utilization itself.
+
+    >>> short_remark("MFU 55 % causal, 36 % above the best validated run with experts on H100 in bfloat16: 41 % (a, b)")
+    '36 % above the best MoE run on H100: MFU 41 %'
+    """
+    words = re.sub(r"^MFU .*? causal, | validated(?= run)| \(.*\)$", "", remark)
+    words = words.replace("run with experts", "MoE run").replace("on its relative", "on")
+    return re.sub(r" in \w+: ", ": MFU ", words)
+
+
 def risk_words(fits: float | None) -> str:
     """Write the risk of running out of memory, from the probability that an execution fits.
 
@@ -84,13 +95,16 @@ def with_risk(words: str, fits: float | None, risk: float) -> str:
     return words if fits is None or 1 - fits <= risk else f"{words} ({risk_words(fits)})"
 
 
-def none_within(risk: float) -> str:
-    """Say that no plan has an acceptable risk.
+def none_within(risk: float, fits: float) -> str:
+    """Say that no plan has an acceptable risk, and which risk the best has.
 
-    >>> none_within(0.1)
-    'No plan has a risk of running out of memory of at most 10 %.'
+    >>> none_within(0.1, 0.734)
+    'No plan has a risk of running out of memory of at most 10 % (--risk); this one has 27 %.'
     """
-    return f"No plan has a risk of running out of memory of at most {100 * risk:.2g} %."
+    most = f"at most {100 * risk:.2g} % (--risk)"
+    return (
+        f"No plan has a risk of running out of memory of {most}; this one has {chance(1 - fits)}."
+    )
 
 
 def order_in_words(order: Order, first: str = "the best", other: str = "mine") -> str:

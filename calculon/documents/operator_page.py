@@ -41,6 +41,9 @@ PASSES = {
 }
 """Titles of the passes, as statistics name them."""
 
+PASS_WORDS = PASSES | {"activation_grad": "input gradients", "weight_grad": "weight gradients"}
+"""Words for the passes, for those who do not know statistics."""
+
 _EXPLAINED = "forward, gradients of inputs (agrad) and weights (wgrad)"
 
 _PARTS = {

@@ -234,6 +234,12 @@ def _memory_rows(kinds: Mapping[str, float], there: float, digits: Digits) -> It
         yield (*total,)
 
 
+def traffic_degrees(result: Result) -> list[str]:
+    """Return the degree of each kind of parallelism that sends anything, in the order of :func:`traffic`."""
+    ends = ("link_time", "exposed_time")
+    return [degree for _, degree, key in LINKS if any(result.value(f"{key}_{end}") for end in ends)]
+
+
 def traffic(result: Result) -> list[tuple[str, str, float, float]]:
     """Return words, network, time on the link and exposed time of each kind of parallelism that sends anything."""
     found = (

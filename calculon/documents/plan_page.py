@@ -20,10 +20,11 @@ from calculon.declarations.plan_words import (
 )
 from calculon.declarations.presets import plain
 from calculon.declarations.spellings.precisions import precision_word
-from calculon.declarations.statistics import FITS
+from calculon.declarations.statistics import FITS, mfu_name
 from calculon.documents.context_section import context_section
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
+from calculon.documents.headline import headline
 from calculon.documents.how_sure import (
     ABOVE,
     WHY_TIED,
@@ -32,20 +33,22 @@ from calculon.documents.how_sure import (
     order_in_words,
     risk_words,
     short_basis,
+    short_remark,
     with_risk,
 )
-from calculon.documents.page_title import titled
-from calculon.documents.plans_table import digits_of, duration_between, mfu_name
+from calculon.documents.page_title import borrowed_words, titled
+from calculon.documents.plans_table import digits_of, duration_between
 from calculon.documents.result import Result
 from calculon.documents.run_defaults import defaults_line, run_rows
 from calculon.documents.settings_section import settings_section
-from calculon.documents.setup import Row, interval_heads, memory_row, speed_rows
+from calculon.documents.setup import Row, interval_heads, speed_rows
 from calculon.documents.stage_table import stages_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
 from calculon.render.document import Block, Document, Grid, Line, Section, bold, dim, labelled
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, token_count
+from calculon.search.effect import COMMAND_LINE
 
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What a preset says of the fields of an execution (:meth:`calculon.declarations.presets.Preset.usual`)."""
@@ -60,10 +63,10 @@ _SHOWN = 6
 
 
 _OTHERS = 2
-"""Plans of other splits on a short page."""
+"""Plans other than the best on a short page: the fastest, if it is riskier, and the best of other splits."""
 
-_IN_SHORT = ("time per iteration", "MFU")
-"""Figures of the best plan on a short page, by the beginning of their names, with days and dollars."""
+_OF_THE_MACHINE = ("the spread between", "residuals of kernels", "kernels of")
+"""Beginnings of what an interval rests on that the title of a page says: whether the machine was measured."""
 
 
 def plan_page(answer: Answer, *, short: bool = False) -> Document:
@@ -81,6 +84,7 @@ class _PlanPage:
 
     def __init__(self, answer: Answer):
         self.answer = answer.to_dict()
+        self.unfit = answer.unfit
         self.asked: Plain = self.answer["question"]
         self.plans: Plain = self.answer["plans"]
         self.best = None if answer.best is None else result_of(answer.best)
@@ -100,33 +104,35 @@ class _PlanPage:
         return f"Plan for {stated_name(self.asked['model'])} on {procs}"
 
     def short(self) -> Document:
-        """Return the page in about 20 lines."""
-        best = self._best_in_short(self.best) if self.best is not None else self._nothing()
+        """Return the page in about 20 lines: notes on the machine are among what is assumed."""
+        best = (
+            self._best_in_short(self.best) if self.best is not None else self._nothing(short=True)
+        )
         others = None if self.best is None else self._others()
         parts = (best, others, self._mine(), self._waterfall(), self._settings())
         return titled(
             self._title(),
-            f"edition {self.asked['edition']}, {self.preset.name}",
-            self.asked["system"],
+            f"preset {self.preset.name}",
+            {**self.asked["system"], "note": "", "borrowed": {}},
             parts=filter(None, (*parts, dim(self._assumed()))),
         )
 
     def _best_in_short(self, best: Result) -> Section:
         """Return the best plan with its time, utilization, days, dollars, and memory."""
-        whole = self._best(best)
+        whole = self._best(best, short=True)
         (grid,) = (block for block in whole.blocks if isinstance(block, Grid))
-        kept = (*_IN_SHORT, "days for", "USD")
-        rows = [row for row in grid.rows[1:] if str(row[0]).startswith(kept)]
-        short = replace(grid, rows=(grid.rows[0], *rows, memory_row(best)))
+        training, money = self.plans["0"]["training"], bool(self.asked["tokens"])
+        short = replace(grid, rows=(grid.rows[0], *headline(best, training, money=money)))
         blocks = (short if block is grid else block for block in whole.blocks)
         return replace(whole, blocks=(*blocks, *self._above_risk()))
 
     def _others(self) -> Section:
         """Return the fastest plan of all, the next best splits, and the best plans on other numbers of processors."""
         here = self.asked["num_procs"][0]
-        named = [("", one) for one in list(self.plans.values())[1 : 1 + _OTHERS]]
-        if (fastest := self.answer["fastest"]) is not None:
-            named.insert(0, ("faster, riskier: ", fastest))
+        fastest = self.answer["fastest"]
+        named = [] if fastest is None else [("faster, riskier: ", fastest)]
+        left = _OTHERS - len(named)
+        named += [("", one) for one in list(self.plans.values())[1 : 1 + left]]
         others = [row for row in self.answer["counts"] if row["num_procs"] != here]
         rows = [self._other(name + _degrees(one), one) for name, one in named]
         if (narrower := self.answer["narrower"]) is not None:
@@ -134,13 +140,12 @@ class _PlanPage:
             rows.append(self._other(f"the best with --dtype {word}", narrower))
         rows += [self._other(f"on {row['num_procs']:,}: {_degrees(row)}", row) for row in others]
         columns = (
-            Column("plan", "plan", fold=True),
+            Column("plan", "other plans", fold=True),
             Column("memory", "GiB", right=True),
             Column("fits", "fits", right=True, drop=1),
             *(Column(name, title, right=True) for name, title in _FIGURES.items()),
         )
-        remark = f"days for {token_count(self.asked['tokens_told'])} tokens"
-        return Section("Other plans", (Table(columns, rows),), remark, opened=True)
+        return Section("", (Table(columns, rows),), opened=True)
 
     def _other(self, name: str, plan: Plain) -> dict[str, str]:
         """Return the row of a plan that is not the best."""
@@ -157,7 +162,11 @@ class _PlanPage:
 
     def _assumed(self) -> str:
         """Return what is assumed, with the options that change it, and how to see everything."""
-        words = [
+        note = self.asked["system"].get("note")
+        words = [note.replace(":", " is", 1).replace("; also ", " (not ") + ")"] if note else []
+        if borrowed := borrowed_words(self.asked["system"]):
+            words.append(borrowed)
+        words += [
             f"{value.partition(', of ')[0]} ({option})"
             for option, value in self.asked["assumed"].items()
         ]
@@ -167,7 +176,10 @@ class _PlanPage:
     def _rests(self) -> str:
         """Return what the interval rests on, in short."""
         basis = self.answer.get("belief", {}).get("basis", "")
-        return f"90 % interval: {short_basis(basis)}. " if basis else ""
+        clauses = [
+            one for one in short_basis(basis).split("; ") if not one.startswith(_OF_THE_MACHINE)
+        ]
+        return f"90 % interval: {'; '.join(clauses)}. " if basis else ""
 
     def _parts(self) -> Iterator[Block | None]:
         if self.best is None:
@@ -203,16 +215,19 @@ class _PlanPage:
             "tried": f"{counted(tried, 'plan')}, of which {fit:,} fit",
         }
 
-    def _nothing(self) -> Section:
+    def _nothing(self, *, short: bool = False) -> Section:
         """Return why no plan fits, and a list of what would make one fit."""
-        lines = self.answer["unfit"]["lines"]
+        assert self.unfit is not None
+        lines = (self.unfit.in_short if short else self.unfit.lines)(COMMAND_LINE)
         texts: list[Block] = [line for line in lines if not line.startswith(_ITEM)]
         items = [("-", line.removeprefix(_ITEM)) for line in lines if line.startswith(_ITEM)]
         if items:
             texts.append(Section("", (Grid(("text", "text"), tuple(items), gap=1),)))
-        return Section("No plan fits.", tuple(texts), opened=True)
+        uncertain = self.unfit.uncertain
+        title = f"No plan is predicted to fit; {uncertain}." if uncertain else "No plan fits."
+        return Section(title, tuple(texts), opened=True)
 
-    def _best(self, best: Result) -> Section:
+    def _best(self, best: Result, *, short: bool = False) -> Section:
         whole = self.plans["0"]["training"]
         rows = (
             interval_heads(best.interval or {}),
@@ -221,9 +236,10 @@ class _PlanPage:
         )
         words = self._words(self.plans["0"])
         blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1)]
-        above = (best.belief or {}).get("remark")
+        above = (best.belief or {}).get("remark", "")
         if above:
-            blocks.insert(0, (bold(f"{ABOVE}: "), f"{above}."))
+            shown = short_remark(above) if short else above
+            blocks.insert(0, (bold(f"{ABOVE}: "), f"{shown}."))
         return Section(f"Best: {words}", tuple(blocks), opened=True)
 
     def _memory(self, best: Result) -> Section:
@@ -248,7 +264,7 @@ class _PlanPage:
         """Say that no plan is within the risk, if the best is not."""
         fits, risk = self.plans["0"]["stats"][FITS], self.asked["risk"]
         if fits is not None and 1 - fits > risk:
-            yield none_within(risk)
+            yield none_within(risk, fits)
 
     def _alternatives(self, digits: Digits) -> Section | None:
         plans = list(self.plans.values())[1:_SHOWN]
@@ -336,6 +352,10 @@ class _PlanPage:
         tokens: int = round(plan["training"]["tokens"] / plan["training"]["steps"])
         return tokens
 
+    def _token_rate(self, plan: Plain) -> float:
+        """Return the tokens that each processor of a plan computes a second."""
+        return float(self._step_tokens(plan) / plan["stats"]["total_time"] / _processors(plan))
+
     def _same_step(self, one: Plain, other: Plain) -> bool:
         """Return whether the times of two plans are of the same tokens on as many processors."""
         tokens = self._step_tokens(one) == self._step_tokens(other)
@@ -374,8 +394,8 @@ class _PlanPage:
         if "order" not in mine:
             return ""
         if not self._same_step(mine, best):
-            each = _rate(best) / _rate(mine) - 1
-            return f": {_percent(each)} processor time a sample against the best"
+            each = self._token_rate(best) / self._token_rate(mine) - 1
+            return f": {_percent(each)} processor time a token against the best"
         return f": {against_words(self._longer(mine))}, {order_in_words(mine['order'])}"
 
     def _waterfall(self) -> Section | None:
@@ -427,9 +447,9 @@ def changed_words(one: Plain, best: Plain, usual: Usual) -> list[str]:
 
 
 def _degrees(plan: Plain) -> str:
-    """Return the degrees of a plan, or why there is none."""
+    """Return the degrees of a plan, or that none fits."""
     known = plan.get("execution")
-    return degrees_words(known) if known else f"none fits: {plan['reason']}"
+    return degrees_words(known) if known else "none fits"
 
 
 def against_words(longer: float) -> str:
@@ -458,11 +478,6 @@ def _gib(plan: Plain) -> str:
 
 def _processors(plan: Plain) -> int:
     return int(plan["execution"]["num_procs"])
-
-
-def _rate(plan: Plain) -> float:
-    """Return the samples that each processor of a plan computes a second."""
-    return float(plan["stats"]["sample_rate"] / _processors(plan))
 
 
 def _training_rows(training: Plain, digits: Digits, *, money: bool) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from calculon.declarations.axes import AXES
 from calculon.declarations.named_values import SHARDING
 from calculon.declarations.plan_words import choices_words, degrees_words
 from calculon.declarations.run_figures import TIMED_FIGURES
-from calculon.declarations.statistics import BOUNDS, FITS
+from calculon.declarations.statistics import BOUNDS, FITS, MFU, mfu_name
 from calculon.render.digits import Digits
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import gibibytes, quantity
@@ -226,15 +226,6 @@ def _moot(word: str, execution: Mapping[str, Any]) -> bool:
     """Tell whether a word is of a kind of parallelism that a plan does not have."""
     axis = "data_par" if word in SHARDING.values() else "tensor_par" if word in _SHORT else ""
     return bool(axis) and execution[axis] == 1
-
-
-MFU = ("mfu", "mfu_causal")
-"""Statistics that are called MFU."""
-
-
-def mfu_name(execution: Mapping[str, Any]) -> str:
-    """Return the statistic that is called MFU: of what the attention kernel computes, as on the page of a result."""
-    return MFU[execution.get("attn_impl") == "flash"]
 
 
 def _short(word: str) -> str:

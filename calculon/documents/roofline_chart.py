@@ -7,7 +7,7 @@ from itertools import product
 from calculon.base.units import TERA, duration, scaled
 from calculon.documents.charts.breakdown import result_chart
 from calculon.documents.charts.operator_chart import WORK_COLORS
-from calculon.documents.operator_page import PASSES
+from calculon.documents.operator_page import PASS_WORDS
 from calculon.documents.result import Result
 from calculon.estimate.operator_passes import (
     ARITHMETIC,
@@ -60,7 +60,7 @@ def roofline_chart(
     """
     shown, total = drawn(passes), sum(one.time for one in passes)
     tops, points = _roofs(shown), []
-    for work, engine in product(PASSES, _MARKERS):
+    for work, engine in product(PASS_WORDS, _MARKERS):
         inside = [one for one in shown if (one.work, one.engine) == (work, engine)]
         if inside:
             points.append(_points(inside, total, names, links))
@@ -89,7 +89,7 @@ def _points(
     """Return the points of one pass over operators of one engine; their areas grow with their times."""
     work = passes[0].work
     words = [
-        f"{names[one.operator]}, {PASSES[work]}: {duration(one.time)}, {percent(one.time / total)} of the block"
+        f"{names[one.operator]}, {PASS_WORDS[work]}: {duration(one.time)}, {percent(one.time / total)} of the block"
         f"\n{scaled(one.achieved, 'FLOP/s', digits=1)} at {one.intensity or 0.0:,.3g} FLOP/B: "
         f"{percent(one.share_of_roof)} of the roof\nbound by {BOUND[one.bound]}"
         for one in passes
@@ -97,7 +97,7 @@ def _points(
     return dots(
         [(one.intensity or 0.0, one.achieved / TERA) for one in passes],
         _MARKERS[passes[0].engine],
-        name=PASSES[work],
+        name=PASS_WORDS[work],
         sizes=[_width(one, total) for one in passes],
         color=[WORK_COLORS[work]] * len(passes),
         words=words,

@@ -15,8 +15,8 @@ from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.deployments.serving_search import search_deployments
 from calculon.search.search_counts import pareto_front
 from calculon.serving.by_batch import ByBatch, by_batch
-from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.read_records import WorkloadSource, read_workload
 from calculon.serving.serve import serve
 
 AXES = ("output_rate_per_proc", "interactivity")

@@ -30,7 +30,7 @@ from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
-from calculon.serving.served_record import PassRecord, ServedRecord
+from calculon.serving.served_record import LimitRecord, PassRecord, ServedRecord
 
 CUTS = {
     "memory": "as many as fit into memory",
@@ -113,10 +113,17 @@ class _ServingPage:
     def _answer(self) -> Section:
         """Return latency, throughput and costs, and whether they keep the limits."""
         limits = (
-            f"Keeps {one.in_words}." if one.met else bold(f"Misses {one.in_words}.")
+            f"Keeps {self._kept(one)}." if one.met else bold(f"Misses {one.in_words}.")
             for one in self.served.limits
         )
         return Section("", (Facts((*self._rates(), *self._costs())), *limits, *self._basis()))
+
+    def _kept(self, limit: LimitRecord) -> str:
+        """Return a limit and the figure that keeps it, in the digits of the figure."""
+        if limit.name not in ("ttft", "tpot"):
+            return limit.in_words
+        most = f"{limit.most:g} s" if limit.most >= 1 else f"{1e3 * limit.most:g} ms"
+        return f"{limit.name.upper()}: {self._duration(limit.name)(limit.found)} of {most}"
 
     def _rates(self) -> Iterator[tuple[str, str, str]]:
         """Yield latencies and rates."""
@@ -150,7 +157,7 @@ class _ServingPage:
             yield (
                 "J for a token",
                 write(f["joules_per_token"]),
-                "estimate; what it assumes stands below",
+                "estimate, by assumed power",
             )
         if self.served.run_time is not None:
             count = f"{self.workload.requests:,} requests"

@@ -149,8 +149,8 @@ def risks(found: SearchResult) -> Iterator[str]:
     """Yield the remark that no execution has an acceptable risk, and the best of all if the search prefers another."""
     if found.risk is None:
         return
-    if found.evaluation[FITS][0] < 1 - found.risk:
-        yield none_within(found.risk)
+    if (fits := float(found.evaluation[FITS][0])) < 1 - found.risk:
+        yield none_within(found.risk, fits)
     if (best := found.best_of_all) is not None:
         first = found.objectives[0].statistic.name
         which = "Fastest" if first in ("sample_rate", "total_time") else "Best"

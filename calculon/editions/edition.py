@@ -321,7 +321,7 @@ class Edition:
         """
         slowed = arithmetic / (1 - usage)
         normal, longest = system.combine(arithmetic, memory), system.combine(slowed, memory)
-        beside = system.beside_collective(slowed, memory)
+        beside = system.overlappable_time(slowed, memory)
         first, others = 1 / tiles, (tiles - 1) / tiles
         slower = np.minimum(normal + link * usage, longest)
         processing = first * normal + others * np.where(link > beside, longest, slower)

@@ -6,6 +6,7 @@ from calculon import inputs
 from calculon.base.units import Array
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import BOUNDS
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.evaluate import Evaluation
 from calculon.estimate.validated_runs import factors
 from calculon.hardware.system import System
@@ -13,7 +14,8 @@ from calculon.inputs import Source
 from calculon.plan.plan import PUBLISHED_NAMES
 
 
-def bounds(model: Source | Model, system: Source | System, found: Evaluation) -> dict[str, Array]:
+@takes_either_order
+def bounds(model: Source | Model, found: Evaluation, system: Source | System) -> dict[str, Array]:
     """Return the 90 % interval of the measured time of each row.
 
     Args:
@@ -28,7 +30,7 @@ def bounds(model: Source | Model, system: Source | System, found: Evaluation) ->
     Examples:
         >>> import calculon
         >>> found = calculon.search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", fix={"tensor_par": 2})
-        >>> sorted(calculon.bounds("llama3-8B", "h100_80g_sxm", found.evaluation))
+        >>> sorted(calculon.bounds("llama3-8B", found.evaluation, "h100_80g_sxm"))
         ['total_time_high', 'total_time_low']
     """
     if found.fields == PUBLISHED_NAMES:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
 from calculon.base.units import GIB, between, duration, known, significant
@@ -20,22 +20,24 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import Origin
 from calculon.declarations.presets import Preset, find_preset
 from calculon.declarations.result_records import QUESTION
-from calculon.declarations.statistics import BOUNDS
+from calculon.declarations.statistics import BOUNDS, mfu_name
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.evaluate import evaluate_one
 from calculon.estimate.imbalance import imbalance_headroom
 from calculon.estimate.interval import Interval, interval
 from calculon.estimate.layer_list import breakdown
 from calculon.estimate.memory_limit import fits, memory_codes
 from calculon.estimate.operators import context_exchange, expert_parts
+from calculon.estimate.plan_in_words import with_plan_words
 from calculon.estimate.question import question, warn_of_differences
 from calculon.estimate.rank_groups import Domain, RankGroup, domains, rank_groups
 from calculon.estimate.stages import stage_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.mesh import strides
-from calculon.plan.plan import Plan
+from calculon.plan.plan import Plan, names_of
 from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Estimate(Displayed):
+class Estimate(Tabular):
     """One execution of a model on a system, and what it costs.
 
     Attributes:
@@ -90,6 +92,15 @@ class Estimate(Displayed):
         found, names = self.belief, tuple(BOUNDS)
         ends = (None, None) if found is None else (found.low, found.high)
         return dict(zip(names, ends, strict=True))
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation as a share of 1, as the page has it; None in edition ``sc23``.
+
+        Masked keys do not count if the attention kernel skips them (``attn_impl: flash``): the statistic
+        ``mfu_causal``; with other kernels it is ``mfu``.
+        """
+        return self.stats.get(mfu_name(self.execution.to_dict()))
 
     @cached_property
     def groups(self) -> list[RankGroup]:
@@ -179,6 +190,19 @@ class Estimate(Displayed):
             peers[str(rank)] = groups
         return peers
 
+    def table(self) -> dict[str, list[Any]]:
+        """Return one row: fields of the execution, statistics, the interval of the time, and what was asked."""
+        return columns_of([self.row])
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Fields, statistics, both ends of the interval and names by name, as in tables of a search."""
+        fields = {name: getattr(self.execution, name) for name in names_of(self.edition)}
+        names: dict[str, Any] = {"model": self.model.name, "system": self.system.name}
+        if self.edition != PUBLISHED:
+            names = {**self.bounds, **names, "asked_preset": self.terms.rpartition(", ")[2]}
+        return fields | self.stats | names
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
 
@@ -264,14 +288,16 @@ class Estimate(Displayed):
         )
 
 
+@takes_either_order
 def estimate(
     model: Source | Model,
-    execution: Source | Execution,
-    system: Source | System,
+    execution: Source | Execution | None = None,
+    system: Source | System | None = None,
     layers: bool = False,
     *,
     edition: Edition | str | None = None,
     preset: str | None = None,
+    **words: Any,
 ) -> Estimate:
     """Estimate one execution.
 
@@ -283,6 +309,8 @@ def estimate(
             of a frame), or a record; an execution also in words, as options of :func:`calculon.plan` and short names:
             ``"tp=4 pp=2"`` on 8 processors, ``"tp=4 procs=64 batch=4M dtype=fp8"``.
         layers: Also list the cost of every layer.
+        **words: Values of the execution in the words of plans, instead of its own: ``tp=4``, ``batch="4M"``. They may
+            be the whole plan: ``estimate("llama-3-8b", "h100", tp=4)``.
         edition: Edition of the cost model, or its name; by default that of the execution.
         preset: Framework that fills in what is left out, by name or file; by default the execution's.
 
@@ -296,16 +324,25 @@ def estimate(
         >>> result
         <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
         30.46% efficiency>
+        >>> estimate("llama-3-8b", "tp=4 pp=2", "h100", mbs=2).execution.microbatch_size
+        2
     """
-    shape, machine = inputs.model(model), inputs.system(system)
+    asked_system: Any = system  # None is refused
+    shape, machine = inputs.model(model), inputs.system(asked_system)
     known = None if edition is None else find_edition(edition).name
+    execution = with_plan_words("estimate", execution, words, shape)
     asked = inputs.asked_execution(
         execution, edition=known, preset=preset, system=machine, model=shape
     )
     warn_of_differences(asked.place, asked.question, shape, machine)
     _warn_of_length(asked, shape)
-    one, plan = Request(shape, machine, asked.execution), Plan.of(asked.execution)
-    layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
+    return _estimated(asked, Request(shape, machine, asked.execution), layers)
+
+
+def _estimated(asked: inputs.Asked, one: Request, layers: object) -> Estimate:
+    """Return the estimate of an execution that was asked for; errors as of :func:`estimate`."""
+    plan, edition = Plan.of(one.execution), EDITIONS[one.execution.edition]
+    listed = inputs.switch(layers, "layers", "estimate")
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
@@ -320,7 +357,7 @@ def estimate(
         system=one.system,
         edition=edition.name,
         stats=only_values(batch.stats),
-        layers=breakdown(one.model, one.system, one.execution, edition) if layers else None,
+        layers=breakdown(one.model, one.system, one.execution, edition) if listed else None,
         preset=asked.preset,
         origin=asked.origin,
     )
@@ -335,4 +372,4 @@ def _warn_of_length(asked: inputs.Asked, model: Model) -> None:
             f"{asked.place}: seq_length {length:,} counts, not the seq_size {model.seq_size:,} that was set for the "
             "model; set seq_length instead"
         )
-        warnings.warn(text, SpecWarning, stacklevel=3)
+        warnings.warn(text, SpecWarning, stacklevel=4)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, gather
@@ -21,21 +21,21 @@ from calculon.cost.block_tables import block_tables
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.scope_choices import BatchChoice
-from calculon.declarations.statistics import CorrectedStats, Stats
+from calculon.declarations.statistics import MFU, CorrectedStats, Stats
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.memory_limit import fits, memory_codes
 from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped
 from calculon.plan.columns import Selected
-from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan, as_plan
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan, read_plan
 from calculon.plan.rules.all_rules import REASONS, check
 from calculon.plan.schedule import Schedule
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -44,7 +44,7 @@ CHUNK_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Evaluation(Displayed):
+class Evaluation(Tabular):
     """The statistics of a table of executions.
 
     Attributes:
@@ -123,13 +123,21 @@ class Evaluation(Displayed):
             return self.plan.values(name)
         raise KeyError(self._unknown(name, (*self.names, *NAMES, "reason")))
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return executions, reason and statistics as a DataFrame, one row per execution."""
-        import pandas as pd  # only for people who want frames
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation of each row as a share of 1, as pages have it; not-a-number in edition ``sc23``.
 
-        frame = self.plan.to_frame()
-        stats = pd.DataFrame(self._values)
-        return pd.concat([frame, pd.Series(self.reason, name="reason"), stats], axis=1)
+        Masked keys do not count where the attention kernel skips them (``attn_impl: flash``): the statistic
+        ``mfu_causal``; of other kernels it is ``mfu``.
+        """
+        if MFU[0] not in self._values:
+            return np.full(len(self), np.nan)
+        full, causal = (self._values[name] for name in MFU)
+        return np.where(self.plan.is_choice("attn_impl", "flash"), causal, full)
+
+    def table(self) -> dict[str, Array]:
+        """Return a row for each execution: its fields, the ``reason`` if it cannot run, and its statistics."""
+        return {**self.plan.table(), "reason": self.reason, **self._values}
 
     @overload
     def plot(
@@ -173,10 +181,11 @@ class Evaluation(Displayed):
         return f"<Evaluation of {len(self):,} executions, {int(self.feasible.sum()):,} feasible>"
 
 
+@takes_either_order
 def evaluate(
     model: Source | Model,
+    plan: Source | Executions,
     system: Source | System,
-    plan: Executions,
     *,
     edition: Edition | str | None = None,
 ) -> Evaluation:
@@ -184,9 +193,10 @@ def evaluate(
 
     Args:
         model, system: As in :func:`calculon.estimate`; of a column of machines each row has its own.
-        plan: The executions. Rows that alone would be an error are marked with their reason and hold not-a-number. Of a
-            DataFrame what tables of results have beside execution fields (statistics, say) is left out. In edition
-            ``corrected`` degrees and batch are enough: a preset fills in the rest, as in a file.
+        plan: The executions: a table, or one plan as in :func:`calculon.estimate`. Rows that alone would be an error
+            are marked with their reason and hold not-a-number. Of a DataFrame what tables of results have beside
+            execution fields (statistics, say) is left out. In edition ``corrected`` degrees and batch are enough: a
+            preset fills in the rest, as in a file.
         edition: Edition of the cost model, or its name, for all rows; by default each row has its own.
 
     Raises:
@@ -194,7 +204,8 @@ def evaluate(
             row.
     """
     model, system = inputs.model(model), inputs.system(system)
-    plan = as_plan(plan, None if edition is None else find_edition(edition).name)
+    known = None if edition is None else find_edition(edition).name
+    plan = read_plan(plan, model, system, known)
     codes = check(model, system, plan)
     used = [one for one in EDITIONS.values() if plan.is_choice("edition", one.name).any()]
     names = [c.name for c in (used or [find_edition(edition or SC23)])[-1].columns]

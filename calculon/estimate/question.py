@@ -58,7 +58,7 @@ def warn_of_differences(
         if then.get("name") == now.name and not chosen and then["sha256"] != now.digest:
             texts.append(_differs(place, kind, then, now))
     for text in texts:
-        warnings.warn(text, SpecWarning, stacklevel=3)
+        warnings.warn(text, SpecWarning, stacklevel=4)
     return texts
 
 

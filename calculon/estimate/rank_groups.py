@@ -45,7 +45,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
-from calculon.hardware.collectives.placement import Group, fits_mesh, nested_rooms
+from calculon.hardware.collectives.placement import Group, fits_mesh, nested_networks
 from calculon.hardware.system import System
 from calculon.plan.mesh import DEGREES, rooms, strides
 from calculon.plan.plan import Plan
@@ -79,7 +79,7 @@ class Domain:
 
 def domains(system: System, execution: Execution) -> list[Domain]:
     """Return the networks of which a mesh leaves processors idle, from the inside out; none where all are used."""
-    nested = nested_rooms(system)
+    nested = nested_networks(system)
     used = [int(np.asarray(room).item()) for room in rooms(Plan.of(execution), system)]
     count = prod(getattr(execution, name) for name in DEGREES)
     found = []

@@ -176,7 +176,7 @@ def calibrated_margins(model: Model, system: System, plan: Plan, first: int = 0)
         return None
 
     def logs(one: Spread, factor: float) -> Array:
-        found = np.log(evaluate(model, slowed(machine, one, factor), plan)["total_time"])
+        found = np.log(evaluate(model, plan, slowed(machine, one, factor))["total_time"])
         return found - found[first]
 
     squares = np.zeros(len(plan))

@@ -1,6 +1,5 @@
 """What if a figure of the system were another: executions on many variants of a system at once."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,12 @@ from calculon.base.units import Array
 from calculon.declarations.model import Model
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.inputs import Changed, Source
-from calculon.plan.plan import Executions, Plan, as_plan
+from calculon.plan.plan import Executions, Plan, read_plan
 
 Change = Mapping[str, float]
 """New values of figures of a system by path, in the units of its file; of others of its values likewise."""
@@ -36,6 +36,7 @@ def figures(system: Source | System) -> dict[str, Figure]:
     return figures_of(inputs.system(system))
 
 
+@takes_either_order
 def what_if(
     model: Source | Model,
     execution: Source | Executions,
@@ -64,12 +65,12 @@ def what_if(
     known = None if edition is None else find_edition(edition).name
     plan = _plan(execution, len(rows_of), known, base, model)
     parts = [
-        (rows, evaluate(model, machine, plan.take(rows)))
+        (rows, evaluate(model, plan.take(rows), machine))
         for machine, rows in _Machines(base, system, rows_of).groups()
     ]
     if len(parts) > 1:
         return _joined(plan, parts)
-    return parts[0][1] if parts else evaluate(model, base, plan)
+    return parts[0][1] if parts else evaluate(model, plan, base)
 
 
 def _changes(changes: Any) -> list[Change]:
@@ -87,13 +88,12 @@ def _changes(changes: Any) -> list[Change]:
 
 def _plan(execution: Any, rows: int, edition: str | None, system: System, model: Model) -> Plan:
     """Return a table with an execution for each row."""
-    source = isinstance(execution, (str, os.PathLike, Changed))
     columns = (list, tuple, np.ndarray)
-    if isinstance(execution, Mapping) and not inputs.is_frame(execution):
-        source = not any(isinstance(value, columns) for value in execution.values())
-    if source:
+    if isinstance(execution, Mapping) and not any(
+        isinstance(value, columns) for value in execution.values()
+    ):
         execution = inputs.execution(execution, edition=edition, system=system, model=model)
-    plan = as_plan(execution, edition)
+    plan = read_plan(execution, model, system, edition)
     if len(plan) == 1:
         return plan.take(np.zeros(rows, np.int64))
     if len(plan) != rows:

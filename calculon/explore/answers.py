@@ -45,7 +45,7 @@ from calculon.explore.memo import Memo
 from calculon.explore.offer import MODEL, SYSTEM, Offer
 from calculon.explore.page_state import State
 from calculon.explore.plan_choices import STATED, Choices, Outcome, choices
-from calculon.explore.visits import seen
+from calculon.explore.visits import Pending, seen
 from calculon.hardware.figures import Figure, figures_of
 from calculon.hardware.system import System
 from calculon.inputs import Changed
@@ -373,6 +373,10 @@ class Unsearched(Answers):
     def plan(self, state: State) -> Shown:
         """Return that no plan is known."""
         return Shown(None, dict(state.plan))
+
+    def searched(self, key: Any, compute: Callable[[], T]) -> T:
+        """Raise that nothing is found yet."""
+        raise Pending(0)
 
 
 def _asked(state: State) -> State:

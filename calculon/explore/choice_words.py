@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from calculon.declarations.axes import AXIS
+from calculon.explore.serving.served_words import SERVED_FIELDS
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES
+
+_FIELDS = ({name: field_of(name) for name in NAMES}, SERVED_FIELDS)
+"""Fields of an execution, and of a deployment and its requests, by name."""
 
 
 def label(name: str) -> str:
@@ -14,8 +18,9 @@ def label(name: str) -> str:
     >>> label("zero_stage"), label("tp_user_buffers"), label("batch")
     ('Sharded by replicas (ZeRO)', 'TP user buffers', 'batch')
     """
-    if name in NAMES and (control := field_of(name).declaration.control):
-        return control
+    for fields in _FIELDS:
+        if name in fields and (control := fields[name].declaration.control):
+            return control
     first, *others = name.split("_")
     return " ".join((first.upper() if first in AXIS else first, *others))
 
@@ -26,7 +31,7 @@ def value_words(name: str, value: Any) -> str:
     >>> value_words("zero_stage", "1"), value_words("p2p_overlap", False), value_words("tensor_par", 1024)
     ('ZeRO-1', 'off', '1,024')
     """
-    declared = field_of(name).declaration
+    declared = next(fields[name] for fields in _FIELDS if name in fields).declaration
     if value in declared.words:
         return declared.words[value]
     if isinstance(value, bool):

@@ -6,46 +6,28 @@ from typing import Any
 
 from markupsafe import Markup
 
+from calculon.advise.answer import TOKENS
 from calculon.advise.ask import Question
 from calculon.architecture.parameters import active_count, parameter_count
-from calculon.base.frozen import dataclass
 from calculon.base.units import scaled
 from calculon.declarations.spellings import PRECISIONS
 from calculon.documents.page_title import machine_notes
 from calculon.explore.answers import Answers
 from calculon.explore.choice_words import change_words, label, value_words
+from calculon.explore.control import Control
 from calculon.explore.machine.knobs import unlike_file
 from calculon.explore.offer import MODEL, SYSTEM
 from calculon.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
 from calculon.explore.part import html
 from calculon.explore.plan_choices import LAYOUT, SIZES, STATED, Choice, Choices
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
+from calculon.explore.serving.serving_controls import serving_controls, settled_deployment
+from calculon.explore.view_names import SERVING
 from calculon.plan.columns import field_of
-from calculon.render.texts import bandwidth, capacity, counted
+from calculon.render.texts import bandwidth, capacity, counted, token_count
 
 UNFOLDED = ("activation_recompute", "zero_stage")
 """Switches that stand beside the sizes; all others are folded away."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
-    """The control of a field of a plan.
-
-    Attributes:
-        name, label, help: The field, its name in words, and what it is.
-        values: The values as addresses have them and in words, and whether it is the value of now.
-        follows: Nobody stated the value of now: the control is sent when it is the one that is changed.
-        usual: What the framework has, in words; empty of sizes, which plans of one's own always state.
-        less, more: Address and words of the values beside that of now; empty at the ends.
-    """
-
-    name: str
-    label: str
-    help: str
-    values: tuple[tuple[str, str, bool], ...]
-    follows: bool
-    usual: str = ""
-    less: tuple[str, ...] = ()
-    more: tuple[str, ...] = ()
 
 
 def controls(
@@ -63,13 +45,13 @@ def controls(
         wrong: What was typed into controls and means nothing, by name.
     """
     likely = likely or state
-    question, shown = answers.question(likely), answers.plan(likely)
-    replicas = shown.fields.get("data_par")
-    found = answers.choices(likely)
-    sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
-    shown_sizes = [_control(state, one, found) for one in sizes]
-    several = [_control(state, one, found) for one in switches]
-    known = {one.name for one in (*shown_sizes, *several)}
+    question, wrong = answers.question(likely), wrong or {}
+    visible = {"workload", *REQUESTS, *DEPLOYMENT} if state.view == SERVING else set()
+    of_view = (
+        {"serving": serving_controls(state, answers, likely, wrong)}
+        if state.view == SERVING
+        else {"serving": "", **_plan_controls(state, answers, likely)}
+    )
     return html(
         "controls.html",
         state=state,
@@ -79,17 +61,33 @@ def controls(
         systems=answers.offer.names(SYSTEM),
         presets=answers.offer.presets,
         dtypes=[*PRECISIONS],
-        sizes=shown_sizes,
-        unfolded=[one for one in several if one.name in UNFOLDED],
-        folded=[one for one in several if one.name not in UNFOLDED],
-        changed=sum(not one.follows for one in several if one.name not in UNFOLDED),
-        replicas=replicas if isinstance(replicas, int) else None,  # what is stated may be anything
-        others=[
+        usual_tokens=token_count(TOKENS),
+        kept=[(name, one) for name, one in state.options.items() if name not in visible],
+        wrong=wrong,
+        **of_view,
+    )
+
+
+def _plan_controls(state: State, answers: Answers, likely: State) -> dict[str, Any]:
+    """Return what the template of the controls of a plan takes."""
+    replicas = answers.plan(likely).fields.get("data_par")
+    found = answers.choices(likely)
+    sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
+    shown_sizes = [_control(state, one, found) for one in sizes]
+    several = [_control(state, one, found) for one in switches]
+    known = {one.name for one in (*shown_sizes, *several)}
+    return {
+        "sizes": shown_sizes,
+        "unfolded": [one for one in several if one.name in UNFOLDED],
+        "folded": [one for one in several if one.name not in UNFOLDED],
+        "changed": sum(not one.follows for one in several if one.name not in UNFOLDED),
+        # what is stated may be anything
+        "replicas": replicas if isinstance(replicas, int) else None,
+        "others": [
             (name, text) for name, text in state.pairs() if name in state.plan and name not in known
         ],
-        best=not state.plan,
-        wrong=wrong or {},
-    )
+        "best": not state.plan,
+    }
 
 
 def _question_words(question: Question) -> Mapping[str, str]:
@@ -152,7 +150,9 @@ def settled(state: State, answers: Answers, changed: str) -> State:
     """
     if changed.startswith(MACHINE):
         return replace(state, machine=unlike_file(answers.figures(state), state.machine))
-    return _settled_plan(state, answers, changed)
+    if changed in DEPLOYMENT:
+        return settled_deployment(state, answers, changed)
+    return state if changed in REQUESTS else _settled_plan(state, answers, changed)
 
 
 def _settled_plan(state: State, answers: Answers, changed: str) -> State:

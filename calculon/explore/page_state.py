@@ -19,6 +19,7 @@ from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS
 from calculon.declarations.statistics import RISK, within_risk
 from calculon.explore.offer import MODEL, SYSTEM, Offer
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS, USUAL
 from calculon.explore.view_names import VIEWS
 from calculon.plan.columns import FIELDS
 
@@ -47,6 +48,8 @@ OPTIONS: Mapping[str, str] = {
     "stage": "",
     "block": "",
     "operator": "",
+    "workload": USUAL,
+    **dict.fromkeys((*REQUESTS, *DEPLOYMENT), ""),
 }
 """Options of single views with their defaults; each view reads its own."""
 

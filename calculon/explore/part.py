@@ -1,13 +1,15 @@
 """The parts of a page, and how their HTML is made."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from dataclasses import field, replace
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from calculon.base.frozen import dataclass
+from calculon.explore.plain_words import in_labels, labelled_html
 from calculon.render.chart import Chart
 from calculon.render.document import Block
 from calculon.render.html import EXPLORE, fragment
@@ -37,6 +39,7 @@ class Part:
         summary: The chart in a sentence, read aloud in its place.
         below: Blocks below the chart, such as the same as a table.
         spoken: The answer in a sentence, read aloud after a change.
+        names: Labels of further names in its texts, such as paths of figures.
     """
 
     title: str
@@ -46,16 +49,21 @@ class Part:
     summary: str = ""
     below: tuple[Block, ...] = ()
     spoken: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def html(self) -> Markup:
         """The blocks above the chart in HTML."""
-        return Markup(fragment(self.blocks, EXPLORE, self.title))
+        return self._written(self.blocks)
 
     @property
     def more(self) -> Markup:
         """The blocks below the chart in HTML."""
-        return Markup(fragment(self.below, EXPLORE, self.title))
+        return self._written(self.below)
+
+    def _written(self, blocks: tuple[Block, ...]) -> Markup:
+        look = replace(EXPLORE, write=partial(labelled_html, names=self.names))
+        return Markup(fragment(blocks, look, self.title))
 
     @property
     def figure(self) -> Figure | None:
@@ -63,6 +71,12 @@ class Part:
         if self.chart is None:
             return None
         return figure(self.chart, titled=False, legend=not self.key)
+
+    @property
+    def leads(self) -> bool:
+        """Whether points of its chart lead to addresses."""
+        panels = () if self.chart is None else self.chart.panels
+        return any(any(mark.links) for panel in panels for mark in panel.marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +102,15 @@ def environment() -> "Environment":
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     folder = files(ASSETS)
-    return Environment(
+    made = Environment(
         autoescape=True,
         loader=FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    made.filters["labels"] = in_labels
+    return made
 
 
 def html(template: str, **values: Any) -> Markup:

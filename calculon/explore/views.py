@@ -9,6 +9,7 @@ from calculon.explore.part import PartKind
 from calculon.explore.pipeline import pipeline_view
 from calculon.explore.plan import plan_view
 from calculon.explore.search import search_view
+from calculon.explore.serving import serving_view
 from calculon.explore.view_names import VIEWS
 
 PARTS: Mapping[str, tuple[PartKind, ...]] = dict(
@@ -19,6 +20,7 @@ PARTS: Mapping[str, tuple[PartKind, ...]] = dict(
             (CHANGED_MACHINE, *search_view.PARTS, TAKE),
             (*machine_view.PARTS, TAKE),
             (CHANGED_MACHINE, *pipeline_view.PARTS, TAKE),
+            (CHANGED_MACHINE, *serving_view.PARTS, TAKE),
         ),
         strict=True,
     )

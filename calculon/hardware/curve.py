@@ -10,17 +10,15 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction
 from calculon.declarations.fields import Declaration, shown
 
-# Lists of short rows of numbers in system files: steps of a curve, tiles, measured kernels.
-
 
 def decode_rows(
     raw: object, path: str, problems: list[Problem], row: str, rules: Sequence[Declaration]
 ) -> list[tuple[float, ...]] | None:
-    """Decode a list of at least one row, each number by the rule of its column.
+    """Decode a list of at least one row of numbers, each checked by the rule of its column.
 
     Args:
         raw: The parsed list.
-        path: Its field, for messages.
+        path: Field of the list, for messages.
         problems: Receives all problems; if there are any, the result is None.
         row: Description of a row, such as ``pair [threshold, efficiency]``.
         rules: One rule per column.
@@ -63,8 +61,8 @@ class Curve:
 
     Attributes:
         sizes (shape (steps,)): Thresholds in SI units, ascending; the first is 0, so that every size is covered.
-        efficiencies (shape (steps,)): Efficiency from each threshold on; of a column of machines (steps, rows), and
-            sizes have rows as last axis.
+        efficiencies (shape (steps,)): Efficiency from each threshold on; shape (steps, rows) for a column of machines,
+        and sizes then have rows as the last axis.
     """
 
     sizes: Array
@@ -76,7 +74,7 @@ class Curve:
         >>> Curve(np.array([0.0, 1e9]), np.array([0.1, 0.6])).at(np.array([0.0, 9.9e8, 1e9]))
         array([0.1, 0.1, 0.6])
         """
-        # methods of arrays, not functions of numpy: this is called most of all
+        # The methods of arrays cost less than numpy's functions, and no other function is called as often.
         step = self.sizes[1:].searchsorted(size, side="right")
         if self.efficiencies.ndim == 1:
             return self.efficiencies.take(step)
@@ -91,6 +89,7 @@ class Curve:
         >>> Curve(np.array([0.0, 8.0]), np.array([0.2, 0.8])).padded(np.array([0.0, 1.0, 4.0, 8.0]))
         array([ 0.,  5., 10., 10.])
         """
+        # Padding up to a threshold is worthwhile whenever the step is steeper than the size increase.
         at_threshold = self.sizes / self.efficiencies
         least = np.minimum.accumulate(np.append(at_threshold, np.inf)[::-1])[::-1]
         return np.minimum(size / self.at(size), least[self.sizes.searchsorted(size)])
@@ -109,7 +108,7 @@ class Curve:
     def decode(
         cls, raw: object, path: str, problems: list[Problem], scale: float
     ) -> "Curve | None":
-        """Decode ``[[threshold, efficiency], ...]``, thresholds strictly falling to 0."""
+        """Decode ``[[threshold, efficiency], ...]``, with thresholds that fall strictly to 0."""
         rules = (_THRESHOLD, EFFICIENCY)
         pairs = decode_rows(raw, path, problems, "pair [threshold, efficiency]", rules)
         if pairs is None:
@@ -117,7 +116,7 @@ class Curve:
         for i in range(1, len(pairs)):
             if pairs[i][0] >= pairs[i - 1][0]:
                 wanted = f"a threshold below the one before it ({pairs[i - 1][0]:g})"
-                hint = "thresholds fall from the largest to 0"
+                hint = "list thresholds from the largest down to 0"
                 problems.append(Problem(f"{path}[{i}][0]", wanted, f"{pairs[i][0]:g}", hint))
         if pairs[-1][0] != 0:
             wanted = "0 as the last threshold, so that every size is covered"

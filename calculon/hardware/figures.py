@@ -32,7 +32,7 @@ IN_FORMULAS = frozenset(
         (Host, "processors"),
     }
 )
-"""Counts that are terms of formulas like other parameters; other counts may determine which groups exist."""
+"""Counts that formulas use like any other parameter; all other counts may determine which groups exist."""
 
 OF_WHOLE_RUNS = ("ext.power.", "ext.price.")
 """Path prefixes of parameters that no step depends on: energy and cost of whole runs."""
@@ -41,7 +41,7 @@ OF_SERVING = ("ext.serving.",)
 """Path prefixes of parameters that only serving depends on."""
 
 _SHARES = "efficiencies"
-"""Attribute of a curve."""
+"""Attribute of a curve with its efficiencies."""
 
 Place = tuple[Any, ...]
 """Place of a parameter in a record: attributes, mapping keys and list positions, outermost first."""
@@ -57,9 +57,9 @@ class Figure:
         kind: ``int`` for a count, which has no values in between; else ``float``.
         declaration: Its unit, limits and meaning.
         place: Its place in the record.
-        builds: Whether it determines the structure of the machine. Other parameters may differ within a column of
+        builds: True if it determines the structure of the machine. Other parameters may differ within a column of
             machines, unless they are 0 for some and not for others, which may switch a formula off.
-        of_curve: Whether it is the efficiency of a curve step.
+        of_curve: True for the efficiency of a curve step.
     """
 
     path: str
@@ -93,9 +93,9 @@ def figures_of(
     """Return all scalar parameters that a system states, by path, in the order of declarations.
 
     Parameters of optional parts are included if the system has the part. With `points`, efficiencies of curves are
-    included, for example ``mem1.MB_efficiency[0][1]``; rows of tables never are, nor numbers that stand for something
-    else, such as the number of a network. `whole_runs` adds parameters that no step depends on (prices and power);
-    `serving` adds kernels that training does not use.
+    included, for example ``mem1.MB_efficiency[0][1]``; rows of tables are not, nor identifiers such as the number of a
+    network. `whole_runs` adds parameters that affect only whole runs (prices and power); `serving` adds parameters of
+    kernels that training does not use.
     """
     found = _in_record(system, "", ())
     left_out = (*(() if whole_runs else OF_WHOLE_RUNS), *(() if serving else OF_SERVING))
@@ -138,7 +138,7 @@ def _in_part(value: object, path: str, place: Place) -> Iterator[Figure]:
 
 
 def _rates(kernels: StatedKernels) -> dict[tuple[str, str], Any]:
-    """Return the kernel rates by their keys in the file; one may stand for all types that are not stated."""
+    """Return the kernel rates by their keys in the file; a rate shared by all unstated types has the key ``any``."""
     found: dict[tuple[str, str], Any] = {}
     for (kind, name), rate in kernels.rates.items():
         shared = [key for key, one in kernels.rates.items() if key[0] == kind and one is rate]
@@ -150,7 +150,7 @@ def _figure(record: type, field: SpecField, value: Any, path: str, place: Place)
     """Return a number of a record as a parameter; None if a file would not state it."""
     declared = field.declaration
     if value is None or (field.annotation is int and declared.optional and field.default is None):
-        return None  # nothing, or the number of something else
+        return None  # absent, or an identifier such as the number of a network
     stated = _in_file_units(value, declared.scale) if declared.scale != 1.0 else value
     if declared.problem(field.annotation, stated, path) is not None:
         return None
@@ -186,7 +186,9 @@ def with_figures(
     for path, value in values.items():
         if path not in known:
             hint = nearest(path, list(known))
-            raise SpecError("system", Problem(path, "a figure of the system", "none of it", hint))
+            raise SpecError(
+                "system", Problem(path, "a figure of the system", "an unknown path", hint)
+            )
         figure, branch = known[path], tree
         for step in figure.place[:-1]:
             branch = branch.setdefault(id(step) if is_dataclass(step) else step, {})
@@ -200,7 +202,7 @@ def with_figures(
 def _changed(value: Any, tree: Mapping[Any, Any]) -> Any:
     """Return a part of a system with the values of a tree at their places."""
     if isinstance(value, StatedKernels):
-        new = {id(rate): rate for rate in value.rates.values()}  # one may stand for several types
+        new = {id(rate): rate for rate in value.rates.values()}  # several types may share a rate
         new |= {key: _changed(new[key], branch) for key, branch in tree.items()}
         return StatedKernels({key: new[id(rate)] for key, rate in value.rates.items()})
     if isinstance(value, np.ndarray):
@@ -242,27 +244,27 @@ def _of_rows(value: Any, rows: Array) -> Any:
     changes = {}
     kind: Any = type(value)
     for field in spec_fields(kind) if is_dataclass(value) else ():
-        own = getattr(value, field.name)
+        nested = getattr(value, field.name)
         if field.annotation in (int, float):
-            if isinstance(own, np.ndarray):
-                changes[field.name] = own.take(rows)
-        elif is_dataclass(own) or (own and type(own) in (dict, tuple)):
-            new = _of_rows(own, rows)
-            if new is not own:
+            if isinstance(nested, np.ndarray):
+                changes[field.name] = nested.take(rows)
+        elif is_dataclass(nested) or (nested and type(nested) in (dict, tuple)):
+            new = _of_rows(nested, rows)
+            if new is not nested:
                 changes[field.name] = new
     return replace(value, **changes) if changes else value
 
 
-# A system with one part slower or faster than in its file.
+# A system with one part slower or faster than its file states.
 
 
 def slowed(system: System, spread: Spread, factor: float) -> System:
-    """Return a system whose operations that a spread covers take `factor` times as long.
+    """Return a system on which the operations of a spread take `factor` times as long.
 
-    A spread of all or of large sizes slows a whole network, or the fused attention of a matrix engine; a spread of
-    small sizes slows only the latencies of a network. A part that the system does not have changes nothing. Products
-    with their own rate (``ext.gemm``, ``ext.kernels.product``) are slowed through the peak, by a spread of all or of
-    large sizes; any other ``ext.kernels.KIND.TYPE`` through its rate; the law ``stream`` also through ``mem1``.
+    A spread of all sizes or of large sizes slows a whole network, or the fused attention of a matrix engine; a spread
+    of small sizes slows only the latencies of a network. A missing part changes nothing. Products with a rate of their
+    own (``ext.gemm``, ``ext.kernels.product``) are slowed through the peak, by a spread of all sizes or of large sizes;
+    any other ``ext.kernels.KIND.TYPE`` through its rate; the law ``stream`` also through ``mem1``.
 
     Args:
         factor: Slower above 1, faster below.
@@ -315,9 +317,9 @@ def _slowed_engine(
 def _slowed_products(
     system: System, spread: Spread, kind: str, datatype: str, factor: float
 ) -> System:
-    """Slow products with their own rate, and everything else in shares of their engine's peak."""
+    """Slow products with a rate of their own, and everything else stated relative to their engine's peak."""
     if datatype not in system.matrix or (spread.operations == "small" and kind != "matrix"):
-        return system  # memory and launches bind small ones
+        return system  # small products are bound by memory and launches
     engine = system.matrix[datatype]
     engines = system.matrix | {datatype: replace(engine, peak=engine.peak / factor)}
     absolute = [
@@ -327,7 +329,7 @@ def _slowed_products(
     ]
     slower = _slowed_rates(replace(system, matrix=engines), absolute, factor)
     laws = {
-        part: rate.slowed_beside_engine(factor)
+        part: rate.slowed_with_engine(factor)
         for part, rate in slower.ext.rates.items()
         if part[1] == datatype and isinstance(rate, Gemm)
     }
@@ -350,17 +352,16 @@ def _slowed_rates(
 
 def _slowed_network(system: System, spread: Spread, number: int, factor: float) -> System:
     networks, links = list(system.networks), list(system.ext.networks)
-    one = networks[number]
-    bandwidth = one.bandwidth if spread.operations == "small" else one.bandwidth / factor
-    networks[number] = replace(one, bandwidth=bandwidth, latency=one.latency * factor)
+    network = networks[number]
+    bandwidth = network.bandwidth if spread.operations == "small" else network.bandwidth / factor
+    networks[number] = replace(network, bandwidth=bandwidth, latency=network.latency * factor)
     if number < len(links):
         link = links[number]
         names = [field.name for field in spec_fields(Link) if field.declaration.unit == "s"]
         times = {name: getattr(link, name) for name in names}
-        if (
-            link.kind is not None
-        ):  # its constant, which cannot be slowed, becomes a latency of its own
-            times["step_latency"] = link.step(one.latency)
+        # The constant of its kind cannot be slowed, so it becomes an explicit latency.
+        if link.kind is not None:
+            times["step_latency"] = link.step(network.latency)
         slower: dict[str, Any] = {
             name: time * factor for name, time in times.items() if time is not None
         }
@@ -373,7 +374,7 @@ def _slowed_network(system: System, spread: Spread, number: int, factor: float) 
 
 
 def with_slower_lists(system: System, factor: float) -> System:
-    """Return a system whose listed times, which are no scalar parameters, are `factor` times as long.
+    """Return a system with listed times multiplied by `factor`; they are not scalar parameters.
 
     These are the ramps of collectives by group size, and kernel tables in seconds.
     """

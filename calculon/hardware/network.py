@@ -1,4 +1,4 @@
-"""Networks: times of point-to-point transfers and collectives."""
+"""Networks: times of point-to-point transfers and collectives (all-reduce, reduce-scatter, all-gather)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -19,7 +19,7 @@ _SCALAR = Declaration(help="bytes moved per byte of the message", above=0)
 _OFFSET = Declaration(help="bytes moved per byte of the message and 1/participants", at_least=-2)
 
 RING_STEPS = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
-"""Ring steps per member but one. Source: Patarasuk and Yuan, JPDC 69(2), 2009, section 3."""
+"""Steps of a ring per member, except one. Source: Patarasuk and Yuan, JPDC 69(2), 2009, section 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Operations:
                 wanted = "only the operations " + ", ".join(names)
                 problems.append(Problem(f"{path}.{name}", wanted, "an unknown operation"))
         found = {n: _operation(n, raw.get(n), f"{path}.{n}", problems) for n in names}
-        return cls(**found)  # type: ignore[arg-type]  # None only beside a problem
+        return cls(**found)  # type: ignore[arg-type]  # a value is None only with a problem
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _operation(name: str, raw: object, path: str, problems: list[Problem]) -> Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """One network, as each endpoint sees it."""
+    """One network, from the view of an endpoint."""
 
     unknown_keys: ClassVar[str] = "error"
 
@@ -101,8 +101,8 @@ class Network:
         "bytes moved per message byte: [scalar, offset] is scalar * (1 + offset / participants)"
     )
     must_be_filled: bool = declare(
-        "in edition sc23 the groups on this network must divide its size, so that no processor of it is idle; "
-        "elsewhere some may be, and the flag changes nothing"
+        "in edition sc23, groups on this network must divide its size, so that no processor is idle; in other "
+        "editions processors may be idle and the flag has no effect"
     )
     processor_usage: float = declare(
         "share of the compute engines lost while communicating", at_least=0, below=1
@@ -110,12 +110,12 @@ class Network:
 
 
 def _usage(network: Network, link: Link) -> float:
-    """Return the engine share that collectives occupy: from the network's extension, or from the network."""
+    """Return the share of the compute engines that collectives occupy: from the extension, or from the network."""
     return network.processor_usage if link.processor_usage is None else link.processor_usage
 
 
 class Varied:
-    """A network parameter of a column of machines, shape (networks, rows): a network number selects it for each row."""
+    """Parameter of networks in a column of machines, shape (networks, rows); indexed by the network of each row."""
 
     __slots__ = ("_rows", "_values")
 
@@ -143,8 +143,8 @@ def _column(values: Sequence[float | Array]) -> Any:
 class Fabric:
     """All networks of a system as columns, so that an array of network numbers selects from them.
 
-    Every attribute has shape ``(networks,)``; ``ramp`` is None if no network has one. ``launch`` is the least time of
-    an operation, which is a kernel like others. ``stated_by_bus`` says whether the link kind is known, or the links
+    Every attribute has shape ``(networks,)``; ``ramp`` is None if no network has one. ``launch`` is the minimum time of
+    an operation, which is a kernel like any other. ``stated_by_bus`` is true if the link kind is known, or the links
     form a torus: rates are then bus bandwidths as nccl-tests reports them, and include the memory passes of a
     collective. In a column of machines, parameters that differ are :class:`Varied`.
     """
@@ -165,7 +165,7 @@ class Fabric:
     def of(
         cls, networks: tuple[Network, ...], links: tuple[Link, ...] = (), launch: float = 0.0
     ) -> "Fabric":
-        """Lay networks out as columns; bandwidths are achieved bandwidths."""
+        """Arrange networks as columns; bandwidths are achieved bandwidths."""
         names = [field.name for field in fields(Operations)]
         pairs = list(zip(networks, chain(links, repeat(Link())), strict=False))
         ramps = [link.ramp for _, link in pairs]
@@ -205,7 +205,7 @@ class Fabric:
             operation: ``p2p``, ``reduce_scatter``, ``all_gather`` or ``all_reduce``.
             size: Message per participant in bytes: the full array, as in nccl-tests.
             participants: Members of the group (2 for ``p2p``).
-            per_step: Whether a collective pays the step latency in each step of a ring: `n - 1` steps, or `2 (n - 1)`
+            per_step: True if a collective pays the step latency in each step of a ring: `n - 1` steps, or `2 (n - 1)`
                 for an all-reduce.
 
         Source: Isaev et al., SC'23, section 3.3; ``c = 2, o = -1`` is the ring all-reduce of Patarasuk and
@@ -233,11 +233,11 @@ class Fabric:
         Transactions on Computers 38(9), 1989, pages 1249 to 1268: the best packet size of a pipeline.
         """
         wire: Seconds = volume / self.bandwidth[network]
-        if self.ramp is not None:  # a volume below 0 is that of a group of one, which sends nothing
+        if self.ramp is not None:  # the volume is negative for a group of one, which sends nothing
             wire = wire + 2 * np.sqrt(self.ramp[network] * np.maximum(wire, 0))
         return wire
 
     def volume(self, network: Count, operation: str, size: Bytes, participants: Count) -> Bytes:
         """Return the bytes that an operation moves per endpoint; arguments as in :meth:`time`."""
-        whole = size * self.scalars[operation][network]
-        return whole + 1 / participants * whole * self.offsets[operation][network]
+        asymptotic = size * self.scalars[operation][network]
+        return asymptotic + 1 / participants * asymptotic * self.offsets[operation][network]

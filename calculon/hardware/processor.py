@@ -1,4 +1,4 @@
-"""Engines, memories and host of a node, and what of the memory a model cannot have."""
+"""Engines, memories and hosts, and the memory that is not available to a model."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from calculon.base.units import GIB, GIGA, MEGA, MIB, TERA, Bytes, Count, Flops,
 from calculon.declarations.fields import declare
 from calculon.hardware.curve import Curve
 
-# A processing engine: the time of some FLOP.
+# Processing engines: the time of FLOP.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,20 +36,20 @@ class Engine:
         return flops / (self.peak * self.efficiency.efficiencies[-1])
 
 
-# Recipes of training that a machine runs, and what its matrix engine asks of their operands.
+# Precision recipes that a machine runs, and the operand layout that its matrix engine requires.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeUse:
-    """How a machine runs a recipe.
+    """Operand layout of a recipe on a machine.
 
     Source: NVIDIA, *Transformer Engine* documentation, performance considerations (handling transposes); cuBLAS,
-    ``cublasLtMatmul``: 8-bit kernels of compute capability 8.9, 9.0 and 12 want A transposed and B not.
+    ``cublasLtMatmul``: 8-bit kernels of compute capability 8.9, 9.0 and 12 require A transposed and B not transposed.
     """
 
     transposes: bool = declare(
-        "its products read operands only with the terms of a sum side by side, so that transposed copies exist of what "
-        "has no scales of blocks; false: they read one copy along either side",
+        "products read operands only if the terms of a sum are contiguous, so operands without block scales also have "
+        "transposed copies; false: products read one copy along either dimension",
         default=False,
     )
 
@@ -58,15 +58,15 @@ OF_EVERY_ENGINE: Mapping[str, RecipeUse] = {
     "delayed": RecipeUse(transposes=True),
     "tensorwise": RecipeUse(transposes=True),
 }
-"""Recipes that every 8-bit engine runs: factors of whole tensors scale results."""
+"""Recipes that every 8-bit engine runs: per-tensor factors scale the results."""
 
 
-# A memory: the time to move some bytes, and how many fit.
+# Memories: the time to move bytes, and the capacity.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One tier of memory: tier 1 next to the engines, or tier 2 for offloading."""
+    """A memory tier: tier 1 (HBM) next to the engines, or tier 2 (host memory) for offloading."""
 
     capacity: float = declare("capacity", key="GiB", unit="GiB", scale=GIB, at_least=0)
     bandwidth: float = declare("bandwidth", key="GBps", unit="GB/s", scale=GIGA, above=0)
@@ -82,19 +82,19 @@ class Memory:
         return size / (self.bandwidth * self.efficiency.at(size))
 
 
-# Memory that a model cannot have: what drivers, libraries and allocators take, and what hosts need for themselves.
+# Memory that is not available to a model: drivers, libraries, allocators, and the host's own needs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """What of both tiers is taken by others than the model.
+    """Memory of both tiers that is not available to the model.
 
-    A communicator holds the buffers of its channels whatever it sends (NCCL, issues 864, 964 and 986); how many there
-    are follows from the axes of an execution.
+    A communicator allocates the buffers of its channels regardless of its traffic (NCCL, issues 864, 964 and 986); the
+    number of communicators follows from the parallelism of an execution.
     """
 
     withheld: float = declare(
-        "tier 1 that no process gets: the capacity less what a framework finds",
+        "tier-1 memory that no process can allocate: the capacity minus the memory that a framework reports",
         key="withheld_GiB",
         unit="GiB",
         scale=GIB,
@@ -102,7 +102,7 @@ class MemoryUse:
         default=0.0,
     )
     context: float = declare(
-        "tier 1 that the context of a process takes, with its kernels",
+        "tier-1 memory of a process context (CUDA context), including loaded kernels",
         key="context_MiB",
         unit="MiB",
         scale=MIB,
@@ -110,7 +110,7 @@ class MemoryUse:
         default=0.0,
     )
     workspaces: float = declare(
-        "tier 1 that libraries of kernels keep to work in",
+        "tier-1 memory for workspaces of kernel libraries",
         key="workspaces_MiB",
         unit="MiB",
         scale=MIB,
@@ -118,7 +118,7 @@ class MemoryUse:
         default=0.0,
     )
     communicator: float = declare(
-        "tier 1 that the communicator of a process group takes",
+        "tier-1 memory of the communicator of a process group",
         key="communicator_MiB",
         unit="MiB",
         scale=MIB,
@@ -126,21 +126,21 @@ class MemoryUse:
         default=0.0,
     )
     fragmentation: float = declare(
-        "fragments of the allocator, as a share of the memory that comes and goes in a step",
+        "allocator fragmentation, as a share of the memory that is allocated and freed in a step",
         at_least=0,
         below=1,
         default=0.0,
     )
     host_share: float = declare(
-        "share of tier 2 that offloading may take; the rest is for the operating system, data loaders, checkpoints and "
-        "what pinning rounds up",
+        "share of tier 2 available for offloading; the rest is for the operating system, data loaders, checkpoints and "
+        "rounding of pinned memory",
         at_least=0,
         at_most=1,
         default=1.0,
     )
 
 
-# The host of a node: what the processors of a node share when they offload.
+# Hosts: shared by the processors of a node when they offload.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +148,12 @@ class Host:
     """The host of a node, whose memory is the tier 2 of its processors."""
 
     bandwidth: float = declare(
-        "bandwidth of the memory of a node", key="GBps", unit="GB/s", scale=GIGA, above=0
+        "memory bandwidth of a node", key="GBps", unit="GB/s", scale=GIGA, above=0
     )
     efficiency: float = declare("achieved share of the bandwidth", above=0, at_most=1)
-    processors: int = declare("processors of a node, which share its memory", at_least=1)
+    processors: int = declare("processors per node, which share its memory", at_least=1)
     network: int | None = declare(
-        "number of the network whose traffic shares the link of a processor to the host; none if absent",
+        "number of the network whose traffic shares the processor's link to the host; none if absent",
         at_least=0,
         default=None,
     )

@@ -1,4 +1,4 @@
-"""Residuals of a calibrated system, from ``calibration.fits[].spreads`` of its file: the basis of intervals."""
+"""Residuals of a calibrated system (``calibration.fits[].spreads`` of its file): the basis of prediction intervals."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -11,38 +11,40 @@ from calculon.declarations.decode import decode_part
 from calculon.declarations.fields import declare, spec_fields
 
 TRAINING = "training"
-"""The part that stands for whole iterations."""
+"""Name of the part that covers whole iterations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The range of measured over predicted times of a part.
+    """Range of measured over predicted times of a part.
 
     Attributes:
         part: ``mem1``, ``matrix.bfloat16``, ``networks[0]``, or :data:`TRAINING`.
         low, high: Ends of the range: a row is outside with probability `1 - level`, half of it on each side.
         level: Share of rows of new groups inside the range.
-        start, end: Operation sizes that it holds for, in bytes or FLOP: from `start` to below `end`.
-        edition: Edition that predicted the times of whole iterations; otherwise empty.
+        start, end: Range of operation sizes in bytes or FLOP, from `start` to below `end`.
+        edition: Edition that predicted the times of whole iterations; empty for other parts.
     """
 
     part: str = ""
     low: float = declare("measured over predicted time", above=0)
     high: float = declare("measured over predicted time", above=0)
     level: float = declare("share of unseen rows inside", above=0, below=1)
-    start: float = declare("smallest size", key="from", at_least=0, default=0.0)
-    end: float = declare("size above all of them", key="below", at_least=0, default=math.inf)
+    start: float = declare("smallest size of an operation", key="from", at_least=0, default=0.0)
+    end: float = declare(
+        "size that all operations are below", key="below", at_least=0, default=math.inf
+    )
     edition: str = declare("edition of whole iterations", default="")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return the problem of a range whose ends are in the wrong order."""
+        """Return the problem of a range with its ends in the wrong order."""
         if self.low <= self.high:
             return []
         return [Problem(f"{path}.low", f"at most high ({self.high:g})", f"{self.low:g}")]
 
     @property
     def operations(self) -> str:
-        """Operations that it covers: ``all``, ``small`` or ``large``."""
+        """Sizes that the range covers: ``all``, ``small`` or ``large``."""
         if self.end < math.inf:
             return "small"
         return "large" if self.start > 0 else "all"
@@ -50,7 +52,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """The spreads of a system file; anything else under ``calibration`` is free."""
+    """Spreads of a system file; other keys under ``calibration`` are free."""
 
     spreads: tuple[Spread, ...] = ()
 
@@ -77,7 +79,7 @@ class Residuals:
 
 
 def _stated(raw: object, path: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield part, path and object of everything that looks like a spread."""
+    """Yield part, path and object of everything that looks like a spread: other tools may add fits of any form."""
     fits = raw.get("fits") if isinstance(raw, Mapping) else None
     for i, fit in enumerate(fits if isinstance(fits, list) else ()):
         part = fit.get("part") if isinstance(fit, Mapping) else None

@@ -1,4 +1,4 @@
-"""Serving parameters beyond training rates: kernel floors in CUDA graphs, decode attention, small reductions."""
+"""Serving parameters beyond training rates: kernel floors in CUDA graphs, decode attention, small all-reduces."""
 
 from typing import Any
 
@@ -48,39 +48,39 @@ class LatencyByRanks:
         return rows_schema(_RANKS, _LATENCY)
 
     def at(self, ranks: Count) -> Seconds:
-        """Return the latency for some group sizes, interpolated in their logarithm; infinite beyond the largest."""
+        """Return the latency by group size, interpolated in its logarithm; infinite beyond the largest stated size."""
         known: Seconds = np.interp(np.log2(ranks), np.log2(self.ranks), self.seconds)
         return np.where(np.asarray(ranks) > self.ranks[-1], np.inf, known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeAttention:
-    """How fast attention of one new token of each sequence reads the cache.
+    """Rate of decode attention: one new token per sequence reads the KV cache.
 
-    A block of threads reads the keys and values of one sequence and one KV head, a tile of keys at a time; long caches
+    A thread block reads the keys and values of one sequence and one KV head, one tile of keys at a time; long caches
     are split over several blocks (flash-decoding: Dao et al., *Flash-Decoding for long-context inference*, 2023).
     """
 
     efficiency: float = declare(
-        "share of the bandwidth of mem1 at which long caches of many sequences are read",
+        "share of mem1's bandwidth at which long KV caches of many sequences are read",
         above=0,
         at_most=1,
         default=0.85,
     )
     key_tile: float = declare(
-        "keys of a tile: a shorter context takes as long as so many keys",
+        "keys per tile: a shorter context takes as long as a full tile",
         unit="tokens",
         at_least=0,
         default=128.0,
     )
     tail: float = declare(
-        "reading of a wave of blocks that unequal and last ones cost, as a share of it; 0 for kernels that spread "
-        "parts of sequences evenly",
+        "loss from unequal and last blocks, as a share of one wave's reading time; 0 for kernels that spread "
+        "sequences evenly",
         at_least=0,
         default=0.0,
     )
     multiprocessors: int = declare(
-        "multiprocessors over which blocks are spread, for `tail`", at_least=1, default=132
+        "multiprocessors that share the blocks, for `tail`", at_least=1, default=132
     )
 
     def reading(
@@ -89,7 +89,7 @@ class DecodeAttention:
         keys: Count,
         kv_heads: Count,
         key_bytes: Bytes,
-        beside: Bytes,
+        other: Bytes,
         bandwidth: BytesPerSecond | float,
     ) -> Seconds:
         r"""Return the time to read KV caches, without the floor of the kernel.
@@ -102,32 +102,32 @@ class DecodeAttention:
         Args:
             sequences, keys, kv_heads: Sequences, keys per sequence, and KV heads per processor.
             key_bytes: Bytes of the key and the value of a token in one KV head.
-            beside: Bytes of queries and results of all sequences.
+            other: Bytes of queries and results of all sequences.
             bandwidth: Bandwidth of tier-1 memory in B/s.
         """
         blocks = np.asarray(sequences * kv_heads, dtype=float)
-        read = blocks * np.maximum(keys, self.key_tile) * key_bytes + beside
+        read = blocks * np.maximum(keys, self.key_tile) * key_bytes + other
         uneven = self.tail * self.multiprocessors / np.maximum(blocks, self.multiprocessors)
         return read / (self.efficiency * bandwidth) * (1 + uneven)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallReduce:
-    """All-reduce by a kernel in which ranks of the innermost network read each other's memory.
+    """All-reduce in one kernel, in which ranks of the innermost network read each other's memory.
 
-    In one shot every rank reads all other ranks' messages; in two it reads a part of each, sums it up and gathers the
-    parts. Beyond the largest group that is stated, only the library of collectives counts.
+    With one shot, every rank reads the messages of all other ranks; with two, it reads a part of each, sums it up and
+    gathers the parts. Groups beyond the largest stated size use the collective library (NCCL).
 
     Source: NVIDIA/TensorRT-LLM, ``customAllReduceKernels``, strategies ONESHOT and TWOSHOT; vLLM,
     ``custom_all_reduce.cuh``, the same two.
     """
 
     latency: LatencyByRanks = declare(
-        "latency of the smallest message by ranks: [ranks, s], rising; larger groups use the library of collectives",
+        "latency of the smallest message by ranks: [ranks, s], rising; larger groups use the collective library",
         default=LatencyByRanks((2, 4, 8), (2.5e-6, 2.7e-6, 3.5e-6)),
     )
     efficiency: float = declare(
-        "share of the bandwidth of a port of the innermost network that one and two shots reach",
+        "share of the innermost network's port bandwidth that one-shot and two-shot kernels reach",
         above=0,
         at_most=1,
         default=0.5,
@@ -139,7 +139,7 @@ class SmallReduce:
         .. math:: t = \min\left(\alpha_n + w,\; 2 \alpha_n + \frac{2 w}{n}\right), \quad w = \frac{S (n - 1)}{\eta B}
 
         Args:
-            size: Bytes of a rank's message; an empty message takes no time, nor does a group of one.
+            size: Bytes of a rank's message; empty messages and groups of one take no time.
             ranks: Members of the group.
             bandwidth: Bandwidth of a port of the innermost network, in one direction, in B/s.
         """
@@ -152,23 +152,23 @@ class SmallReduce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertExchange:
-    """Kernels of low latency that send the tokens of a rank to their experts, a row for each, or bring results back.
+    """Low-latency expert-parallel kernels that send tokens to their experts, one row per expert, or bring results back.
 
-    All ports are busy together, and the slowest counts. The defaults are fitted to the table of DeepEP's README (commit
-    0a08009) of 128 tokens on 8 to 256 H800, which they have a mean error of 2.4 % on.
+    All ports work at the same time, and the slowest decides. The defaults are fitted to the table of DeepEP's README
+    (commit 0a08009) of 128 tokens on 8 to 256 H800, with a mean error of 2.4 %.
     """
 
     latency: float = declare(
-        "time of an exchange of no tokens, one way", unit="s", at_least=0, default=35e-6
+        "one-way time of an exchange without tokens", unit="s", at_least=0, default=35e-6
     )
     nvlink_efficiency: float = declare(
-        "share of the bandwidth of the innermost network that rows in a node reach",
+        "share of the innermost network's bandwidth that rows within a node reach",
         above=0,
         at_most=1,
         default=0.8,
     )
     nic_efficiency: float = declare(
-        "share of the bandwidth of other networks that rows between nodes reach",
+        "share of the other networks' bandwidth that rows between nodes reach",
         above=0,
         at_most=1,
         default=0.92,
@@ -177,73 +177,71 @@ class ExpertExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """What a processor has of the disks of its node."""
+    """A processor's share of its node's disks."""
 
-    capacity: float = declare("room for caches", key="GiB", unit="GiB", scale=GIB, above=0)
-    bandwidth: float = declare(
-        "rate at which it reads them", key="GBps", unit="GB/s", scale=GIGA, above=0
-    )
+    capacity: float = declare("capacity for caches", key="GiB", unit="GiB", scale=GIB, above=0)
+    bandwidth: float = declare("read bandwidth", key="GBps", unit="GB/s", scale=GIGA, above=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Kernels of serving, inside graphs that are launched as a whole; no time of training depends on them.
+    """Serving kernels in CUDA graphs; no training time depends on them.
 
-    A kernel takes its floor, prologue, tail and gap to the next one, and then the time of its arithmetic or its bytes.
-    Where the rate of products has a `start` of its own (law ``tiles``), that is its floor.
+    A kernel takes its floor (prologue, tail and the gap to the next kernel) and the time of its arithmetic or bytes.
+    If the rate of products has a `start` (law ``tiles``), that start is their floor.
 
-    The defaults are those of NVIDIA's processors of 2022 to 2025, from constants fitted to measured kernels
+    The defaults describe NVIDIA's processors of 2022 to 2025, from constants fitted to measured kernels
     (`systems/measured`); `step_host` is an assumption.
     """
 
     matrix_floor: float = declare(
-        "time of a matrix product that does nothing, where the rate of products states no start",
+        "time of an empty matrix product, if the rate of products states no start",
         unit="s",
         at_least=0,
         default=3e-6,
     )
     attention_floor: float = declare(
-        "time of attention of one new token over an empty cache",
+        "time of decode attention over an empty KV cache",
         unit="s",
         at_least=0,
         default=10e-6,
     )
     vector_floor: float = declare(
-        "time of another kernel that does nothing: norm, activation, cast",
+        "time of any other empty kernel: norm, activation, cast",
         unit="s",
         at_least=0,
         default=2e-6,
     )
     routing_floor: float = declare(
-        "time of a kernel of experts beside their products that does nothing: choice, permutation and combination of "
-        "tokens, of which a layer has three",
+        "time of an empty expert kernel other than products: gating, permutation and combination of tokens, "
+        "of which a layer has three",
         unit="s",
         at_least=0,
         default=7e-6,
     )
     grouped_efficiency: float = declare(
-        "share of the rate of products that those of experts reach, several in one kernel",
+        "rate of grouped GEMM (experts) relative to other products",
         above=0,
         at_most=1,
         default=1.0,
     )
     decode_attention: DecodeAttention = declare(
-        "attention of one new token of each sequence", default=DecodeAttention()
+        "decode attention, for one new token per sequence", default=DecodeAttention()
     )
     small_reduce: SmallReduce = declare(
-        "all-reduce of small messages in one innermost network", default=SmallReduce()
+        "all-reduce of small messages on the innermost network", default=SmallReduce()
     )
     expert_exchange: ExpertExchange = declare(
-        "kernels of low latency between tokens and experts, on an innermost network of the kind nvlink",
+        "low-latency expert-parallel dispatch and combine, on an innermost network of kind nvlink",
         default=ExpertExchange(),
     )
     step_host: float = declare(
-        "time of the host for a pass that nothing hides: scheduler, sampling, text; 0 where it is asynchronous",
+        "exposed host time per pass: scheduler, sampling, detokenization; 0 if asynchronous",
         unit="s",
         at_least=0,
         default=1e-3,
     )
     disk: Disk | None = declare(
-        "what a processor has of the disks of its node, for cached prefixes; none if absent",
+        "a processor's share of its node's disks, for prefix caching; none if absent",
         default=None,
     )

@@ -1,4 +1,4 @@
-"""Networks beyond the published format: tori, and collectives as a machine shows them."""
+"""Networks beyond the published format: tori, and measured collectives."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ from calculon.base.units import Array, Count, Fraction, Seconds
 from calculon.declarations.fields import Declaration, declare, shown
 from calculon.hardware.curve import decode_rows, rows_schema
 
-# Torus networks: every processor has links to its neighbours on each axis only.
+# Torus networks: every processor has links only to its neighbours on each axis.
 
 MOST_AXES = 6
 """Largest number of torus axes; machines have two or three, the Fugaku computer six."""
@@ -56,40 +56,41 @@ class Sides(tuple[int, ...]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torus:
-    r"""Rings along each axis, whose links have equal shares of the bandwidth of a processor.
+    r"""Torus network: rings along each axis, whose links have equal shares of the bandwidth of a processor.
 
-    A group of n is taken for a block of :math:`m_1 \cdot m_2 \cdots = n` that is as compact as the torus allows, as
-    slices are. On an axis where it closes the ring it has both links of a processor, else only that in one direction:
-    half the rate. It closes one where it has the whole side, and, where optical switches join cubes, every one where
-    all of its sides are multiples of the cube, unless other groups lie between its processors: these share the links
-    that close it. A number of processors that is no block is a line: one link of each.
+    A group of n is assumed to be a block of :math:`m_1 \cdot m_2 \cdots = n` that is as compact as the torus allows,
+    like a slice. On an axis with a closed ring it uses both links of a processor, otherwise one link per direction:
+    half the rate. A ring is closed if the block spans the full side, or, if optical switches join cubes, on every axis
+    if all sides of the block are multiples of the cube. Blocks interleaved with other groups cannot close rings over
+    the switches, since the groups share the closing links. A number of processors that forms no block is a line: one
+    link of each.
 
     Source: Austin et al., *How to Scale Your Model*, 2025, part 2, "TPU Networking"; Jouppi et al., *TPU v4*, ISCA
     2023, arXiv:2304.01433, section 2.
     """
 
     sides: Sides = declare(
-        "processors along each axis; their product is the size of the network, or more"
+        "processors along each axis; their product is at least the size of the network"
     )
     cube: int = declare(
-        "side of the cubes that optical switches join: a block whose sides are all multiples of it is closed; if "
-        "absent, only whole sides are",
+        "side of the cubes that optical switches join: rings of a block close if all its sides are multiples of it; if "
+        "absent, only full sides close",
         at_least=2,
         default=0,
     )
 
     @property
     def size(self) -> int:
-        """Processors of the torus."""
+        """Number of processors of the torus."""
         return prod(self.sides)
 
     def share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
-        """Return the share of a processor's bandwidth that rings in groups of some sizes use.
+        """Return the share of a processor's bandwidth that rings in groups of given sizes use.
 
-        `alone` marks groups of adjacent processors. Each axis carries its part of the data: rings run at the combined
-        rate of all links that the group has.
+        `alone` marks groups of adjacent processors. Every axis carries a part of the data, so rings run at the combined
+        rate of all links of the group.
 
-        Source: as of the class, part 3, "AllGather": over several axes the bandwidths add up.
+        Source: as for the class, part 3, "AllGather": bandwidths of several axes add up.
         """
         k = len(self.sides)
         return self._of_blocks(ranks, alone, lambda block, links: sum(links) / (2 * k) or 1.0)
@@ -101,23 +102,23 @@ class Torus:
         over one link, or over two if the row is a ring. The slowest axis decides.
 
         Source: Dally and Towles, *Principles and Practices of Interconnection Networks*, 2004, section 3.3.1
-        (bisection); part 3 of the source of the class, "AllToAll", has the same for a ring.
+        (bisection); part 3 of the class's source, "AllToAll", has the same for a ring.
         """
 
         def share(block: Block, links: Links) -> float:
             pairs = zip(block, links, strict=True)
-            slowest = max((m * m // 4 / m / one for m, one in pairs if m > 1), default=1.0)
+            slowest = max((m * m // 4 / m / count for m, count in pairs if m > 1), default=1.0)
             n = prod(block)
             return (n - 1) / n / (2 * len(self.sides) * slowest) if n > 1 else 1.0
 
         return self._of_blocks(ranks, alone, share)
 
     def hops(self, ranks: Count, alone: Array | bool = True) -> Count:
-        """Return the hops to the furthest processor of groups of some sizes: the steps of a collective."""
+        """Return the hops to the farthest processor of groups of given sizes: the steps of a collective."""
 
         def hops(block: Block, links: Links) -> float:
             pairs = zip(block, links, strict=True)
-            return sum(m // 2 if one == 2 else m - 1 for m, one in pairs)
+            return sum(m // 2 if count == 2 else m - 1 for m, count in pairs)
 
         return self._of_blocks(ranks, alone, hops)
 
@@ -134,11 +135,12 @@ class Torus:
     ) -> Array:
         """Return a quantity of the block and links of each group; same shape as `ranks` and `alone`."""
         ranks = np.asarray(ranks)
+        # Few group sizes are distinct, and finding a block is slow.
         found, where = np.unique(ranks, return_inverse=True)
         blocks = [_block(self.sides, int(n)) for n in found]
         of_each = [
-            np.array([value(block, self._links(block, alone=one)) for block in blocks])
-            for one in (False, True)
+            np.array([value(block, self._links(block, alone=alone)) for block in blocks])
+            for alone in (False, True)
         ]
         apart, together = (values[where].reshape(ranks.shape) for values in of_each)
         return np.where(alone, together, apart)
@@ -149,14 +151,14 @@ def _block(sides: tuple[int, ...], ranks: int) -> Block:
     """Return the most compact block, preferring more whole sides; a line is a single side."""
 
     def order(block: Block) -> tuple[int, int]:
-        whole = sum(m == side for m, side in zip(block, sides, strict=True))
-        return sum(block), -whole
+        full = sum(m == side for m, side in zip(block, sides, strict=True))
+        return sum(block), -full
 
     return min(_blocks(sides, ranks), key=order, default=(ranks,))
 
 
 def _blocks(sides: tuple[int, ...], ranks: int) -> Iterator[Block]:
-    """Yield every block of some processors."""
+    """Yield every block with a given number of processors."""
     if not sides:
         if ranks == 1:
             yield ()
@@ -174,10 +176,10 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple({n: None for one in small for n in (one, number // one)})
 
 
-# Measured collective times of a system, by operation and group size.
+# Measured times of collectives, by operation and group size.
 
 MEASURABLE = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "p2p")
-"""Operations for which a system file can state measurements."""
+"""Operations whose measurements a system file can state."""
 
 _RANKS = Declaration(help="members of the group", at_least=2)
 _SHARE = Declaration(
@@ -203,11 +205,11 @@ class GroupRates:
     ramps: tuple[float, ...]
 
     def share(self, ranks: Count) -> Fraction:
-        """Return the share of the bandwidth for some group sizes, interpolated in their logarithm."""
+        """Return the share of the bandwidth by group size, interpolated in the logarithm of the size."""
         return np.interp(np.log2(ranks), np.log2(self.ranks), self.shares)
 
     def ramp(self, ranks: Count) -> Seconds:
-        """Return the ramp for some group sizes, interpolated as in :meth:`share`."""
+        """Return the ramp by group size, interpolated as in :meth:`share`."""
         return np.interp(np.log2(ranks), np.log2(self.ranks), self.ramps)
 
     @classmethod
@@ -232,15 +234,15 @@ class GroupRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveLaw:
-    """The time of one operation in a group on one network, as measured."""
+    """Measured law of one operation in a group on one network."""
 
     latency: float = declare("latency of the smallest message", unit="s", at_least=0)
     rank_latency: float = declare(
-        "what each rank but one adds to it", unit="s", at_least=0, default=0.0
+        "latency added per rank, except one", unit="s", at_least=0, default=0.0
     )
     rates: GroupRates = declare(
-        "rates by group size: [ranks, bus bandwidth of large messages as a share of that of a port, ramp in s], "
-        "rising; in between by the logarithm of the ranks"
+        "rates by group size: [ranks, bus bandwidth of large messages relative to a port's, ramp in s], "
+        "rising; interpolated in the logarithm of the ranks"
     )
 
     @property
@@ -249,7 +251,7 @@ class CollectiveLaw:
         return self.rates.ranks[-1]
 
     def time(self, wire: Seconds, ranks: Count) -> Seconds:
-        r"""Return the time of an operation whose busiest link needs n seconds at the full bandwidth of a port.
+        r"""Return the time of an operation whose busiest link needs `wire` seconds at the full bandwidth of a port.
 
         .. math:: t = \alpha + (n - 1) \alpha_n + m + 2 \sqrt{\rho_n m}, \quad m = w / e_n
 
@@ -263,7 +265,7 @@ class CollectiveLaw:
         return start + moved + 2 * np.sqrt(self.rates.ramp(ranks) * moved)
 
     def slowed(self, factor: float) -> "CollectiveLaw":
-        """Return the law with all its times multiplied by `factor`; rates follow the bandwidth."""
+        """Return the law with all times multiplied by `factor`; rates follow the bandwidth."""
         rates = replace(self.rates, ramps=tuple(ramp * factor for ramp in self.rates.ramps))
         latencies = {"latency": self.latency * factor, "rank_latency": self.rank_latency * factor}
         return replace(self, rates=rates, **latencies)

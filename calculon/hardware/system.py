@@ -1,4 +1,4 @@
-"""The system: engines, two memory tiers, networks, and the combination of compute and memory time."""
+"""The system: engines, two memory tiers, networks, and the roofline that combines compute and memory time."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -41,10 +41,10 @@ from calculon.hardware.stated_networks import CollectiveLaw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System(Displayed):
-    """A machine of equal processors, or a column of ``variants`` that differ in figures.
+    """A machine of equal processors, or a column of ``variants`` that differ in parameters.
 
-    Figures of a column are arrays of shape (variants,) wherever they differ: variant *i* is the machine of row *i* of
-    what is evaluated on it (:mod:`calculon.hardware.figures`).
+    Parameters that differ in a column are arrays of shape (variants,): variant *i* is the machine of row *i* of the
+    executions that are evaluated on it (:mod:`calculon.hardware.figures`).
     """
 
     unknown_keys: ClassVar[str] = "warning"
@@ -56,13 +56,13 @@ class System(Displayed):
     mem1: Memory = declare("tier-1 memory, next to the engines (HBM)")
     mem2: Memory = declare("tier-2 memory, for offloading")
     processing_mode: str = declare(
-        "how arithmetic and memory time of a layer combine: the larger of the two, or their sum",
+        "combination of arithmetic and memory time of a layer: the larger of the two, or their sum",
         choices=("roofline", "no_overlap"),
     )
     networks: tuple[Network, ...] = declare("networks, numbered from 0, fastest first")
     ext: Extension = declare("additions to the published format", default=Extension())
     calibration: Residuals = declare(
-        "what `calibrate` wrote: from its residuals follows the interval of the iteration time",
+        "result of `calibrate`: its residuals give the prediction interval of the iteration time",
         default=Residuals(),
         forgiving=True,
     )
@@ -80,7 +80,7 @@ class System(Displayed):
         return {"provenance": Provenance.of(document)}
 
     def __post_init__(self) -> None:
-        """Lay the networks out, and keep the system without extensions, as the published tool sees it."""
+        """Arrange the networks as columns, and keep the system without extensions, as the published tool sees it."""
         object.__setattr__(self, "origin", None)
         self._check_tori()
         plain = Extension()
@@ -122,7 +122,7 @@ class System(Displayed):
             return np.maximum(arithmetic, memory)
         return arithmetic + memory
 
-    def beside_collective(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
+    def overlappable_time(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
         """Return the time of some work that a collective can hide behind: all of it, or only its arithmetic."""
         return np.maximum(arithmetic, memory) if self.mode == "roofline" else arithmetic
 
@@ -132,7 +132,7 @@ class System(Displayed):
         return self.mem1.time(size) if stream is None else stream.move(size, self.mem1)
 
     def vector_time(self, datatype: str, flops: Flops) -> Seconds:
-        """Return the arithmetic time of a pass over tier-1 memory on the vector engine."""
+        """Return the arithmetic time on the vector engine of a pass over tier-1 memory."""
         engine = self.vector[datatype]
         return engine.time(flops) if self.ext.traffic is None else engine.long_time(flops)
 
@@ -162,7 +162,7 @@ class System(Displayed):
         return {name: use for name, use in stated.items() if RECIPES[name].product in known}
 
     def transposes(self, recipe: str) -> bool:
-        """Whether operands of a recipe without block scales also need a transposed copy."""
+        """Return true if operands of a recipe without block scales also need a transposed copy."""
         use = self.recipes.get(recipe)
         return use is None or use.transposes
 
@@ -198,7 +198,7 @@ class System(Displayed):
         return rate if isinstance(rate, Gemm) else None
 
     def link(self, network: int) -> Link:
-        """Return the extension of a network."""
+        """Return the extension of a network; empty if the file states none."""
         links = self.ext.networks
         return links[network] if network < len(links) else Link()
 
@@ -220,13 +220,13 @@ class System(Displayed):
         return np.where(able | (time == 0), time, np.inf)
 
     def reduces_in_network(self, network: int) -> bool:
-        """Return whether the switches of a network reduce: stated by ``ext``, or from the bytes of its all-reduce."""
+        """Return true if a network reduces in its switches: stated in ``ext``, or from the bytes of its all-reduce."""
         stated = self.link(network).in_network_reduction
         traffic = self.networks[network].ops.all_reduce
         return (traffic.scalar, traffic.offset) == (1, 1) if stated is None else stated
 
 
-# The kinds of kernels: the rate, engine and element size that give their times.
+# Kernels by kind: the rate, engine and element size that determine their times.
 
 
 def product(system: System, types: Types) -> Kernel:
@@ -244,14 +244,14 @@ def product(system: System, types: Types) -> Kernel:
 
 
 def grouped_product(system: System, types: Types) -> Kernel:
-    """Return the kernel of expert products: at a rate of their own, or as a batch of products with their rows.
+    """Return the kernel of expert products (grouped GEMM): at a stated rate, or as a batch of ordinary products.
 
-    A kernel for all experts has tiles with the rows of one expert, and fills the multiprocessors with tiles of the next
-    (Gale et al., *MegaBlocks*, arXiv 2211.15841, section 5). Errors of the law ``tiles``, without a constant for
-    experts: grouped products of SimuMax on A100 (Transformer Engine, 12 in all passes) 2 to 3 % in the median; DeepGEMM
-    on H800 in 8 bits, 256 to 8,192 rows (5), 5 %; forward layers of aiconfigurator in bfloat16 with balanced experts of
-    16 rows and more, above 0.1 ms: H100 7 % of 16, H200 11 % of 7, B200 13 % of 9; in 8 bits of small experts 23 to 34
-    % too fast.
+    One kernel for all experts computes tiles with the rows of one expert, and fills the multiprocessors with tiles of
+    the next one (Gale et al., *MegaBlocks*, arXiv 2211.15841, section 5). Errors of the law ``tiles``, without a
+    constant for experts: grouped products of SimuMax on A100 (Transformer Engine, 12 in all passes) 2 to 3 % in the
+    median; DeepGEMM on H800 in 8 bits, 256 to 8,192 rows (5), 5 %; forward layers of aiconfigurator in bfloat16 with
+    balanced experts of at least 16 rows, above 0.1 ms: H100 7 % of 16, H200 11 % of 7, B200 13 % of 9; 8-bit layers
+    with small experts are predicted 23 to 34 % too fast.
     """
     stated = system.rate("grouped_product", types.product)
     if stated is not None and not isinstance(stated, ExpertCalls):
@@ -263,7 +263,7 @@ def grouped_product(system: System, types: Types) -> Kernel:
 
 
 def router(system: System, types: Types) -> Kernel:
-    """Return the kernel of the router's product: in 4 bytes, if the matrix engine has such a type.
+    """Return the kernel of the router's product: in 4 bytes if the matrix engine supports such a type.
 
     Source: Megatron-LM, ``moe/router.py``, ``--moe-router-dtype fp32``.
     """
@@ -289,10 +289,10 @@ def attention(system: System, types: Types) -> Kernel:
 
 
 def linear_attention(system: System, types: Types) -> Kernel:
-    """Return the kernel of the linear-attention state: as stated, else at a share of the peak, in attention's type.
+    """Return the kernel of the linear-attention state: at its stated rate, or at a share of the peak.
 
-    Its products have the size of a chunk and a head, and it passes states on between them. The default share is an
-    assumption: no measured kernel is known to the model.
+    It runs in attention's type. Its products have the size of a chunk and a head, and pass states between chunks. The
+    default share is an assumption: no measured kernel is known.
     """
     datatype = types.attention
     assumed = ShareOfPeak(share=system.ext.linear_efficiency)
@@ -301,7 +301,7 @@ def linear_attention(system: System, types: Types) -> Kernel:
 
 
 def _on_matrix_engine(system: System, datatype: str, *kinds: str) -> Kernel:
-    """Return a kernel at the rate stated for the first of some kinds, else at the engine's rate."""
+    """Return a kernel at the rate stated for the first possible kind, else at the engine's rate."""
     stated = (system.rate(kind, datatype) for kind in kinds)
     rate = next((one for one in stated if one is not None), ENGINE_RATE)
     return Kernel(rate, system.product_engine(datatype), ENGINE_BYTES[datatype])
@@ -310,7 +310,7 @@ def _on_matrix_engine(system: System, datatype: str, *kinds: str) -> Kernel:
 def vector(kind: VectorKind, system: System, types: Types) -> Kernel:
     """Return the kernel of an elementwise operator or reduction, usually memory-bound.
 
-    Its rate is the first stated of: its kind, all tier-1 memory traffic, the engine.
+    The rate is the first one stated for: its kind, all tier-1 memory traffic, the engine.
     """
     datatype = types.vector
     rate = system.rate(kind, datatype) or system.ext.traffic or ENGINE_RATE
@@ -320,15 +320,15 @@ def vector(kind: VectorKind, system: System, types: Types) -> Kernel:
 def mul_sum_fused(system: System, types: Types) -> Kernel:
     """Return the kernel of products on the vector engine, multiplied and summed in one kernel.
 
-    Without a rate of its own it follows the matrix engine's law by shape, at the peak of its own engine: tiles and
-    waves are the same, and tiles take as long to start and finish.
+    Without a stated rate it follows the matrix engine's GEMM law, at the peak of the vector engine: tiles and waves are
+    the same, and tiles take as long to start and finish.
     """
     found, datatype = vector("mul_sum_fused", system, types), types.vector
     law = system.rate("product", datatype)
     if system.rate("mul_sum_fused", datatype) is not None or not isinstance(law, Gemm):
         return found
-    beside = found.engine.peak / system.product_engine(datatype).peak
-    return found._replace(rate=replace(law, half_depth=law.half_depth * beside))
+    relative_peak = found.engine.peak / system.product_engine(datatype).peak
+    return found._replace(rate=replace(law, half_depth=law.half_depth * relative_peak))
 
 
 KERNELS: Mapping[KernelKind, Callable[[System, Types], Kernel]] = {
@@ -341,7 +341,7 @@ KERNELS: Mapping[KernelKind, Callable[[System, Types], Kernel]] = {
     **{kind: partial(vector, kind) for kind in get_args(VectorKind)},
     "mul_sum_fused": mul_sum_fused,
 }
-"""By kind: a function from a system and its arithmetic types to the kernel that times layers of given shapes.
+"""Function from a system and its arithmetic types to a kernel, by kind of kernel.
 
 A new kind of kernel needs a name in :mod:`calculon.hardware.kernels.kernel`, and an entry here unless it runs on the
 vector engine.

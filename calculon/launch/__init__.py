@@ -1,1 +1,1 @@
-"""Launch scripts and configurations of frameworks, in and out: nothing is executed, nothing is silently dropped."""
+"""Launch scripts and configurations of frameworks, read and written: nothing is executed or silently dropped."""

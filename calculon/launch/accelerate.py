@@ -1,9 +1,9 @@
-"""accelerate: its YAML configuration, and the arguments of the trainer of transformers beside it.
+"""accelerate (FSDP, DeepSpeed): its YAML configuration, with arguments of the transformers trainer in a comment.
 
 Sources: huggingface.co/docs/accelerate: FSDP 1 and 2 (usage_guides/fsdp, concept_guides/fsdp1_vs_fsdp2), parallelism
 (concept_guides/context_parallelism, ``ParallelismConfig``), DeepSpeed (usage_guides/deepspeed); transformers,
-``TrainingArguments``. The configuration says nothing of the batch and of what is recomputed: the arguments of a trainer
-do. They are read from a file that has them, and written into a comment, from where they are read again.
+``TrainingArguments``. The configuration states neither the batch nor activation recomputation (gradient checkpointing):
+these are trainer arguments. They are read from a file that states them, and written as a comment, which is read back.
 """
 
 import re
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
-from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given
+from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, count_unless_auto
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing, plain
-from calculon.launch.rows import Harmless, first_names, only_with, row, switch
+from calculon.launch.rows import IgnoredValues, first_names, ignored_values, row, switch
 from calculon.launch.texts.name_patterns import names_in, under
 from calculon.launch.texts.tree import nested
 from calculon.launch.texts.yaml_config import plain as value_of
@@ -27,17 +27,17 @@ _STRATEGIES = {
     "HYBRID_SHARD": ("fsdp", True, True),
     "HYBRID_SHARD_ZERO2": ("fsdp", False, True),
 }
-"""Strategies of FSDP 1, by number from 1 on: our ``zero_stage``, ``reshard_after_forward``, and whether nodes share."""
+"""Sharding strategies of FSDP 1, numbered from 1: ``zero_stage``, ``reshard_after_forward``, and hybrid sharding."""
 
 _NUMBERED = {str(number): name for number, name in enumerate(_STRATEGIES, 1)}
 _TYPES = {"NO", "MULTI_GPU", "FSDP", "DEEPSPEED"}
 _DEGREES = "tp_size cp_size sp_size dp_replicate_size dp_shard_size"
 _PRECISIONS = {"no": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
 _BACKENDS = {"TE": "delayed", "AO": "tensorwise"}
-"""Recipes of FP8 by library: Transformer Engine scales by steps before, torchao by the tensor itself."""
+"""FP8 recipes by backend: Transformer Engine uses delayed scaling, torchao per-tensor scaling of the current tensor."""
 
 _EXCHANGES = {"allgather": "all_gather", "alltoall": "p2p"}
-"""Exchanges of context parallelism; alltoall hands keys and values from neighbour to neighbour, a ring."""
+"""Communication methods of context parallelism; accelerate's alltoall is a ring that passes keys and values on."""
 
 _OPTIMIZERS = {
     "adamw_torch_fused": ("adam", "fused"),
@@ -51,7 +51,7 @@ _OPTIMIZERS = {
     "sgd": ("sgd", "fused"),
 }
 _LENGTHS = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
-"""Names of the length of sequences: of TRL, its earlier versions, LLaMA-Factory and Axolotl."""
+"""Names of the sequence length in TRL, older versions of TRL, LLaMA-Factory and Axolotl."""
 
 _MICRO = ("per_device_train_batch_size", "micro_batch_size")
 _STEPS = ("gradient_accumulation_steps", f"{_DEEPSPEED}.gradient_accumulation_steps")
@@ -65,9 +65,14 @@ _OF_TRAINERS = names_in("""
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the settings of a YAML file by path, such as ``fsdp_config.fsdp_version``, and arguments in comments."""
+    """Return the settings of a YAML file by path, such as ``fsdp_config.fsdp_version``, and arguments in comments.
+
+    Version 1 of ``parallelism_config`` repeats the section's name in its keys; the short form is used here.
+    """
     found: dict[str, Setting] = {}
     for name, leaf in settings_in(text, file, variables).leaves():
+        # Keys of parallelism_config carry a prefix in files (``parallelism_config_tp_size``) that the Python class
+        # lacks.
         short = name.replace(f"{_PARALLEL}.{_PARALLEL}_", f"{_PARALLEL}.")
         found[short] = Setting(short, leaf.value, f"{file}:{leaf.line}")
     for number, line in enumerate(text.splitlines(), 1):
@@ -79,7 +84,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 
 def recognises(text: str, file: str) -> bool:
-    """Whether a text is a configuration of accelerate."""
+    """Return true for a configuration of accelerate."""
     if file.endswith((".toml", ".py", ".sh")) or text.lstrip().startswith("{"):
         return False
     names = {line.partition(":")[0] for line in text.splitlines() if ":" in line}
@@ -93,6 +98,7 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
     if arguments:
         flags = (f"--{name} {plain(value)}" for name, value in arguments.items())
         lines.append(f"# arguments of the training script: {' '.join(flags)}")
+    # Without a machine shape, 8 processors per node is the usual size.
     machines = processors // 8 if processors % 8 == 0 else 1
     rest = {_spelled(name): value for name, value in settings.items() if name not in arguments}
     whole = {"compute_environment": "LOCAL_MACHINE", "num_machines": machines, **nested(rest)}
@@ -100,7 +106,7 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
 
 
 def _spelled(name: str) -> str:
-    """Return a setting as files have it: an argument of the training script as one."""
+    """Return the name of a setting as files spell it; arguments of the training script get dashes."""
     if name in _OF_TRAINERS:
         return f"--{name}"
     return name.replace(f"{_PARALLEL}.", f"{_PARALLEL}.{_PARALLEL}_")
@@ -110,46 +116,47 @@ def _value(value: object) -> str:
     return f"'{value}'" if value in ("no", "NO") else plain(value)
 
 
-def _kind(one: Reading | Writing) -> str:
-    """Return how ranks work together: NO, MULTI_GPU (DDP), FSDP or DEEPSPEED."""
-    if isinstance(one, Writing):
-        stage = one["zero_stage"]
-        if one["num_procs"] == 1:
+def _kind(source: Reading | Writing) -> str:
+    """Return the distributed type: NO, MULTI_GPU (DDP), FSDP or DEEPSPEED."""
+    if isinstance(source, Writing):
+        stage = source["zero_stage"]
+        if source["num_procs"] == 1:
             return "NO"
         return "FSDP" if stage == "fsdp" else "MULTI_GPU" if stage == "0" else "DEEPSPEED"
-    found = one.setting("distributed_type")
+    found = source.setting("distributed_type")
     if found is None:
         sections = {"FSDP": _FSDP, "DEEPSPEED": _DEEPSPEED}
-        stated = one.parsed.settings
+        stated = source.parsed.settings
+        # Older configurations omit the type: a section with settings implies it.
         kinds = (k for k, name in sections.items() if any(n.startswith(name) for n in stated))
         return next(kinds, "MULTI_GPU")
     kind = "NO" if found.value is False else str(found.value).upper()
     if kind not in _TYPES:
-        hint = "state its own format, such as megatron-lm" if kind == "MEGATRON_LM" else ""
-        raise one.error(found, "FSDP, DEEPSPEED, MULTI_GPU or NO", hint)
+        hint = "use the format megatron-lm" if kind == "MEGATRON_LM" else ""
+        raise source.error(found, "FSDP, DEEPSPEED, MULTI_GPU or NO", hint)
     return kind
 
 
-def _read_degrees(one: Reading) -> Fields:
-    kind = _kind(one)
-    given(one, "num_processes")
-    processors = 1 if kind == "NO" and one.num_procs is None else one.processors()
-    stated = one.parsed.num_procs
+def _read_degrees(reading: Reading) -> Fields:
+    kind = _kind(reading)
+    count_unless_auto(reading, "num_processes")
+    processors = 1 if kind == "NO" and reading.num_procs is None else reading.processors()
+    stated = reading.parsed.num_procs
     if isinstance(stated, int) and stated != processors:
-        wanted = f"{processors:,} processors, which were asked for"
-        raise SpecError(one.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
+        wanted = f"{processors:,} processors, as requested"
+        raise SpecError(reading.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
     tensor, context, sequence, replicas = (
-        given(one, f"{_PARALLEL}.{name}_size", default=1)
+        count_unless_auto(reading, f"{_PARALLEL}.{name}_size", default=1)
         for name in ("tp", "cp", "sp", "dp_replicate")
     )
-    shards = one.count(f"{_PARALLEL}.dp_shard_size")
+    shards = reading.count(f"{_PARALLEL}.dp_shard_size")
     parts = context * sequence
     rest = tensor * parts * replicas
     product = f"tp {tensor} x cp {context} x sp {sequence} x dp_replicate {replicas}"
     if processors % rest or (shards and shards > 0 and rest * shards != processors):
         found = f"{rest * (shards or 1):,} ({product}{f' x dp_shard {shards}' if shards else ''})"
         raise SpecError(
-            one.parsed.file, Problem(_PARALLEL, f"degrees of {processors:,} processors", found)
+            reading.parsed.file, Problem(_PARALLEL, f"degrees of {processors:,} processors", found)
         )
     return {
         "num_procs": processors,
@@ -157,28 +164,31 @@ def _read_degrees(one: Reading) -> Fields:
         "context_par": parts,
         "pipeline_par": 1,
         "data_par": processors // (tensor * parts),
-        **_sharding(one, kind, replicas),
-        **_exchange(one, context, sequence),
+        **_sharding(reading, kind, replicas),
+        **_exchange(reading, context, sequence),
     }
 
 
-def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
-    """Return what ranks share: by the strategy of FSDP 1, by the meshes of FSDP 2, or by the stage of ZeRO."""
-    tensor = one.count(f"{_PARALLEL}.tp_size", default=1) or 1
-    ranks = one.processors() // tensor if kind != "NO" else 1
+def _sharding(reading: Reading, kind: str, replicas: int) -> Fields:
+    """Return the sharding: by the strategy of FSDP 1, the device mesh of FSDP 2, or the ZeRO stage."""
+    tensor = reading.count(f"{_PARALLEL}.tp_size", default=1) or 1
+    ranks = reading.processors() // tensor if kind != "NO" else 1
     stage, kept, group = "0", True, 0
     if kind == "FSDP":
-        stage, kept, by_node = _strategy(one)
-        nodes = given(one, "num_machines", default=1)
+        stage, kept, by_node = _strategy(reading)
+        nodes = count_unless_auto(reading, "num_machines", default=1)
         group = ranks // replicas if replicas > 1 else ranks // nodes if by_node else 0
     elif kind == "DEEPSPEED":
-        file = one.setting(f"{_DEEPSPEED}.deepspeed_config_file")
+        file = reading.setting(f"{_DEEPSPEED}.deepspeed_config_file")
         if file is not None:
-            one.not_modelled(file.name, "what that file says; it is read as one of deepspeed")
-        stage = str(given(one, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
+            reading.not_modelled(
+                file.name, "settings of that file: import it with the format deepspeed"
+            )
+        stage = str(count_unless_auto(reading, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
         if stage not in ("0", "1", "2", "3"):
-            found = one.stated(f"{_DEEPSPEED}.zero_stage", default=stage)
-            raise one.error(found, "0, 1, 2 or 3")
+            found = reading.stated(f"{_DEEPSPEED}.zero_stage", default=stage)
+            raise reading.error(found, "0, 1, 2 or 3")
+    # A single rank has nothing to shard, whatever the configuration says.
     stage = stage if ranks > 1 else "0"
     return {
         "zero_stage": stage,
@@ -189,52 +199,53 @@ def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
     }
 
 
-def _strategy(one: Reading) -> tuple[str, bool, bool]:
-    """Return what FSDP splits, whether weights are dropped after the forward pass, and whether nodes share."""
-    stated = one.stated(f"{_FSDP}.fsdp_sharding_strategy", default="FULL_SHARD")
-    resharded = one.setting(f"{_FSDP}.fsdp_reshard_after_forward")
-    one.setting(f"{_FSDP}.fsdp_version")
+def _strategy(reading: Reading) -> tuple[str, bool, bool]:
+    """Return the ZeRO stage, if weights are resharded after the forward pass, and if only nodes are sharded."""
+    stated = reading.stated(f"{_FSDP}.fsdp_sharding_strategy", default="FULL_SHARD")
+    resharded = reading.setting(f"{_FSDP}.fsdp_reshard_after_forward")
+    reading.setting(f"{_FSDP}.fsdp_version")
     if resharded is not None and isinstance(resharded.value, str):
-        stated, resharded = resharded, None  # FSDP 1 takes the strategy under that name, too
+        stated, resharded = resharded, None  # FSDP 1 also accepts the strategy under this name
     name = str(stated.value).upper()
     name = _NUMBERED.get(name, name)
     if name not in _STRATEGIES:
-        raise one.error(stated, f"one of {', '.join(_STRATEGIES)}")
+        raise reading.error(stated, f"one of {', '.join(_STRATEGIES)}")
     stage, kept, by_node = _STRATEGIES[name]
     if resharded is not None:
         kept = bool(resharded.value)
     return stage, kept, by_node
 
 
-def _exchange(one: Reading, context: int, sequence: int) -> Fields:
-    """Return how ranks with parts of a sequence come to its keys and values."""
-    method = one.stated(f"{_PARALLEL}.cp_comm_strategy", default="allgather")
-    backend = one.get(f"{_PARALLEL}.cp_backend", f"{_PARALLEL}.sp_backend", default="torch")
+def _exchange(reading: Reading, context: int, sequence: int) -> Fields:
+    """Return the communication of context parallelism: ring, all-gather, or all-to-all (Ulysses)."""
+    method = reading.stated(f"{_PARALLEL}.cp_comm_strategy", default="allgather")
+    backend = reading.get(f"{_PARALLEL}.cp_backend", f"{_PARALLEL}.sp_backend", default="torch")
     if context * sequence == 1:
         return {"cp_comm": "p2p"}
     if sequence > 1 or backend == "deepspeed":
         return {"cp_comm": "a2a"}
-    return {"cp_comm": _EXCHANGES[one.choice(method, _EXCHANGES)]}
+    return {"cp_comm": _EXCHANGES[reading.choice(method, _EXCHANGES)]}
 
 
-def _write_degrees(one: Writing) -> Fields:
-    kind = _kind(one)
-    if one["pipeline_par"] > 1:
-        raise one.refuse("pipeline_par", "1: there are no pipelines")
-    found: Fields = {"distributed_type": kind, "num_processes": one["num_procs"]}
-    tensor, context, data = one["tensor_par"], one["context_par"], one["data_par"]
+def _write_degrees(writing: Writing) -> Fields:
+    kind = _kind(writing)
+    if writing["pipeline_par"] > 1:
+        raise writing.refuse("pipeline_par", "1: accelerate has no pipeline parallelism")
+    found: Fields = {"distributed_type": kind, "num_processes": writing["num_procs"]}
+    tensor, context, data = writing["tensor_par"], writing["context_par"], writing["data_par"]
     ranks = context * data
-    shards = (one["dp_shard"] or ranks) // context
+    # With context parallelism, FSDP shards over the context ranks too.
+    shards = (writing["dp_shard"] or ranks) // context
     if kind == "FSDP":
         found[f"{_FSDP}.fsdp_version"] = 2
-        found[f"{_FSDP}.fsdp_reshard_after_forward"] = bool(one["reshard_after_forward"])
+        found[f"{_FSDP}.fsdp_reshard_after_forward"] = bool(writing["reshard_after_forward"])
         found[f"{_FSDP}.fsdp_auto_wrap_policy"] = "TRANSFORMER_BASED_WRAP"
     elif kind == "DEEPSPEED":
-        if one["zero_stage"] not in ("1", "2", "3"):
-            raise one.refuse("zero_stage", "0, 1, 2, 3, fsdp")
-        found[f"{_DEEPSPEED}.zero_stage"] = int(one["zero_stage"])
-    if tensor * context > 1 or one["dp_shard"]:
-        ulysses = one["cp_comm"] == "a2a" and context > 1
+        if writing["zero_stage"] not in ("1", "2", "3"):
+            raise writing.refuse("zero_stage", "0, 1, 2, 3, fsdp")
+        found[f"{_DEEPSPEED}.zero_stage"] = int(writing["zero_stage"])
+    if tensor * context > 1 or writing["dp_shard"]:
+        ulysses = writing["cp_comm"] == "a2a" and context > 1
         sizes = {
             "dp_replicate_size": data // shards,
             "dp_shard_size": shards,
@@ -242,186 +253,199 @@ def _write_degrees(one: Writing) -> Fields:
             ("sp_size" if ulysses else "cp_size"): context,
         }
         found |= {f"{_PARALLEL}.{name}": value for name, value in sizes.items()}
-        if one["cp_comm"] == "p2p" and context > 1:
+        if writing["cp_comm"] == "p2p" and context > 1:
             found[f"{_PARALLEL}.cp_comm_strategy"] = "alltoall"
         if ulysses:
             found[f"{_PARALLEL}.sp_backend"] = "deepspeed"
     return found
 
 
-def _read_batch(one: Reading) -> Fields:
-    micro = given(one, *_MICRO)
+def _read_batch(reading: Reading) -> Fields:
+    micro = count_unless_auto(reading, *_MICRO)
     if micro is None:
         micro = TRAINER_BATCH
-        one.notes.append(
-            f"{_MICRO[0]} is an argument of the training script: {TRAINER_BATCH}, its default"
+        reading.notes.append(
+            f"{_MICRO[0]} is an argument of the training script: its default, {TRAINER_BATCH}, is used"
         )
-    steps = given(one, *_STEPS, default=1)
-    length = given(one, *_LENGTHS, default=0, least=0)
+    steps = count_unless_auto(reading, *_STEPS, default=1)
+    length = count_unless_auto(reading, *_LENGTHS, default=0, least=0)
     return {
         "microbatch_size": micro,
-        "batch_size": micro * steps * one.execution["data_par"],
+        "batch_size": micro * steps * reading.execution["data_par"],
         "seq_length": length,
     }
 
 
-def _write_batch(one: Writing) -> Fields:
-    micro = one["microbatch_size"]
-    found = {_MICRO[0]: micro, _STEPS[0]: one["batch_size"] // (micro * one["data_par"])}
-    return {**found, _LENGTHS[0]: one["seq_length"]} if one["seq_length"] else found
+def _write_batch(writing: Writing) -> Fields:
+    micro = writing["microbatch_size"]
+    found = {_MICRO[0]: micro, _STEPS[0]: writing["batch_size"] // (micro * writing["data_par"])}
+    return {**found, _LENGTHS[0]: writing["seq_length"]} if writing["seq_length"] else found
 
 
-def _read_precision(one: Reading) -> Fields:
-    found = one.setting("mixed_precision")
+def _read_precision(reading: Reading) -> Fields:
+    found = reading.setting("mixed_precision")
     for name in ("bf16", "fp16"):
-        if one.get(name) is True and found is None:
+        if reading.get(name) is True and found is None:
             return {"datatype": _PRECISIONS[name], "fp8_recipe": "none"}
     chosen = "no"
     if found is not None and found.value not in (False, None):
         chosen = str(found.value).lower()
         if chosen not in _PRECISIONS:
-            raise one.error(found, f"one of {', '.join(_PRECISIONS)}")
-    backend = one.stated("fp8_config.backend", "fp8_config.fp8_backend", default="TE")
+            raise reading.error(found, f"one of {', '.join(_PRECISIONS)}")
+    backend = reading.stated("fp8_config.backend", "fp8_config.fp8_backend", default="TE")
     recipe = "none"
     if chosen == "fp8":
         name = str(backend.value).upper()
         if name not in _BACKENDS:
-            one.not_modelled(backend.name, "taken for Transformer Engine")
+            reading.not_modelled(backend.name, "treated as Transformer Engine")
         recipe = _BACKENDS.get(name, "delayed")
     return {"datatype": _PRECISIONS[chosen], "fp8_recipe": recipe}
 
 
-def _write_precision(one: Writing) -> Fields:
+def _write_precision(writing: Writing) -> Fields:
     names = first_names(_PRECISIONS)
-    datatype, recipe = one["datatype"], one["fp8_recipe"]
+    datatype, recipe = writing["datatype"], writing["fp8_recipe"]
     if datatype not in names:
-        raise one.refuse("datatype", "bfloat16, float16, float32")
+        raise writing.refuse("datatype", "bfloat16, float16, float32")
     if recipe == "none":
         return {"mixed_precision": names[datatype]}
     backends = first_names(_BACKENDS)
     if recipe not in backends or datatype != "bfloat16":
-        raise one.refuse("fp8_recipe", "none, delayed, tensorwise")
+        raise writing.refuse("fp8_recipe", "none, delayed, tensorwise")
     return {"mixed_precision": "fp8", "fp8_config.backend": backends[recipe]}
 
 
-def _read_recompute(one: Reading) -> Fields:
-    of_fsdp = one.switch(f"{_FSDP}.fsdp_activation_checkpointing")
-    again = of_fsdp or one.switch("gradient_checkpointing")
-    if not again and "gradient_checkpointing" not in one.parsed.settings:
-        one.notes.append("gradient_checkpointing is an argument of the training script: none")
-    away = one.switch("activation_offloading")
+def _read_recompute(reading: Reading) -> Fields:
+    of_fsdp = reading.switch(f"{_FSDP}.fsdp_activation_checkpointing")
+    again = of_fsdp or reading.switch("gradient_checkpointing")
+    if not again and "gradient_checkpointing" not in reading.parsed.settings:
+        reading.notes.append(
+            "gradient_checkpointing is an argument of the training script: treated as off"
+        )
+    away = reading.switch("activation_offloading")
     return {"activation_recompute": "full" if again else "none", "activations_offload": away}
 
 
-def _write_recompute(one: Writing) -> Fields:
-    if one["activation_recompute"] not in ("full", "none"):
-        raise one.refuse("activation_recompute", "full, none")
-    full = one["activation_recompute"] == "full"
+def _write_recompute(writing: Writing) -> Fields:
+    if writing["activation_recompute"] not in ("full", "none"):
+        raise writing.refuse("activation_recompute", "full, none")
+    full = writing["activation_recompute"] == "full"
     found: Fields = {"gradient_checkpointing": full}
-    if full and _kind(one) == "FSDP":  # in its own way, which FSDP needs
+    if full and _kind(writing) == "FSDP":  # FSDP needs its own activation checkpointing
         found = {f"{_FSDP}.fsdp_activation_checkpointing": True}
-    return {**found, "activation_offloading": True} if one["activations_offload"] else found
+    return {**found, "activation_offloading": True} if writing["activations_offload"] else found
 
 
-def _read_prefetch(one: Reading) -> Fields:
-    found = one.stated(f"{_FSDP}.fsdp_backward_prefetch", default="BACKWARD_PRE")
+def _read_prefetch(reading: Reading) -> Fields:
+    found = reading.stated(f"{_FSDP}.fsdp_backward_prefetch", default="BACKWARD_PRE")
     value = str(found.value).upper()
     if value in ("BACKWARD_POST", "2"):
-        one.not_modelled(found.name, "weights are gathered after the pass before: taken for PRE")
+        reading.not_modelled(
+            found.name, "weights are gathered after the previous pass: treated as BACKWARD_PRE"
+        )
     none = value in ("NO_PREFETCH", "NONE", "3")
-    return {"fsdp_prefetch": 0 if none and one.execution["zero_stage"] == "fsdp" else 1}
+    return {"fsdp_prefetch": 0 if none and reading.execution["zero_stage"] == "fsdp" else 1}
 
 
 def _write_prefetch(_: Writing) -> Fields:
-    """Return no settings: the flag counts in FSDP1 alone, and FSDP2 is written."""
+    """Return no settings: the flag only affects FSDP 1, and FSDP 2 is written."""
     return {}
 
 
-def _read_compile(one: Reading) -> Fields:
-    backend = one.get("dynamo_config.dynamo_backend", "dynamo_backend", default="NO")
-    compiled = str(backend).upper() not in ("NO", "FALSE", "NONE") or one.switch("torch_compile")
+def _read_compile(reading: Reading) -> Fields:
+    backend = reading.get("dynamo_config.dynamo_backend", "dynamo_backend", default="NO")
+    compiled = str(backend).upper() not in ("NO", "FALSE", "NONE") or reading.switch(
+        "torch_compile"
+    )
     return {"fusion": "compile" if compiled else "none"}
 
 
-def _read_optimizer(one: Reading) -> Fields:
-    found = one.stated("optim", "optimizer", default="adamw_torch_fused")
+def _read_optimizer(reading: Reading) -> Fields:
+    found = reading.stated("optim", "optimizer", default="adamw_torch_fused")
     kind = str(found.value)
     if kind not in _OPTIMIZERS:
-        one.not_modelled(found.name, "taken for AdamW")
+        reading.not_modelled(found.name, "treated as AdamW")
     ours = _OPTIMIZERS.get(kind, ("adam", "fused"))
     return dict(zip(("optimizer", "optimizer_impl"), ours, strict=True))
 
 
-def _write_optimizer(one: Writing) -> Fields:
-    name = first_names(_OPTIMIZERS).get((one["optimizer"], one["optimizer_impl"]))
+def _write_optimizer(writing: Writing) -> Fields:
+    name = first_names(_OPTIMIZERS).get((writing["optimizer"], writing["optimizer_impl"]))
     if name is None:
-        raise one.refuse("optimizer", "adam, adam_8bit, lion, adafactor, sgd")
+        raise writing.refuse("optimizer", "adam, adam_8bit, lion, adafactor, sgd")
     return {} if name in ("adamw_torch_fused", "adamw_apex_fused") else {"optim": name}
 
 
-def _read_clipping(one: Reading) -> Fields:
-    """Read whether gradients are clipped: by default, as the trainer does."""
-    clipped = one.get("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping", default=True)
+def _read_clipping(reading: Reading) -> Fields:
+    """Read gradient clipping, which the trainer enables by default."""
+    clipped = reading.get("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping", default=True)
     return {"grad_clip": bool(clipped)}
 
 
-def _read_offload(one: Reading) -> Fields:
-    state = one.get(f"{_DEEPSPEED}.offload_optimizer_device", default="none")
-    weights = one.stated(f"{_DEEPSPEED}.offload_param_device", default="none")
-    of_fsdp = one.stated(f"{_FSDP}.fsdp_offload_params", default=False)
+def _read_offload(reading: Reading) -> Fields:
+    state = reading.get(f"{_DEEPSPEED}.offload_optimizer_device", default="none")
+    weights = reading.stated(f"{_DEEPSPEED}.offload_param_device", default="none")
+    of_fsdp = reading.stated(f"{_FSDP}.fsdp_offload_params", default=False)
     if of_fsdp.value is True:
-        effect = "weights, gradients and optimizer in host memory: counted on the processor"
-        one.not_modelled(of_fsdp.name, effect)
+        effect = "weights, gradients and optimizer state in host memory: counted as device memory"
+        reading.not_modelled(of_fsdp.name, effect)
     if weights.value in ("cpu", "nvme"):
-        one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
-    return {"optimizer_offload": state in ("cpu", "nvme") and one.execution["zero_stage"] != "0"}
+        reading.not_modelled(
+            weights.name, "sharded weights in host memory: counted as device memory"
+        )
+    return {
+        "optimizer_offload": state in ("cpu", "nvme") and reading.execution["zero_stage"] != "0"
+    }
 
 
-def _write_offload(one: Writing) -> Fields:
-    if not one["optimizer_offload"]:
+def _write_offload(writing: Writing) -> Fields:
+    if not writing["optimizer_offload"]:
         return {}
-    if _kind(one) != "DEEPSPEED":
-        raise one.refuse("optimizer_offload", "false without ZeRO of DeepSpeed")
+    if _kind(writing) != "DEEPSPEED":
+        raise writing.refuse("optimizer_offload", "false without DeepSpeed ZeRO")
     return {f"{_DEEPSPEED}.offload_optimizer_device": "cpu"}
 
 
-def _read_campaign(one: Reading) -> Fields:
+def _read_campaign(reading: Reading) -> Fields:
     found: Fields = {}
-    steps, length = given(one, "max_steps", least=-1), one.execution["seq_length"]
+    steps, length = (
+        count_unless_auto(reading, "max_steps", least=-1),
+        reading.execution["seq_length"],
+    )
     if steps and steps > 0 and length:
-        found["tokens"] = steps * one.execution["batch_size"] * length
-    interval = one.get("save_steps", default=0)
-    if isinstance(interval, int) and interval > 0:  # a share of all steps is another thing
+        found["tokens"] = steps * reading.execution["batch_size"] * length
+    interval = reading.get("save_steps", default=0)
+    if isinstance(interval, int) and interval > 0:  # a value below 1 is a share of all steps
         found["save_interval"] = interval
     return found
 
 
-def _write_campaign(one: Writing) -> Fields:
+def _write_campaign(writing: Writing) -> Fields:
     found: Fields = {}
-    length = one["seq_length"]
-    if (tokens := one.campaign.get("tokens")) and length:
-        found["max_steps"] = -(-int(tokens) // (one["batch_size"] * length))
-    if interval := one.campaign.get("save_interval"):
+    length = writing["seq_length"]
+    if (tokens := writing.campaign.get("tokens")) and length:
+        found["max_steps"] = -(-int(tokens) // (writing["batch_size"] * length))
+    if interval := writing.campaign.get("save_interval"):
         found["save_steps"] = int(interval)
     return found
 
 
-_ONLY_WITH: Harmless = {
+_IGNORED_VALUES: IgnoredValues = {
     "attn_implementation": (
         ("flash_attention_2", "flash_attention_3", "sdpa"),
-        "eager attention, which stores scores",
+        "eager attention, which materializes the scores",
     ),
-    f"{_FSDP}.fsdp_forward_prefetch": ((False, None), "weights are gathered further ahead"),
+    f"{_FSDP}.fsdp_forward_prefetch": ((False, None), "weights are prefetched one block earlier"),
     f"{_FSDP}.fsdp_auto_wrap_policy": (
         ("TRANSFORMER_BASED_WRAP", None),
-        "units of another size than a block",
+        "FSDP units that are not blocks",
     ),
     "fp8_config.opt_level": ((None,), "optimizer states in 8 bits"),
-    "packing": ((False,), "documents of one sequence: packed_percent"),
-    "use_peft": ((False,), "few weights are trained"),
+    "packing": ((False,), "several documents per sequence: see packed_percent"),
+    "use_peft": ((False,), "parameter-efficient fine-tuning: few weights are trained"),
     "load_in_4bit": ((False,), "weights in 4 bits"),
     "load_in_8bit": ((False,), "weights in 8 bits"),
-    "use_cpu": ((False,), "no accelerator"),
+    "use_cpu": ((False,), "training on a CPU"),
 }
 
 _QUIET_FSDP = """
@@ -437,7 +461,7 @@ _OF_RUNS = """
     model_name_or_path dataset* learning_rate lr_scheduler* warmup_* weight_decay logging_* report_to output_dir
     seed num_train_epochs eval_* save_* adam_*
 """
-"""Options of trainers without effect on a step."""
+"""Trainer options without effect on the time or memory of a step."""
 
 _NO_EFFECT = f"""
     compute_environment debug downcast_bf16 enable_cpu_affinity machine_rank main_process_ip main_process_port
@@ -485,8 +509,10 @@ ACCELERATE = Dialect(
             "fusion",
             "dynamo_config.dynamo_backend",
             _read_compile,
-            lambda one: (
-                {"dynamo_config.dynamo_backend": "INDUCTOR"} if one["fusion"] == "compile" else {}
+            lambda writing: (
+                {"dynamo_config.dynamo_backend": "INDUCTOR"}
+                if writing["fusion"] == "compile"
+                else {}
             ),
         ),
         row("optimizer optimizer_impl", "optim", _read_optimizer, _write_optimizer),
@@ -494,7 +520,7 @@ ACCELERATE = Dialect(
             "grad_clip",
             "max_grad_norm",
             _read_clipping,
-            lambda one: {} if one["grad_clip"] else {"max_grad_norm": 0},
+            lambda writing: {} if writing["grad_clip"] else {"max_grad_norm": 0},
         ),
         switch("use_liger_kernel", "ce_impl", on="fused", off="eager"),
         row(
@@ -510,10 +536,10 @@ ACCELERATE = Dialect(
             _write_campaign,
             "campaign",
         ),
-        only_with(_ONLY_WITH),
+        ignored_values(_IGNORED_VALUES),
     ),
     no_effect=_NO_EFFECT,
-    not_modelled={"another launcher": "mpirun_config.*", "kernels of a CPU": "ipex_config.*"},
+    not_modelled={"another launcher": "mpirun_config.*", "CPU kernels": "ipex_config.*"},
     parse=parse,
     render=render,
     recognises=recognises,

@@ -1,7 +1,8 @@
-"""DeepSpeed: its JSON configuration, alone or as the trainer of transformers completes it (``auto``).
+"""DeepSpeed (ZeRO): its JSON configuration, alone or completed by the transformers trainer (``auto``).
 
-Sources: deepspeed.ai/docs/config-json; huggingface.co/docs/transformers/deepspeed (what ``auto`` becomes). The
-configuration says nothing of the model, its sequences, pipelines and the processors: these are of the training script.
+Sources: deepspeed.ai/docs/config-json; huggingface.co/docs/transformers/deepspeed (values of ``auto``). The
+configuration does not state the model, the sequence length, pipeline parallelism or the number of processors: the
+training script does.
 """
 
 import json
@@ -15,15 +16,15 @@ from calculon.declarations.fields import shown
 from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.declarations.parse import parse as parse_document
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
-from calculon.launch.rows import Harmless, first_names, only_with, row
+from calculon.launch.rows import IgnoredValues, first_names, ignored_values, row
 from calculon.launch.texts.name_patterns import under
 from calculon.launch.texts.tree import flat, nested
 
 AUTO = "auto"
-"""What the trainer of transformers fills in."""
+"""Value that the transformers trainer replaces."""
 
 TRAINER_BATCH = 8
-"""Sequences of a microbatch of the trainer of transformers, where nothing says how many."""
+"""Default microbatch size of the transformers trainer."""
 
 _ZERO = "zero_optimization"
 _BATCH, _MICRO, _STEPS = (
@@ -33,7 +34,7 @@ _BATCH, _MICRO, _STEPS = (
 )
 _BUCKET = f"{_ZERO}.reduce_bucket_size"
 _USUAL_BUCKET = 500_000_000
-"""Elements of gradients that are reduced together, by default."""
+"""Default bucket size in gradient elements that are reduced together."""
 
 _OPTIMIZERS = {"adam": "adam", "adamw": "adam", "fusedadam": "adam", "lion": "lion", "muon": "muon"}
 _WRITTEN_OPTIMIZERS = {"adam": "AdamW", "lion": "Lion", "muon": "Muon"}
@@ -53,7 +54,7 @@ _SCALING = """
     auto_cast loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale consecutive_hysteresis
     master_weights_and_grads
 """
-"""Options of loss scaling."""
+"""Loss scaling options."""
 
 _HOUSEKEEPING = """
     contiguous_gradients allgather_partitions allgather_bucket_size sub_group_size round_robin_gradients
@@ -62,7 +63,7 @@ _HOUSEKEEPING = """
     ignore_missing_optim_state load_from_fp32_weights elastic_checkpoint memory_efficient_linear log_trace_*
     legacy_stage1 use_multi_rank_bucket_allreduce mics_hierarchical_* leaf_module*
 """
-"""Options of ZeRO without effect on a step that is modelled."""
+"""ZeRO options without a modelled effect on a step."""
 
 
 _OBJECTS = (
@@ -73,17 +74,18 @@ _OBJECTS = (
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the settings of a JSON file by their path, such as ``zero_optimization.stage``."""
+    """Return the settings of a JSON file by path, such as ``zero_optimization.stage``."""
     raw = parse_document(text.encode(), file, ".json")
     if not isinstance(raw, Mapping):
         raise SpecError(file, Problem("", "an object", type(raw).__name__))
     found = {name: Setting(name, value, file) for name, value in flat(raw)}
+    # Names that begin with an underscore are comments by convention.
     kept = {name: one for name, one in found.items() if not name.startswith("_")}
     return check_sections(Parsed(file, kept), _OBJECTS)
 
 
 def recognises(text: str, file: str) -> bool:
-    """Whether a text is a configuration of DeepSpeed."""
+    """Return true for a DeepSpeed configuration."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -94,57 +96,62 @@ def recognises(text: str, file: str) -> bool:
 
 
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
-    """Return a JSON file; comments are an entry that DeepSpeed passes over."""
+    """Return a JSON file; comments are an entry that DeepSpeed ignores."""
     return json.dumps({"_comment": list(head), **nested(settings)}, indent=2) + "\n"
 
 
 @overload
-def given(one: Reading, *names: str, default: int, least: int = 1) -> int: ...
+def count_unless_auto(reading: Reading, *names: str, default: int, least: int = 1) -> int: ...
 
 
 @overload
-def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None: ...
+def count_unless_auto(
+    reading: Reading, *names: str, default: int | None = None, least: int = 1
+) -> int | None: ...
 
 
-def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None:
-    """Return a count of at least `least`; ``auto`` as where nothing is stated."""
-    auto = one.get(*names) == AUTO
-    return default if auto else one.count(*names, default=default, least=least)
+def count_unless_auto(
+    reading: Reading, *names: str, default: int | None = None, least: int = 1
+) -> int | None:
+    """Return a count of at least `least`; ``auto`` counts as not stated."""
+    auto = reading.get(*names) == AUTO
+    return default if auto else reading.count(*names, default=default, least=least)
 
 
-def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
-    """Return what was parsed, where none of some sections is a plain value.
+def check_sections(parsed: Parsed, names: Sequence[str]) -> Parsed:
+    """Return the parsed file after checking that some names are sections and not values.
 
     Raises:
-        SpecError: For a section that is none.
+        SpecError: For a name with a plain value.
     """
     for name in names:
-        found = one.settings.get(name)
+        found = parsed.settings.get(name)
         if found is not None and found.value not in (None, {}):
             raise SpecError(found.place, Problem(name, "named settings", shown(found.value)))
-    return one
+    return parsed
 
 
-def _read_degrees(one: Reading) -> Fields:
-    """Read degrees and batch: the three fields of the batch, and the processors, must agree."""
-    tensor = given(one, _TENSOR, default=1)
-    parts = given(one, *_SEQUENCES, default=1)
-    stages = given(one, "pipeline.stages", default=1)
-    batch, micro, steps = (given(one, name) for name in (_BATCH, _MICRO, _STEPS))
+def _read_degrees(reading: Reading) -> Fields:
+    """Read degrees and batch: the three batch fields and the number of processors must agree."""
+    tensor = count_unless_auto(reading, _TENSOR, default=1)
+    parts = count_unless_auto(reading, *_SEQUENCES, default=1)
+    stages = count_unless_auto(reading, "pipeline.stages", default=1)
+    batch, micro, steps = (count_unless_auto(reading, name) for name in (_BATCH, _MICRO, _STEPS))
     rest = tensor * parts * stages
     split = f"tensor {tensor} x sequence {parts} x pipeline {stages}"
-    if one.num_procs is None and batch and micro and steps and batch % (micro * steps) == 0:
+    # The three batch fields determine the number of data-parallel replicas if nothing states the processors.
+    if reading.num_procs is None and batch and micro and steps and batch % (micro * steps) == 0:
         processors = batch // (micro * steps) * rest
     else:
-        processors = one.processors()
+        processors = reading.processors()
     if processors % rest:
         wanted = f"a divisor of {processors:,} processors"
-        raise SpecError(one.parsed.file, Problem("degrees", wanted, f"{rest:,} ({split})"))
+        raise SpecError(reading.parsed.file, Problem("degrees", wanted, f"{rest:,} ({split})"))
     data = processors // rest
     if micro is None and batch is None:
         micro = TRAINER_BATCH
-        one.notes.append(
-            f"{_MICRO} is of the training script: {TRAINER_BATCH}, as the trainer of transformers"
+        reading.notes.append(
+            f"{_MICRO} comes from the training script: {TRAINER_BATCH} is used, the transformers default"
         )
     if micro is None:
         micro = (batch or 0) // ((steps or 1) * data)
@@ -154,7 +161,7 @@ def _read_degrees(one: Reading) -> Fields:
     product = micro * steps * data
     if not micro or (batch is not None and batch != product):
         words = f"{_MICRO} {micro} x {_STEPS} {steps} x data {data} = {product:,}"
-        place = one.parsed.file
+        place = reading.parsed.file
         raise SpecError(
             place,
             Problem(_BATCH, words, f"{batch:,}", f"data is {processors:,} processors / ({split})"),
@@ -171,47 +178,49 @@ def _read_degrees(one: Reading) -> Fields:
     }
 
 
-def _write_degrees(one: Writing) -> Fields:
-    if one["pipeline_par"] > 1:
-        hint = "stages are made in the training script (PipelineModule)"
-        raise one.refuse("pipeline_par", "1", hint)
-    if one["context_par"] > 1 and one["cp_comm"] != "a2a":
-        raise one.refuse("cp_comm", "a2a: Ulysses")
-    micro, data = one["microbatch_size"], one["data_par"]
-    steps = one["batch_size"] // (micro * data)
-    found = {_BATCH: one["batch_size"], _MICRO: micro, _STEPS: steps}
-    if one["tensor_par"] > 1:
-        found[_TENSOR] = one["tensor_par"]
-    if one["context_par"] > 1:
-        found[_SEQUENCES[0]] = one["context_par"]
+def _write_degrees(writing: Writing) -> Fields:
+    if writing["pipeline_par"] > 1:
+        hint = "pipeline stages are defined in the training script (PipelineModule)"
+        raise writing.refuse("pipeline_par", "1", hint)
+    if writing["context_par"] > 1 and writing["cp_comm"] != "a2a":
+        raise writing.refuse("cp_comm", "a2a: Ulysses")
+    micro, data = writing["microbatch_size"], writing["data_par"]
+    steps = writing["batch_size"] // (micro * data)
+    found = {_BATCH: writing["batch_size"], _MICRO: micro, _STEPS: steps}
+    if writing["tensor_par"] > 1:
+        found[_TENSOR] = writing["tensor_par"]
+    if writing["context_par"] > 1:
+        found[_SEQUENCES[0]] = writing["context_par"]
     return found
 
 
-def _read_experts(one: Reading) -> Fields:
-    experts = given(one, _EXPERT, default=1)
-    if not one.switch("expert_parallel.enabled", default=True):
+def _read_experts(reading: Reading) -> Fields:
+    experts = count_unless_auto(reading, _EXPERT, default=1)
+    if not reading.switch("expert_parallel.enabled", default=True):
         experts = 1
-    split = experts > 1 and one.execution["tensor_par"] > 1
+    # DeepSpeed shards experts by expert parallelism only, never within an expert.
+    split = experts > 1 and reading.execution["tensor_par"] > 1
     return {"expert_par": experts, "expert_tensor_par": 1 if split else 0}
 
 
-def _write_experts(one: Writing) -> Fields:
-    if one["expert_par"] == 1:
+def _write_experts(writing: Writing) -> Fields:
+    if writing["expert_par"] == 1:
         return {}
-    return {"expert_parallel.enabled": True, _EXPERT: one["expert_par"]}
+    return {"expert_parallel.enabled": True, _EXPERT: writing["expert_par"]}
 
 
-def _read_sharding(one: Reading) -> Fields:
-    stage = one.count(f"{_ZERO}.stage", default=0)
+def _read_sharding(reading: Reading) -> Fields:
+    stage = reading.count(f"{_ZERO}.stage", default=0)
     if stage not in range(4):
-        raise one.error(one.stated(f"{_ZERO}.stage", default=stage), "0, 1, 2 or 3")
-    ranks = one.execution["data_par"] * one.execution["context_par"]
+        raise reading.error(reading.stated(f"{_ZERO}.stage", default=stage), "0, 1, 2 or 3")
+    ranks = reading.execution["data_par"] * reading.execution["context_par"]
     stage = stage if ranks > 1 else 0
-    overlap = one.get(f"{_ZERO}.overlap_comm")
+    overlap = reading.get(f"{_ZERO}.overlap_comm")
+    # DeepSpeed overlaps by default with ZeRO-3 only.
     overlaps = stage == 3 if overlap in (None, AUTO) else bool(overlap)
-    group = one.count(f"{_ZERO}.mics_shard_size", default=-1) or -1
-    ahead = given(
-        one,
+    group = reading.count(f"{_ZERO}.mics_shard_size", default=-1) or -1
+    ahead = count_unless_auto(
+        reading,
         f"{_ZERO}.stage3_prefetch_bucket_size",
         f"{_ZERO}.prefetch_bucket_size",
         default=1,
@@ -226,92 +235,94 @@ def _read_sharding(one: Reading) -> Fields:
     }
 
 
-def _write_sharding(one: Writing) -> Fields:
-    if one["zero_stage"] not in ("0", "1", "2", "3"):
-        raise one.refuse("zero_stage", "0, 1, 2, 3", "fsdp is nearest to 3")
-    stage = int(one["zero_stage"])
+def _write_sharding(writing: Writing) -> Fields:
+    if writing["zero_stage"] not in ("0", "1", "2", "3"):
+        raise writing.refuse("zero_stage", "0, 1, 2, 3", "stage 3 is the nearest to fsdp")
+    stage = int(writing["zero_stage"])
     found: Fields = {f"{_ZERO}.stage": stage}
-    if one["data_par_overlap"] != (stage == 3):
-        found[f"{_ZERO}.overlap_comm"] = bool(one["data_par_overlap"])
-    if one["dp_shard"]:
-        found[f"{_ZERO}.mics_shard_size"] = one["dp_shard"]
-    if one["fsdp_prefetch"] == 0:
+    if writing["data_par_overlap"] != (stage == 3):
+        found[f"{_ZERO}.overlap_comm"] = bool(writing["data_par_overlap"])
+    if writing["dp_shard"]:
+        found[f"{_ZERO}.mics_shard_size"] = writing["dp_shard"]
+    if writing["fsdp_prefetch"] == 0:
         found[f"{_ZERO}.stage3_prefetch_bucket_size"] = 0
     return found
 
 
-def _read_datatype(one: Reading) -> Fields:
+def _read_datatype(reading: Reading) -> Fields:
     chosen = ""
     for section in ("bf16", "bfloat16", "fp16"):
-        found = one.setting(f"{section}.enabled")
+        found = reading.setting(f"{section}.enabled")
         if found is None or found.value is False:
             continue
         if found.value not in (True, AUTO):
-            raise one.error(found, "true, false or auto")
+            raise reading.error(found, "true, false or auto")
         if not chosen:
             chosen = "float16" if section == "fp16" else "bfloat16"
             if found.value == AUTO:
-                one.notes.append(f"{found.name} is auto, as the training script says: true")
+                reading.notes.append(
+                    f"{found.name} is auto, so the training script decides: treated as true"
+                )
     return {"datatype": chosen or "float32"}
 
 
-def _write_datatype(one: Writing) -> Fields:
-    datatype = one["datatype"]
+def _write_datatype(writing: Writing) -> Fields:
+    datatype = writing["datatype"]
     if datatype == "float32":
         return {}
     if datatype not in _SECTIONS:
-        raise one.refuse("datatype", "float16, bfloat16, float32")
+        raise writing.refuse("datatype", "float16, bfloat16, float32")
     return {f"{_SECTIONS[datatype]}.enabled": True}
 
 
 def _usual_gradients(datatype: str, zero_stage: str) -> str:
-    """Return the type of gradients that are not stated: that of the weights, and 4 bytes of bfloat16 without ZeRO.
+    """Return the default type of gradients: as the weights, or 4 bytes for bfloat16 without ZeRO.
 
     Source: DeepSpeed up to 0.17, runtime/engine.py, get_data_types.
     """
     return "float32" if datatype == "bfloat16" and zero_stage == "0" else datatype
 
 
-def _read_gradients(one: Reading) -> Fields:
+def _read_gradients(reading: Reading) -> Fields:
     """Read the types of gradients."""
-    datatype = one.execution["datatype"]
-    usual = _usual_gradients(datatype, one.execution["zero_stage"])
-    added = one.setting("data_types.grad_accum_dtype")
-    kept = usual if added is None or added.value in (None, AUTO) else _type(one, added)
-    sent = one.setting("communication_data_type")
-    reduced = "same" if sent is None or sent.value in (None, AUTO) else _type(one, sent)
+    datatype = reading.execution["datatype"]
+    usual = _usual_gradients(datatype, reading.execution["zero_stage"])
+    added = reading.setting("data_types.grad_accum_dtype")
+    kept = usual if added is None or added.value in (None, AUTO) else _type(reading, added)
+    sent = reading.setting("communication_data_type")
+    reduced = "same" if sent is None or sent.value in (None, AUTO) else _type(reading, sent)
     return {"grad_dtype": kept, "grad_comm_dtype": "same" if reduced == datatype else reduced}
 
 
-def _type(one: Reading, found: Setting) -> str:
+def _type(reading: Reading, found: Setting) -> str:
     if str(found.value) not in _TYPES:
-        raise one.error(found, f"one of {', '.join(_TYPES)}")
+        raise reading.error(found, f"one of {', '.join(_TYPES)}")
     return _TYPES[str(found.value)]
 
 
-def _write_gradients(one: Writing) -> Fields:
-    datatype = one["datatype"]
-    usual = _usual_gradients(datatype, one["zero_stage"])
+def _write_gradients(writing: Writing) -> Fields:
+    datatype = writing["datatype"]
+    usual = _usual_gradients(datatype, writing["zero_stage"])
     written = first_names(_TYPES)
     found: Fields = {}
     for name, setting, left_out in (
         ("grad_dtype", "data_types.grad_accum_dtype", (usual,)),
         ("grad_comm_dtype", "communication_data_type", ("same", datatype)),
     ):
-        if one[name] not in left_out:
-            if one[name] not in written:
-                raise one.refuse(name, "float32, float16, bfloat16")
-            found[setting] = written[one[name]]
+        if writing[name] not in left_out:
+            if writing[name] not in written:
+                raise writing.refuse(name, "float32, float16, bfloat16")
+            found[setting] = written[writing[name]]
     return found
 
 
-def _read_bucket(one: Reading) -> Fields:
-    """Read the bytes of a bucket, which matters where gradients are reduced beside the backward pass."""
-    elements = given(one, _BUCKET, default=_USUAL_BUCKET, least=0)
-    split = one.execution["zero_stage"] in ("1", "2") and one.execution["data_par_overlap"]
-    if not split or not elements or one.get(_BUCKET) == AUTO:
+def _read_bucket(reading: Reading) -> Fields:
+    """Read the bucket size, which matters if gradients are reduced during the backward pass."""
+    elements = count_unless_auto(reading, _BUCKET, default=_USUAL_BUCKET, least=0)
+    split = reading.execution["zero_stage"] in ("1", "2") and reading.execution["data_par_overlap"]
+    if not split or not elements or reading.get(_BUCKET) == AUTO:
         return {"ddp_bucket_mib": 0}
-    return {"ddp_bucket_mib": math.ceil(elements * _bytes(one.execution) / MIB)}
+    return {"ddp_bucket_mib": math.ceil(elements * _bytes(reading.execution) / MIB)}
 
 
 def _bytes(execution: Mapping[str, Any]) -> int:
@@ -319,129 +330,138 @@ def _bytes(execution: Mapping[str, Any]) -> int:
     return DATATYPE_BYTES[execution["datatype"] if kind == "same" else kind]
 
 
-def _write_bucket(one: Writing) -> Fields:
-    size, width = one["ddp_bucket_mib"], _bytes(one.execution)
-    if not size and one["zero_stage"] in ("1", "2") and one["data_par_overlap"]:
+def _write_bucket(writing: Writing) -> Fields:
+    size, width = writing["ddp_bucket_mib"], _bytes(writing.execution)
+    if not size and writing["zero_stage"] in ("1", "2") and writing["data_par_overlap"]:
         usual = math.ceil(_USUAL_BUCKET * width / MIB)
         hint = f"--set execution.ddp_bucket_mib={usual}"
-        raise one.refuse("ddp_bucket_mib", f"{usual}, its default, or another size", hint)
+        raise writing.refuse("ddp_bucket_mib", f"{usual}, the default, or another size", hint)
     return {_BUCKET: size * int(MIB) // width} if size else {}
 
 
-def _read_offload(one: Reading) -> Fields:
-    state = one.stated(f"{_ZERO}.offload_optimizer.device", default=None)
-    older = one.get(f"{_ZERO}.cpu_offload")
-    weights = one.stated(f"{_ZERO}.offload_param.device", default=None)
+def _read_offload(reading: Reading) -> Fields:
+    state = reading.stated(f"{_ZERO}.offload_optimizer.device", default=None)
+    older = reading.get(f"{_ZERO}.cpu_offload")
+    weights = reading.stated(f"{_ZERO}.offload_param.device", default=None)
     for found in (state, weights):
         if found.value not in ("cpu", "nvme", "none", None):
-            raise one.error(found, "cpu, nvme or none")
+            raise reading.error(found, "cpu, nvme or none")
         if found.value == "nvme":
-            one.not_modelled(found.name, "disks: counted as host memory")
+            reading.not_modelled(found.name, "offload to NVMe: counted as host memory")
     if weights.value in ("cpu", "nvme"):
-        one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
+        reading.not_modelled(
+            weights.name, "sharded weights in host memory: counted as device memory"
+        )
     away = state.value in ("cpu", "nvme") or older is True
-    ratio = one.stated(f"{_ZERO}.offload_optimizer.ratio", default=1)
+    ratio = reading.stated(f"{_ZERO}.offload_optimizer.ratio", default=1)
     if ratio.value != 1:
-        one.not_modelled(ratio.name, "a part of the optimizer state: counted whole")
+        reading.not_modelled(
+            ratio.name, "partial offload of the optimizer state: all of it is counted as offloaded"
+        )
     return {
-        "optimizer_offload": away and one.execution["zero_stage"] != "0",
+        "optimizer_offload": away and reading.execution["zero_stage"] != "0",
         "weight_offload": False,
     }
 
 
-def _write_offload(one: Writing) -> Fields:
-    if one["weight_offload"]:
-        raise one.refuse("weight_offload", "false: only ZeRO-3 offloads weights, not whole ones")
-    return {f"{_ZERO}.offload_optimizer.device": "cpu"} if one["optimizer_offload"] else {}
+def _write_offload(writing: Writing) -> Fields:
+    if writing["weight_offload"]:
+        raise writing.refuse(
+            "weight_offload", "false: DeepSpeed only offloads weights that ZeRO-3 shards"
+        )
+    return {f"{_ZERO}.offload_optimizer.device": "cpu"} if writing["optimizer_offload"] else {}
 
 
-def _read_recompute(one: Reading) -> Fields:
+def _read_recompute(reading: Reading) -> Fields:
     section = "activation_checkpointing."
-    names = [name for name in one.parsed.settings if name.startswith(section)]
-    cpu = one.switch(f"{section}cpu_checkpointing")
-    if one.switch(f"{section}partition_activations"):
-        effect = "inputs of blocks are split over ranks of tensor parallelism: counted whole"
-        one.not_modelled(f"{section}partition_activations", effect)
+    names = [name for name in reading.parsed.settings if name.startswith(section)]
+    cpu = reading.switch(f"{section}cpu_checkpointing")
+    if reading.switch(f"{section}partition_activations"):
+        effect = "checkpoints are partitioned over tensor-parallel ranks: counted in full"
+        reading.not_modelled(f"{section}partition_activations", effect)
+    # The section only tunes checkpoints that the training script makes: its presence suggests that it does.
     if not names:
-        one.notes.append("recomputation is of the training script: none is taken")
+        reading.notes.append(
+            "activation recomputation is set in the training script: treated as none"
+        )
     return {
         "activation_recompute": "full" if names else "none",
         "activations_offload": cpu,
     }
 
 
-def _write_recompute(one: Writing) -> Fields:
-    if one["activation_recompute"] not in ("full", "none"):
-        raise one.refuse("activation_recompute", "full, none")
-    if one["activation_recompute"] == "none":
+def _write_recompute(writing: Writing) -> Fields:
+    if writing["activation_recompute"] not in ("full", "none"):
+        raise writing.refuse("activation_recompute", "full, none")
+    if writing["activation_recompute"] == "none":
         return {}
-    return {"activation_checkpointing.cpu_checkpointing": bool(one["activations_offload"])}
+    return {"activation_checkpointing.cpu_checkpointing": bool(writing["activations_offload"])}
 
 
-def _read_optimizer(one: Reading) -> Fields:
-    found = one.stated("optimizer.type", default="adamw")
+def _read_optimizer(reading: Reading) -> Fields:
+    found = reading.stated("optimizer.type", default="adamw")
     kind = str(found.value).lower()
-    loose = one.get("optimizer.params.torch_adam") is True
+    loose = reading.get("optimizer.params.torch_adam") is True
     if kind == "sgd":
-        momentum = one.get("optimizer.params.momentum", default=0)
+        momentum = reading.get("optimizer.params.momentum", default=0)
         return {"optimizer": "sgd_momentum" if momentum else "sgd", "optimizer_impl": "fused"}
     if kind not in _OPTIMIZERS:
-        one.not_modelled(found.name, "taken for AdamW")
+        reading.not_modelled(found.name, "treated as AdamW")
     ours = _OPTIMIZERS.get(kind, "adam")
     return {"optimizer": ours, "optimizer_impl": "foreach" if loose else "fused"}
 
 
-def _write_optimizer(one: Writing) -> Fields:
-    kind, way = one["optimizer"], one["optimizer_impl"]
+def _write_optimizer(writing: Writing) -> Fields:
+    kind, way = writing["optimizer"], writing["optimizer_impl"]
     if kind not in _WRITTEN_OPTIMIZERS:
-        raise one.refuse("optimizer", ", ".join(_WRITTEN_OPTIMIZERS))
+        raise writing.refuse("optimizer", ", ".join(_WRITTEN_OPTIMIZERS))
     found: Fields = {} if kind == "adam" else {"optimizer.type": _WRITTEN_OPTIMIZERS[kind]}
     if way == "fused":
         return found
     if way != "foreach" or kind != "adam":
-        raise one.refuse("optimizer_impl", "fused, foreach of adam")
+        raise writing.refuse("optimizer_impl", "fused, foreach of adam")
     return {"optimizer.type": "AdamW", "optimizer.params.torch_adam": True}
 
 
-def _read_clipping(one: Reading) -> Fields:
-    return {"grad_clip": bool(one.get("gradient_clipping"))}
+def _read_clipping(reading: Reading) -> Fields:
+    return {"grad_clip": bool(reading.get("gradient_clipping"))}
 
 
-_ONLY_WITH: Harmless = {
+_IGNORED_VALUES: IgnoredValues = {
     f"{_ZERO}.zero_hpz_partition_size": (
         (0, 1),
-        "a second copy of the weights in groups, out of which the backward pass gathers",
+        "a secondary weight partition per group (hpZ), which the backward pass gathers",
     ),
-    f"{_ZERO}.zero_quantized_weights": ((False,), "weights are gathered in 8 bits"),
-    f"{_ZERO}.zero_quantized_gradients": ((False,), "gradients are exchanged in 4 bits"),
+    f"{_ZERO}.zero_quantized_weights": ((False,), "8-bit all-gather of weights"),
+    f"{_ZERO}.zero_quantized_gradients": ((False,), "4-bit all-to-all of gradients"),
     f"{_ZERO}.zero_quantized_nontrainable_weights": ((False,), "frozen weights in 8 bits"),
-    f"{_ZERO}.reduce_scatter": ((True, AUTO), "gradients are reduced whole: here each its share"),
+    f"{_ZERO}.reduce_scatter": ((True, AUTO), "all-reduce instead of reduce-scatter of gradients"),
     f"{_ZERO}.stage3_max_live_parameters": (
         (10**9, AUTO),
-        "weights that stay gathered: here those of two blocks",
+        "limit of gathered weights: two blocks are assumed",
     ),
     f"{_ZERO}.stage3_param_persistence_threshold": (
         (0, 100_000, AUTO),
-        "weights that are smaller stay whole",
+        "small weights are not sharded",
     ),
     f"{_ZERO}.stage3_max_reuse_distance": (
         (10**9, AUTO),
-        "weights that stay gathered: here those of two blocks",
+        "gathered weights are kept for reuse: two blocks are assumed",
     ),
     "compile.disable": ((True,), "compiled kernels"),
     "compile.enabled": ((False,), "compiled kernels"),
-    "compile.deepcompile": ((False,), "compiled kernels and prefetches"),
-    "torch_autocast.enabled": ((False,), "weights of 4 bytes, cast for each product"),
-    "data_efficiency.enabled": ((False,), "sequences that grow, or tokens that are dropped"),
-    "curriculum_learning.enabled": ((False,), "sequences that grow"),
-    "progressive_layer_drop.enabled": ((False,), "layers that are left out"),
-    "elasticity.enabled": ((False,), "a batch that follows the processors"),
+    "compile.deepcompile": ((False,), "compiled kernels and prefetching"),
+    "torch_autocast.enabled": ((False,), "32-bit weights, cast for each product"),
+    "data_efficiency.enabled": ((False,), "growing sequence lengths, or dropped tokens"),
+    "curriculum_learning.enabled": ((False,), "growing sequence lengths"),
+    "progressive_layer_drop.enabled": ((False,), "skipped layers"),
+    "elasticity.enabled": ((False,), "a batch size that depends on the number of processors"),
     "hybrid_engine.enabled": ((False,), "generation between steps"),
-    "sparse_gradients": ((False,), "gradients of the embedding by rows"),
-    "flops_profiler.enabled": ((False,), "slower steps while it measures"),
-    "wall_clock_breakdown": ((False,), "waits for the processor, to measure"),
-    "amp.enabled": ((False,), "mixed precision of Apex"),
-    "sequence_parallel.tiling.enabled": ((False,), "MLP and loss in tiles, with less memory"),
+    "sparse_gradients": ((False,), "sparse embedding gradients"),
+    "flops_profiler.enabled": ((False,), "profiling slows steps"),
+    "wall_clock_breakdown": ((False,), "synchronization for timers"),
+    "amp.enabled": ((False,), "Apex mixed precision"),
+    "sequence_parallel.tiling.enabled": ((False,), "tiled MLP and loss, which need less memory"),
 }
 
 _NO_EFFECT = f"""
@@ -456,16 +476,16 @@ _NO_EFFECT = f"""
 """
 
 _NOT_MODELLED = {
-    "layers that are compressed": "compression_training.*",
+    "compressed layers": "compression_training.*",
     "sparse attention": "sparse_attention.*",
-    "how layers are split": "tensor_parallel.*",
-    "gradients that are applied later": f"{_ZERO}.zenflow.*",
-    "weights that stay gathered": f"{_ZERO}.max_live_parameters {_ZERO}.max_reuse_distance",
-    "sequences that grow, or tokens that are dropped": "data_efficiency.*",
-    "sequences that grow": "curriculum_learning.*",
-    "a batch that follows the processors": "elasticity.*",
+    "tensor-parallel sharding of layers": "tensor_parallel.*",
+    "delayed gradients": f"{_ZERO}.zenflow.*",
+    "gathered weights that are kept": f"{_ZERO}.max_live_parameters {_ZERO}.max_reuse_distance",
+    "growing sequence lengths, or dropped tokens": "data_efficiency.*",
+    "growing sequence lengths": "curriculum_learning.*",
+    "a batch size that depends on the number of processors": "elasticity.*",
     "generation between steps": "hybrid_engine.*",
-    "how layers are spread over stages": "pipeline.*",
+    "distribution of layers over pipeline stages": "pipeline.*",
 }
 
 DEEPSPEED = Dialect(
@@ -517,9 +537,9 @@ DEEPSPEED = Dialect(
             "grad_clip",
             "gradient_clipping",
             _read_clipping,
-            lambda one: {"gradient_clipping": 1.0} if one["grad_clip"] else {},
+            lambda writing: {"gradient_clipping": 1.0} if writing["grad_clip"] else {},
         ),
-        only_with(_ONLY_WITH),
+        ignored_values(_IGNORED_VALUES),
     ),
     no_effect=_NO_EFFECT,
     not_modelled=_NOT_MODELLED,
@@ -527,7 +547,7 @@ DEEPSPEED = Dialect(
     render=render,
     recognises=recognises,
     suffix=".json",
-    elsewhere=("seq_length",),
+    not_in_file=("seq_length",),
     language=lambda text, file: "json",
 )
 """JSON configurations of DeepSpeed."""

@@ -1,8 +1,8 @@
-"""The form of a dialect: which settings of a launcher are which fields of ours, and how both are read and written.
+"""Launch dialects: how the settings of a launcher correspond to our fields, and how both are read and written.
 
-A dialect is a list of rows. A row reads some settings into fields of an execution, of a model or of a campaign, and
-writes them back. A setting that no row has asked for is told: as one without effect on time or memory, as one whose
-effect is not modelled, or as unknown. So is a value that the file alone does not say.
+A dialect is a list of rows. A row reads settings into fields of an execution, a model or a campaign, and writes them
+back. Every setting that no row asks for is reported: as without effect on time or memory, as not modelled, or as
+unknown. Values that the file alone does not determine are reported, too.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, overload
 
-from calculon.base.display import Displayed
+from calculon.base.display import Tabular, columns_of
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
@@ -25,19 +25,19 @@ from calculon.launch.translation import Translated, translated
 Fields = dict[str, Any]
 
 Subject = Literal["execution", "deployment", "model", "campaign"]
-"""What the fields of a row are of."""
+"""Subject of the fields of a row."""
 
 Language = Literal["shell", "python", "yaml", "toml", "json"]
 
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """A value that a file alone does not say.
+    """A value that the file alone does not determine.
 
     Attributes:
-        text: What stands there, such as ``$SLURM_NNODES``, or ``8 or 4``.
-        needs: The variable on which it depends, where there is one: what is asked for.
-        conditional: Whether the file alone does not say if there is the setting at all, rather than its value.
+        text: Text in the file, such as ``$SLURM_NNODES``, or alternatives, such as ``8 or 4``.
+        needs: Variable that determines the value and that the user is asked for; empty if there is none.
+        conditional: True if the file alone does not determine whether the setting is present at all.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Unresolved:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting as it stands in a file: its name there, its value, and its place (``run.sh:12``)."""
+    """A setting in a file: its name there, its value, and its place (``run.sh:12``)."""
 
     name: str
     value: Any
@@ -60,13 +60,13 @@ class Setting:
         return self.name if self.value is True else f"{self.name} {plain(self.value)}"
 
     def to_dict(self) -> Fields:
-        """Return it as plain data; a value that the file alone does not say as its text."""
+        """Return a JSON-serializable dict; an unresolved value becomes its text."""
         value = str(self.value) if isinstance(self.value, Unresolved) else self.value
         return {"name": self.name, "value": value, "place": self.place}
 
 
 def plain(value: object) -> str:
-    """Write a value of a setting as a message shows it.
+    """Format the value of a setting for messages.
 
     >>> plain([8, "a"]), plain(False), plain(Unresolved("$TP"))
     ('8 a', 'false', '$TP')
@@ -78,14 +78,13 @@ def plain(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a file says, in the names of its dialect.
+    """Contents of a file, with settings named as in its dialect.
 
     Attributes:
-        file: Its name, for messages.
-        settings: Its settings by name; values are numbers, texts, true and false, lists of these, or
-            :class:`Unresolved`.
-        num_procs: Processors that it is launched on; None where it says nothing of them.
-        notes: What else a reader must know: branches that were not decided, commands that were passed over.
+        file: Name of the file, for messages.
+        settings: Settings by name; values are numbers, strings, booleans, lists of these, or :class:`Unresolved`.
+        num_procs: Processors of the launch; None if the file does not state them.
+        notes: Other remarks for the reader: undecided branches, skipped commands.
     """
 
     file: str
@@ -95,16 +94,16 @@ class Parsed:
 
 
 class Reading:
-    """Settings on their way to fields: remembers which of them were asked for.
+    """Settings that are being read into fields; records which settings rows have asked for.
 
     Attributes:
-        parsed: What the file says.
-        execution, deployment, model, campaign: The fields that earlier rows have read.
-        server: What a server runs on and with which model, where that is known.
+        parsed: Contents of the file.
+        execution, deployment, model, campaign: Fields that earlier rows have read.
+        server: Machine and model of a server, if known.
         used: Names that rows have asked for, stated or not.
-        lost: Names whose value is not modelled, and what that changes (:meth:`not_modelled`).
-        notes: What else a reader must know of the file.
-        lenient: Whether values that the file alone does not say count as absent: for a model or a campaign.
+        lost: Effects of settings whose value is not modelled, by name (:meth:`not_modelled`).
+        notes: Other remarks about the file.
+        lenient: True to treat unresolved values as absent: for a model or a campaign, which are optional.
     """
 
     def __init__(
@@ -124,10 +123,10 @@ class Reading:
 
     @property
     def num_procs(self) -> int | None:
-        """Processors: those that were asked for, else those of the file; None where neither says how many.
+        """Number of processors: the requested number, else the file's; None if neither is known.
 
         Raises:
-            SpecError: Where the file says that it depends on something else.
+            SpecError: If the file's number is unresolved.
         """
         if self.asked_procs is not None:
             return self.asked_procs
@@ -137,21 +136,21 @@ class Reading:
         return found
 
     def processors(self) -> int:
-        """Return the processors; errors as :attr:`num_procs`, also where nothing says how many."""
+        """Return the number of processors; errors as :attr:`num_procs`, and if nothing states it."""
         found = self.num_procs
         if found is None:
-            raise self._unknown_procs("nothing that says it")
+            raise self._unknown_procs("no number")
         return found
 
     def _unknown_procs(self, found: str) -> SpecError:
-        hint = "import-flags --procs N says how many"
+        hint = "set it with import-flags --procs N"
         return SpecError(self.parsed.file, Problem("processors", "a number", found, hint))
 
     def setting(self, *names: str) -> Setting | None:
-        """Return the first of some settings that is stated; all of them count as read.
+        """Return the first of several settings that the file states; all of them count as read.
 
         Raises:
-            SpecError: For a value of an execution that the file alone does not say.
+            SpecError: For an unresolved value of an execution.
         """
         self.used.update(names)
         found = next((s for n in names if (s := self.parsed.settings.get(n)) is not None), None)
@@ -161,19 +160,19 @@ class Reading:
             return None
         needs = found.value.needs
         hint = (
-            f"import-flags --env {needs}=VALUE says it"
+            f"set it with import-flags --env {needs}=VALUE"
             if needs
             else "write the value into the file"
         )
-        raise self.error(found, "a value that the file says", hint)
+        raise self.error(found, "a value that the file determines", hint)
 
     def get(self, *names: str, default: Any = None) -> Any:
-        """Return the value of the first of some settings that is stated; errors as :meth:`setting`."""
+        """Return the value of the first of several settings that the file states; errors as :meth:`setting`."""
         found = self.setting(*names)
         return default if found is None else found.value
 
     def stated(self, *names: str, default: Any) -> Setting:
-        """Return the first of some settings that is stated, else the first name with a default."""
+        """Return the first of several settings that the file states, else the first name with a default."""
         return self.setting(*names) or Setting(names[0], default)
 
     @overload
@@ -204,11 +203,12 @@ class Reading:
         return int(value)
 
     def switch(self, *names: str, default: bool = False) -> bool:
-        """Return a switch; what a script has after it, and does not say, are other settings.
+        """Return the value of a switch. An unresolved text after a flag in a script may hold further settings.
 
         Raises:
-            SpecError: For any other value than true and false.
+            SpecError: For any value except true and false.
         """
+        # In a script, ``--flag $ARGS`` reads like a flag with a value, but the variable may hold further flags.
         after = next((s.value for n in names if (s := self.parsed.settings.get(n))), None)
         if isinstance(after, Unresolved) and not after.conditional:
             self.used.update(names)
@@ -222,21 +222,21 @@ class Reading:
         return found.value
 
     def choice(self, setting: Setting, names: Collection[Any]) -> Any:
-        """Return the value of a setting, if it is one of some names.
+        """Return the value of a setting if it is one of the allowed names.
 
         Raises:
-            SpecError: Where it is none.
+            SpecError: For any other value.
         """
         if isinstance(setting.value, (list, dict)) or setting.value not in names:
             raise self.error(setting, f"one of {', '.join(map(str, names))}")
         return setting.value
 
     def not_modelled(self, name: str, effect: str) -> None:
-        """Say that the value of a setting, where it is stated, changes the result, but not here; and how."""
+        """Record that the value of a setting changes the result but is not modelled, with its effect."""
         self.lost[name] = effect
 
     def error(self, setting: Setting, wanted: str, hint: str = "") -> SpecError:
-        """Return the error of a setting with another value than what is wanted."""
+        """Return the error of a setting with an unexpected value."""
         place = setting.place or self.parsed.file
         found = plain(setting.value) if isinstance(setting.value, Unresolved) else None
         return SpecError(place, Problem(setting.name, wanted, found or shown(setting.value), hint))
@@ -244,14 +244,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Writing:
-    """An execution, or a deployment, on its way to settings.
+    """An execution, or a deployment, that is being written as settings.
 
     Attributes:
-        dialect: What it is written for.
+        dialect: Title of the launcher.
         execution: All fields of the execution, or of the deployment.
-        model: The model, where it is known.
-        campaign: What is known of the run beside, as of :class:`Launch`.
-        server: What a server runs on and with which model, where that is known.
+        model: Model, if known.
+        campaign: Known fields of the whole run, as in :class:`Launch`.
+        server: Machine and model of a server, if known.
         kind: ``execution`` or ``deployment``.
     """
 
@@ -266,22 +266,22 @@ class Writing:
         return self.execution[name]
 
     def refuse(self, name: str, wanted: str, hint: str = "") -> SpecError:
-        """Return the error of a field whose value the launcher cannot express; `wanted` says which it can."""
-        text = f"what {self.dialect} can express: {wanted}"
+        """Return the error of a field value that the launcher cannot express; `wanted` lists the possible values."""
+        text = f"a value that {self.dialect} can express: {wanted}"
         return SpecError(self.kind, Problem(name, text, shown(self.execution[name]), hint))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Some settings that are some fields.
+    """Correspondence between some settings and some fields.
 
     Attributes:
-        fields: The fields that it reads, and writes: for these ``read(write(x)) = x``.
-        settings: The names that it knows, which count as read whether it asks for them or not; the first of those with
-            one meaning is the one that is written.
-        read: Returns all of its fields, of a setting that is absent with what the launcher does without it.
-        write: Returns the settings that say so, those that are the launcher's default left out.
-        subject: What the fields are of.
+        fields: Fields that it reads and writes: for these ``read(write(x)) = x``.
+        settings: Known names, which count as read even if the reader does not ask for them; of several names with one
+            meaning, the first is written.
+        read: Function that returns all fields; an absent setting means the launcher's default.
+        write: Function that returns the settings for the fields, without those at the launcher's default.
+        subject: Subject of the fields.
     """
 
     fields: tuple[str, ...]
@@ -293,32 +293,30 @@ class Row:
 
 @dataclass(frozen=True)
 class Dialect:
-    """A launcher: how its files are parsed and written, and the rows of its settings.
+    """A launcher or engine: how its files are parsed and written, and the rows of its settings.
 
     Attributes:
-        name, title, version: Its name on the command line, what it is, and the version that the rows were written for.
-        preset: Preset that says how it runs what no setting says.
-        rows: In the order in which they are read and written.
-        no_effect: Patterns of settings without effect on time and memory of a step (learning rates, logs, files), in a
-            text (:func:`calculon.launch.texts.name_patterns.names_in`).
-        not_modelled: Effects that are not modelled, and patterns of the settings that have them; the first that match
-            count.
-        parse: Returns what a text says, given the name of the file, and values of variables that it may ask for.
-        render: Returns the text of a file with some settings, given processors, and lines of comment for its head.
-        recognises: Whether a text, given the name of the file, is of this dialect.
-        suffix: That of its files.
-        presets: Further presets, which some of its settings choose.
-        elsewhere: Fields that a training script says and its files do not: they are kept as they are, and told in
-            comments.
-        subject: What its files are of: an execution, or of an engine that serves a deployment.
-        language: Returns the language of a text, given the name of the file.
-        named: Returns the name of a setting, given that in a file, or the word of a script.
-        spelled: Returns the name of a setting as it is written in a new line of a file.
-        sections: The functions that make sections which files usually lack.
-        refused: Returns what the launcher refuses of a text on some processors.
-        needed: Returns what settings need beyond an execution, such as variables of the environment; None for what
+        name, title, version: Name on the command line, full name, and the version that the rows describe.
+        preset: Preset with the launcher's behavior that no setting controls.
+        rows: Rows in the order of reading and writing.
+        no_effect: Patterns of settings without effect on the time and memory of a step (learning rates, logs, files),
+            as text for :func:`calculon.launch.texts.name_patterns.names_in`.
+        not_modelled: Effects that are not modelled, with patterns of their settings; the first match counts.
+        parse: Function from a text, the name of its file and the values of variables to the parsed file.
+        render: Function from settings, number of processors and head comments to the text of a file.
+        recognises: Function from a text and the name of its file that returns true for this dialect.
+        suffix: Suffix of files.
+        presets: Further presets that settings can select.
+        not_in_file: Fields that the training script states and the files do not: they are kept and written as comments.
+        subject: Subject of its files: an execution, or the deployment of a serving engine.
+        language: Function from a text and the name of its file to its language.
+        named: Function from the name of a setting in a file, or a word of a script, to its name in the dialect.
+        spelled: Function from the name of a setting to its spelling in a new line of a file.
+        sections: Functions that create sections which files usually lack.
+        refused: Function from a text and a number of processors to the combinations that the launcher refuses.
+        needed: Function from settings to other requirements, such as environment variables; None marks a setting that
             must not be stated.
-        in_version_of: Returns settings in the names of the version of a file, given what it states.
+        in_version_of: Function that converts settings to the names of a file's version, given the stated settings.
     """
 
     name: str
@@ -333,7 +331,7 @@ class Dialect:
     recognises: Callable[[str, str], bool]
     suffix: str = ".sh"
     presets: tuple[str, ...] = ()
-    elsewhere: Sequence[str] = ()
+    not_in_file: Sequence[str] = ()
     subject: Subject = "execution"
     language: Callable[[str, str], Language] = lambda text, file: "shell"
     named: Callable[[str], str] = str
@@ -347,29 +345,29 @@ class Dialect:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of an execution, or of a deployment, that its settings say."""
+        """Fields of an execution, or of a deployment, that its settings determine."""
         rows = (row for row in self.rows if row.subject == self.subject)
         return tuple(dict.fromkeys(name for row in rows for name in row.fields))
 
 
 @dataclass(frozen=True)
-class Launch(Displayed):
-    """What a file of a launcher says.
+class Launch(Tabular):
+    """Result of reading a launch file.
 
     Attributes:
-        dialect: Its dialect.
-        execution: An execution as in a file: the preset as its ``base``, and every field that the settings say; empty
-            of a server.
-        deployment: A deployment as in a file, of an engine that serves; empty of a training.
-        model, campaign: Fields of a model, and of the run: ``tokens``, ``save_interval`` (steps), ``async_save``,
-            ``batch_ramp`` (batch at the start, step, samples), ``batch_schedule`` (tokens, and the batch from there
-            on). Empty where nothing is said; a model of the catalog is its ``name`` alone.
+        dialect: Dialect of the file.
+        execution: Execution as in a file: the preset as its ``base``, and every field that settings determine; empty
+            for a server.
+        deployment: Deployment of a serving engine as in a file; empty for training.
+        model, campaign: Fields of the model and of the whole run: ``tokens``, ``save_interval`` (steps),
+            ``async_save``, ``batch_ramp`` (initial batch, increment, samples), ``batch_schedule`` (tokens, and the
+            batch from there on). Empty if nothing is stated; a catalog model has its ``name`` only.
         used: Settings that were read.
         ignored: Settings without effect on time and memory of a step.
-        not_modelled: Settings that change the result, but not here; and how.
+        not_modelled: Settings that change the result but are not modelled, with their effect.
         unknown: Settings that the dialect does not know; they may change the result.
-        unresolved: Settings of the model or the campaign whose value the file alone does not say.
-        notes: What else a reader must know of the file.
+        unresolved: Settings of the model or the campaign whose value the file alone does not determine.
+        notes: Other remarks about the file.
         stated: All settings of the file, by their names in the dialect.
     """
 
@@ -390,8 +388,17 @@ class Launch(Displayed):
         lost = len(self.not_modelled) + len(self.unknown) + len(self.unresolved)
         return f"<Launch {self.dialect.name}: {len(self.stated)} settings, {lost} not read>"
 
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each setting: name, value, place, and what it ``became``: ``used``, ``ignored``, ...
+
+        ``effect`` is what a setting changes that is not modelled.
+        """
+        known = self.to_dict()
+        rows = ({**one, "became": kind} for kind in _BECAME for one in known[kind])
+        return columns_of(rows, ("name", "value", "place", "became", "effect"))
+
     def to_dict(self) -> Fields:
-        """Return it as plain data: format, what was read, and all settings by what became of them."""
+        """Return a JSON-serializable dict: the format, the results, and all settings by category."""
         document: Fields = {"format": self.dialect.name, "version": self.dialect.version}
         document |= {name: dict(getattr(self, name)) for name in ("execution", "model", "campaign")}
         document |= {"deployment": dict(self.deployment)} if self.deployment else {}
@@ -399,6 +406,10 @@ class Launch(Displayed):
             document[kind] = [one.to_dict() for one in getattr(self, kind)]
         lost = [one.to_dict() | {"effect": effect} for one, effect in self.not_modelled]
         return document | {"not_modelled": lost, "notes": list(self.notes)}
+
+
+_BECAME = ("used", "ignored", "not_modelled", "unknown", "unresolved")
+"""Kinds of settings."""
 
 
 def read(
@@ -410,18 +421,18 @@ def read(
     variables: Mapping[str, str] | None = None,
     server: Server | None = None,
 ) -> Launch:
-    """Read a file of a launcher.
+    """Read a launch file.
 
     Args:
-        dialect: Its dialect.
-        text, file: What it contains, and its name.
-        num_procs: Processors, where the file does not say how many.
-        variables: Values of variables of the environment, and of arguments (``1``), that the file asks for.
-        server: Model and machine of an engine that serves.
+        dialect: Dialect of the file.
+        text, file: Contents and name of the file.
+        num_procs: Processors, if the file does not state them.
+        variables: Values of environment variables, and of arguments (``1``), that the file refers to.
+        server: Model and machine of a serving engine.
 
     Raises:
-        SpecError: For what cannot be parsed, for a value that means nothing, or that the file alone does not say, and
-            for a contradiction, with both numbers.
+        SpecError: For anything that cannot be parsed, for an invalid or unresolved value, and for a contradiction, with
+        both numbers.
     """
     with reading_file(file) as budget:
         budget.spend_text(text)
@@ -430,6 +441,7 @@ def read(
         check_numbers(one.value, one.place or file, one.name)
     reading = Reading(parsed, num_procs, server)
     for row in dialect.rows:
+        # Only the main subject must be complete: a model or campaign is read as far as the file determines it.
         reading.lenient = row.subject != dialect.subject
         reading.used.update(row.settings)
         getattr(reading, row.subject).update(row.read(reading))
@@ -448,22 +460,24 @@ def read(
 
 
 def _deployment(dialect: Dialect, reading: Reading) -> Fields:
-    """Return the fields of a deployment that settings say, and the engine; empty of a training."""
-    said = {name: value for name, value in reading.deployment.items() if value is not None}
-    return {"engine": dialect.name, **said} if dialect.subject == "deployment" else said
+    """Return the engine and the fields of a deployment that settings determine; empty for training."""
+    stated = {name: value for name, value in reading.deployment.items() if value is not None}
+    return {"engine": dialect.name, **stated} if dialect.subject == "deployment" else stated
 
 
 def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
-    """Return every setting of a file, sorted by what became of it."""
+    """Return the settings of a file by category."""
     kinds = ("used", "ignored", "not_modelled", "unknown", "unresolved")
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}
     ignored = any_of(names_in(dialect.no_effect))
     effects = {p: effect for effect, text in dialect.not_modelled.items() for p in names_in(text)}
     lost = any_of(effects)
     for name, setting in reading.parsed.settings.items():
+        # One compiled pattern finds the few settings with an effect; only these are matched one pattern at a time.
         effect = ""
         if lost.match(name):
             effect = next(words for one, words in effects.items() if fnmatchcase(name, one))
+        # A row's own report comes before patterns: it knows the value and its effect.
         if name in reading.lost:
             found["not_modelled"].append((setting, reading.lost[name]))
         elif name in reading.used:
@@ -484,19 +498,19 @@ def settings_of(
     model: Model | None = None,
     campaign: Mapping[str, Any] | None = None,
 ) -> Fields:
-    """Return the settings that say an execution, in the order of the rows.
+    """Return the settings of an execution, in the order of the rows.
 
-    Of an execution for another framework, what that one runs and this one lacks, unasked, is as this one runs it
-    (:func:`calculon.launch.translation.translated`).
+    Behavior that another framework's execution takes from its preset, and that this launcher lacks, is replaced by this
+    launcher's (:func:`calculon.launch.translation.translated`).
 
     Args:
-        dialect: What to write for.
+        dialect: Dialect to write.
         execution: All fields of an execution.
-        model: The model: some settings count its blocks or tokens, and those of its shape are left out without it.
-        campaign: What is known of the run, as of :class:`Launch`.
+        model: Model: some settings count its blocks or tokens, and the settings of its shape are left out without it.
+        campaign: Known fields of the whole run, as in :class:`Launch`.
 
     Raises:
-        SpecError: For a value that the launcher cannot express; the hint has the nearest that it can.
+        SpecError: For a value that the launcher cannot express; the message has the nearest possible value.
     """
     found, wrong = nearest_settings(dialect, execution, model, campaign)
     if wrong:
@@ -510,8 +524,9 @@ def nearest_settings(
     model: Model | None = None,
     campaign: Mapping[str, Any] | None = None,
 ) -> tuple[Fields, list[Problem]]:
-    """Return the settings nearest to an execution, and the fields that they do not say; as :func:`settings_of`."""
+    """Return the settings nearest to an execution, and problems with fields that they miss; as :func:`settings_of`."""
     fields = dict(_translated(dialect, execution).fields)
+    # The default sequence length is the model's, but launchers need an explicit number.
     if model is not None and not fields["seq_length"]:
         fields["seq_length"] = model.seq_size
     writing = Writing(dialect.title, fields, model, campaign or {})
@@ -520,28 +535,30 @@ def nearest_settings(
         if row.subject == "model" and model is None:
             continue
         found |= row.write(writing)
-    return found, _unsaid(dialect, found, fields)
+    return found, _missed_fields(dialect, found, fields)
 
 
 def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
-    """Return an execution as the launcher runs it, under its usual preset or one that its settings choose."""
+    """Return an execution as the launcher runs it, with its default preset or the preset that its settings select."""
     own = execution.get("preset")
     preset = str(own) if own in dialect.presets else dialect.preset
-    kept = (*dialect.fields, *dialect.elsewhere)
+    kept = (*dialect.fields, *dialect.not_in_file)
     return translated(execution, preset, kept, dialect.title)
 
 
-def _unsaid(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> list[Problem]:
-    """Return the fields that settings do not say: the nearest is what they say."""
+def _missed_fields(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> list[Problem]:
+    """Return problems with fields that the settings do not reproduce when they are read back."""
     stated = {name: Setting(name, value) for name, value in settings.items()}
     reading = Reading(Parsed("execution", stated), int(fields["num_procs"]))
     rows = [row for row in dialect.rows if row.subject == "execution"]
     for row in rows:
         reading.execution.update(row.read(reading))
     return [
-        Problem(name, f"{shown(said)}, the nearest that {dialect.title} can express", shown(value))
+        Problem(
+            name, f"{shown(actual)}, the nearest that {dialect.title} can express", shown(value)
+        )
         for name in dialect.fields
-        if (said := reading.execution[name]) != (value := fields[name])
+        if (actual := reading.execution[name]) != (value := fields[name])
     ]
 
 
@@ -551,9 +568,9 @@ def write(
     model: Model | None = None,
     campaign: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the file of a launcher that runs an execution, with the version that it was written for.
+    """Return the text of a launch file that runs an execution, with the launcher version in its head.
 
-    Arguments and errors as of :func:`settings_of`.
+    Arguments and errors as in :func:`settings_of`.
     """
     settings = settings_of(dialect, execution, model, campaign)
     processors = int(execution["num_procs"])
@@ -561,6 +578,6 @@ def write(
     kept = _translated(dialect, execution)
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
     own = {"seq_length": model.seq_size} if model is not None else {}
-    told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
-    head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
+    told = {name: kept.fields[name] or own.get(name) for name in dialect.not_in_file}
+    head += [f"{name}: {shown(v)}, set in the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)

@@ -18,20 +18,20 @@ from calculon.launch.titan.torchtitan import TORCHTITAN
 
 _ALL = (MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
 DIALECTS: dict[str, Dialect] = {one.name: one for one in _ALL}
-"""The dialects of training by name, in the order in which a file is tried."""
+"""Training dialects by name, in the order in which a file is tried."""
 
 ENGINES: dict[str, Dialect] = {one.name: one for one in (VLLM, SGLANG, TENSORRT_LLM)}
-"""The dialects of engines that serve, likewise."""
+"""Dialects of serving engines by name, in the order in which a file is tried."""
 
 FORMATS: dict[str, Dialect] = DIALECTS | ENGINES
-"""All of them."""
+"""All dialects."""
 
 
 def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
-    """Return a dialect by name, of training or of an engine unless it is to be one of some.
+    """Return a dialect by name, among all dialects or the given ones.
 
     Raises:
-        SpecError: When there is none of that name.
+        SpecError: For an unknown name.
     """
     if name not in among:
         hint = nearest(name, list(among))
@@ -40,29 +40,31 @@ def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
 
 
 def recognised(text: str, file: str) -> Dialect | None:
-    """Return the dialect of training that a text is of, given the name of its file; nothing where it is of none.
+    """Return the training dialect of a text, given the name of its file; None if there is none.
 
     Raises:
-        SpecError: For a file of a launcher that is not read, by name.
+        SpecError: For a file of a known launcher that is not supported.
     """
     if len(text) > TEXT:
         return None
     _refuse_others(text, file)
-    if file.endswith(".toml"):  # whatever the names of its settings
+    if file.endswith(".toml"):  # settings in TOML have names that other dialects use, too
         return TORCHTITAN if TORCHTITAN.recognises(text, file) else None
     return next((one for one in DIALECTS.values() if one.recognises(text, file)), None)
 
 
 def _refuse_others(text: str, file: str) -> None:
-    """Raise the error of a file of a launcher that is not read."""
+    """Raise an error for a file of an unsupported launcher."""
     if other := other_format(text, file):
         wanted = f"a launch file of {', '.join(FORMATS)}"
         hint = "write its degrees and batch as an execution: calculon describe execution"
-        raise SpecError(file, Problem("", wanted, f"a file of {other}, which is not read", hint))
+        raise SpecError(
+            file, Problem("", wanted, f"a file of {other}, which is not supported", hint)
+        )
 
 
 def recognised_engine(text: str, file: str) -> Dialect | None:
-    """Return the engine that a text starts, likewise."""
+    """Return the engine that a text starts; None if there is none."""
     if len(text) > TEXT:
         return None
     return next((one for one in ENGINES.values() if one.recognises(text, file)), None)
@@ -77,26 +79,26 @@ def read_launch(
     variables: Mapping[str, str] | None = None,
     server: Server | None = None,
 ) -> Launch:
-    """Read a file of any launcher, or of an engine that serves.
+    """Read a launch file of any training framework or serving engine.
 
     Args:
-        text, file: What it contains, and its name.
-        dialect: Name of its dialect; empty: found by looking.
+        text, file: Contents and name of the file.
+        dialect: Name of the dialect; empty to detect it.
         num_procs, variables, server: As in :func:`calculon.launch.dialect.read`.
 
     Raises:
-        SpecError: For a text that is of no dialect, or of a launcher that is not read, and as
-            :func:`calculon.launch.dialect.read`.
+        SpecError: For a text of no dialect or of an unsupported launcher, and as :func:`calculon.launch.dialect.read`.
     """
     with reading(file) as budget:
-        budget.spend_text(text)  # before anything looks through it
-        _refuse_others(text, file)  # whatever its format is said to be
+        budget.spend_text(text)  # before any pattern searches the text
+        _refuse_others(text, file)  # even if the caller names a format
         if dialect:
             found: Dialect | None = find_dialect(dialect)
         else:
+            # Engines first: their commands are unmistakable, while training formats are guessed from settings.
             found = recognised_engine(text, file) or recognised(text, file)
     if found is None:
         wanted = f"a launch file of {', '.join(FORMATS)}"
-        hint = "state the format before the file where it is one of these"
+        hint = "if it is one of these, state the format before the file"
         raise SpecError(file, Problem("", wanted, "none that is recognised", hint))
     return read(found, text, file, num_procs=num_procs, variables=variables, server=server)

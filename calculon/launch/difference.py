@@ -1,4 +1,4 @@
-"""What to change in a launch file to run another execution, in the settings of its launcher, as the file has them."""
+"""Changes that turn a launch file into another execution, in its launcher's settings and the file's spelling."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -24,18 +24,18 @@ from calculon.launch.dialect import (
 Kind = Literal["change", "add", "drop"]
 
 PROCESSORS = "processors"
-"""Name of the change of processors, which launchers say in their own ways."""
+"""Name of the change of the number of processors, which every launcher spells differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting that another execution has otherwise.
+    """A setting that differs between two executions.
 
     Attributes:
         kind: ``change``, ``add`` or ``drop``.
-        name: The setting, as the file calls it.
-        before, after: Its values; None where it is not stated.
-        place: Where it stands: ``run.sh:12``; empty where it does not.
+        name: Name of the setting in the file.
+        before, after: Values; None if not stated.
+        place: Place in the file, such as ``run.sh:12``; empty if not stated.
     """
 
     kind: Kind
@@ -52,7 +52,7 @@ class Change:
         return f"{self.kind} {_written(self.name, value, between)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, with its words."""
+        """Return a JSON-serializable dict, with the text of the change."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -64,19 +64,19 @@ class Change:
 
 
 def _written(name: str, value: Any, between: str) -> str:
-    """Return a setting as its file has it; a switch of a command is its name alone."""
+    """Return a setting as in its file; a command-line switch is its name alone."""
     return name if value is True and between == " " else f"{name}{between}{plain(value)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The changes that make one execution of a launcher another.
+    """Changes that turn one execution of a launcher into another.
 
     Attributes:
-        dialect: The launcher.
-        changes: In the order in which its settings are written.
-        refused: Fields of the other execution that it cannot express; they are left as they are.
-        written: The settings of the first execution as the launcher writes them, in the names of its file.
+        dialect: Dialect of the launcher.
+        changes: Changes in the order in which settings are written.
+        refused: Fields of the other execution that the launcher cannot express; they stay unchanged.
+        written: Settings of the first execution as the launcher writes them, with the names of the file.
     """
 
     dialect: Dialect
@@ -85,7 +85,7 @@ class Difference:
     written: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return a JSON-serializable dict."""
         return {
             "format": self.dialect.name,
             "title": self.dialect.title,
@@ -104,23 +104,24 @@ def difference(
     model: Model | None = None,
     stated: Mapping[str, Setting] | None = None,
 ) -> Difference:
-    """Return what to change in the settings of one execution to run another.
+    """Return the changes of settings that turn one execution into another.
 
     Args:
-        dialect: The launcher.
+        dialect: Dialect of the launcher.
         mine, other: All fields of both executions.
-        model: The model: some settings count its blocks.
-        stated: The settings of the file that says `mine` (:attr:`calculon.launch.dialect.Launch.stated`); by default
-            what the dialect writes for it.
+        model: Model: some settings count its blocks.
+        stated: Settings of the file of `mine` (:attr:`calculon.launch.dialect.Launch.stated`); by default the settings
+            that the dialect writes for it.
 
     Raises:
-        SpecError: Where the dialect cannot express `mine` at all.
+        SpecError: If the dialect cannot express `mine` at all.
     """
     before, _, left_out = _said(dialect, mine, {}, model)
+    # Fields that the launcher cannot express stay as they are in both executions, so they cause no change.
     sayable = {name: value for name, value in mine.items() if name not in left_out}
     try:
         after, of_model, refused = _said(dialect, other, sayable, model)
-    except SpecError as error:  # nothing near to it
+    except SpecError as error:  # no settings are near to it
         return Difference(dialect, (), error.problems)
     counts = int(mine["num_procs"]), int(other["num_procs"])
     changes = [*_processors(*counts)]
@@ -138,9 +139,9 @@ def difference(
 def _said(
     dialect: Dialect, execution: Mapping[str, Any], instead: Mapping[str, Any], model: Model | None
 ) -> tuple[Fields, Fields, dict[str, Problem]]:
-    """Return the settings nearest to an execution, the settings of its model, and the fields that they do not say.
+    """Return the settings nearest to an execution, the settings of its model, and the fields that they miss.
 
-    What cannot be written at all has the value of `instead`, else what is usual beside the other fields.
+    A field that cannot be written takes its value from `instead`, or else its usual value with the other fields.
     """
     own = {name for row in dialect.rows if row.subject == "execution" for name in row.settings}
     usual = optional_defaults(Execution) | find_preset(dialect.preset).usual(execution)
@@ -149,6 +150,7 @@ def _said(
         name: [other[name] for other in (instead, usual) if other.get(name, value) != value]
         for name, value in fields.items()
     }
+    # Each round replaces the refused fields; it ends because every field has at most two alternatives.
     while True:
         try:
             found, unsaid = nearest_settings(dialect, fields, model)
@@ -157,7 +159,7 @@ def _said(
             others = {name: left[name].pop(0) for name in wrong if left[name]}
             if not others and (wrong or model is None):
                 raise
-            model = model if wrong else None  # whose shape cannot be said
+            model = model if wrong else None  # the launcher cannot express its shape
             refused |= {name: wrong[name] for name in others if name not in refused}
             fields |= others
         else:
@@ -175,7 +177,7 @@ def _processors(mine: int, other: int) -> Iterator[Change]:
 
 
 def _written_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield the changes of settings as the dialect writes them."""
+    """Yield the changes between settings as the dialect writes them."""
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
         if name not in before:
@@ -193,10 +195,10 @@ def _file_changes(
     stated: Mapping[str, Setting],
     counts: tuple[int, int],
 ) -> tuple[Iterable[Change], list[Problem]]:
-    """Return the changes of a file, which may say things in other words, or what only counts beside others.
+    """Return the changes of a file, which may spell settings differently or state settings that depend on each other.
 
-    First the settings that differ are changed. Rows whose fields are then not those of the other execution are said
-    anew, and at last all rows. Fields that are not said even so, beside what is left of the file, come second.
+    First only the settings that differ are changed. Rows whose fields still differ from the other execution are
+    rewritten, and finally all rows. Fields that differ even then, because of other settings of the file, come second.
     """
     rows = [row for row in dialect.rows if row.subject == "execution"]
     names = _names(dialect, rows, stated, counts[0])
@@ -209,8 +211,9 @@ def _file_changes(
             name: one for name, one in changes.items() if name in both[1] or name not in kept
         }
         said, _ = _read(rows, _made(stated, changes), counts[1])
-        if said is None:  # settings that contradict each other
+        if said is None:  # the settings contradict each other
             wrong = {i for i, own in enumerate(names) if changes.keys() & {*own}}
+            # The changed rows were rewritten already and still contradict each other: rewrite all rows.
             wrong = wrong if wrong - anew else {*range(len(rows))}
         else:
             wrong = {i for i, row in enumerate(rows) if _differs(row.fields, said, wanted or {})}
@@ -218,7 +221,7 @@ def _file_changes(
             break
         anew |= wrong
     unsaid = [
-        Problem(name, f"{shown(said[name])}, beside the other settings of the file", shown(value))
+        Problem(name, f"{shown(said[name])}, given the other settings of the file", shown(value))
         for name, value in (wanted or {}).items()
         if said is not None and name in dialect.fields and said[name] != value
     ]
@@ -228,7 +231,7 @@ def _file_changes(
 def _names(
     dialect: Dialect, rows: Sequence[Row], stated: Mapping[str, Setting], processors: int
 ) -> list[tuple[str, ...]]:
-    """Return the names of each row: those that it writes, and those of a file that it reads, if no other row does."""
+    """Return the names of each row: the names that it writes, and names in the file that only this row reads."""
     own = {name for row in dialect.rows for name in row.settings}
     _, asked = _read(rows, {name: one.value for name, one in stated.items()}, processors)
     found = []
@@ -250,13 +253,13 @@ def _changes(
     stated: Mapping[str, Setting],
     anew: Collection[int],
 ) -> dict[str, Change]:
-    """Return the changes of a file by the name of the setting, given those of each row; some rows are said anew."""
+    """Return the changes of a file by setting, given the names of each row; rows in `anew` are rewritten completely."""
     before, after = both
     found: dict[str, Change] = {}
     names = [n for n in (*before, *after) if (n in before) != (n in after) or before[n] != after[n]]
     again = {name for i in anew for name in rows[i]}
     names += [name for i in sorted(anew) for name in rows[i]]
-    beside = {name: row for row in rows for name in row}
+    row_of = {name: row for row in rows for name in row}
     for name in dict.fromkeys(names):
         there = stated.get(name)
         if name in after and there is None:
@@ -267,8 +270,9 @@ def _changes(
         elif there is not None:
             found[name] = _without(there, off=name not in again)
         elif name in before:
+            # Neither file states the setting by this name: remove aliases of the same row instead.
             others = [
-                other for other in beside.get(name, ()) if other in stated and other not in after
+                other for other in row_of.get(name, ()) if other in stated and other not in after
             ]
             found |= {other: _without(stated[other], off=True) for other in others}
     return found
@@ -283,7 +287,7 @@ def _made(stated: Mapping[str, Setting], changes: Mapping[str, Change]) -> Field
 def _read(
     rows: Sequence[Row], settings: Mapping[str, Any], processors: int
 ) -> tuple[Fields | None, list[set[str]]]:
-    """Return the fields that settings say, None where they mean nothing together; and the names that each row reads."""
+    """Return the fields of settings, None if the settings contradict each other, and the names that each row reads."""
     stated = {name: Setting(name, value) for name, value in settings.items()}
     reading = Reading(Parsed("settings", stated), processors)
     asked: list[set[str]] = []
@@ -297,14 +301,16 @@ def _read(
     return reading.execution, asked
 
 
-def said_by(dialect: Dialect, settings: Mapping[str, Any], processors: int) -> Fields | None:
-    """Return the fields of an execution that settings say; None where they mean nothing together."""
+def fields_of_settings(
+    dialect: Dialect, settings: Mapping[str, Any], processors: int
+) -> Fields | None:
+    """Return the fields of an execution that settings determine; None if the settings contradict each other."""
     rows = [row for row in dialect.rows if row.subject == "execution"]
     return _read(rows, settings, processors)[0]
 
 
 def _without(stated: Setting, *, off: bool) -> Change:
-    """Return the change that takes a setting back: a switch of a configuration, which others may state, turned off."""
+    """Return the change that removes a setting; a switch of a configuration is set to false: a base may set it."""
     if off and stated.value is True and not stated.name.startswith("-"):
         return Change("change", stated.name, True, False, stated.place)
     return Change("drop", stated.name, stated.value, None, stated.place)

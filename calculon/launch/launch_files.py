@@ -1,4 +1,4 @@
-"""Files of launchers: found by looking, and as specs of an execution."""
+"""Launch files: their detection, and their use as executions."""
 
 import os
 import warnings
@@ -14,23 +14,23 @@ from calculon.launch.server import Server
 
 _LOST = "changes the result, and is not modelled"
 _MOST = 3
-"""Settings that a warning names."""
+"""Number of settings that a warning names."""
 
 _SHAPE = ("num_blocks", "hidden", "feedforward", "attn_heads", "num_experts", "sliding_window")
-"""Figures by which two models are told apart."""
+"""Fields that distinguish two models."""
 
 
 def launch_text(path: str) -> str:
     """Return the text of a file, or of standard input for ``-``.
 
     Raises:
-        SpecError: When it cannot be read, or is no text.
+        SpecError: If it cannot be read, or is not text.
     """
     file = "<stdin>" if path == STDIN else path
     try:
         return read_bytes(path).decode()
     except UnicodeDecodeError:
-        raise SpecError(file, Problem("", "a text in UTF-8", "other bytes")) from None
+        raise SpecError(file, Problem("", "UTF-8 text", "other bytes")) from None
 
 
 def read_launch_file(
@@ -41,12 +41,12 @@ def read_launch_file(
     variables: Mapping[str, str] | None = None,
     server: Server | None = None,
 ) -> Launch:
-    """Read a file of a launcher, or a command that starts an engine.
+    """Read a launch file, or a command that starts an engine.
 
-    Other arguments and errors as of :func:`calculon.launch.dialects.read_launch`.
+    Other arguments and errors as in :func:`calculon.launch.dialects.read_launch`.
 
     Args:
-        path: The file, ``-`` for standard input; or the command itself, in one text.
+        path: Path of the file, ``-`` for standard input; or the command itself, as one text.
     """
     if is_command(path):
         text, file = path, "command"
@@ -58,35 +58,35 @@ def read_launch_file(
 
 
 def is_command(text: str) -> bool:
-    """Return whether a text is a command that starts an engine, and no path of a file.
+    """Return true for a command that starts an engine, and false for the path of a file.
 
     >>> is_command("vllm serve some/model -tp 4"), is_command("serve.sh")
     (True, False)
     """
-    there = os.path.exists(text)  # noqa: PTH110 (a text that can be no path has none)
+    there = os.path.exists(text)  # noqa: PTH110 (a text that cannot be a path does not exist)
     return " " in text and recognised_engine(text, "") is not None and not there
 
 
 def launched_execution(path: str, num_procs: int | None = None) -> Launch | None:
-    """Return what a file says where it is one of a launcher; nothing for any other.
+    """Return the contents of a launch file; None for any other file.
 
     Raises:
-        SpecError: When it cannot be read, and for anything wrong with a file of a launcher.
+        SpecError: If it is a launch file with an error, or starts a serving engine.
     """
     try:
         text = launch_text(path)
     except SpecError:
-        return None  # whoever reads it as a spec says what is wrong
+        return None  # the reader of executions reports the problem
     found = recognised(text, path)
     if found is None and (engine := recognised_engine(text, path)) is not None:
-        wanted = "an execution: how a model is trained"
+        wanted = "an execution, which describes a training"
         hint = "calculon serve takes it as a deployment"
         raise SpecError(path, Problem("", wanted, f"a server of {engine.title}", hint))
     return None if found is None else read(found, text, path, num_procs=num_procs)
 
 
 def is_engine_script(path: str) -> bool:
-    """Return whether a file starts an engine that serves, whatever is wrong with it."""
+    """Return true if a file starts a serving engine, whatever its errors."""
     try:
         return recognised_engine(launch_text(path), path) is not None
     except SpecError:
@@ -94,10 +94,10 @@ def is_engine_script(path: str) -> bool:
 
 
 def is_launch_file(path: str) -> bool:
-    """Return whether a file is one of a launcher, whatever is wrong with it.
+    """Return true if a file is a training launch file, whatever its errors.
 
     Raises:
-        SpecError: For a file of a launcher that is not read.
+        SpecError: For a file of an unsupported launcher.
     """
     try:
         text = launch_text(path)
@@ -106,25 +106,26 @@ def is_launch_file(path: str) -> bool:
     return recognised(text, path) is not None
 
 
-def tell_lost(path: str, launch: Launch) -> None:
-    """Warn of the settings of a file that are not in its result."""
-    if lost := lost_in_words(launch):
+def warn_of_lost_settings(path: str, launch: Launch) -> None:
+    """Warn about settings of a file that the result does not include."""
+    if lost := lost_settings(launch):
         warnings.warn(printable(f"{path}: {lost}"), SpecWarning, stacklevel=3)
 
 
-def tell_other_model(path: str, launch: Launch, model: Model) -> None:
-    """Warn where a file describes another model than the one that is asked about."""
+def warn_of_other_model(path: str, launch: Launch, model: Model) -> None:
+    """Warn if a file describes a different model than the requested one."""
     other = {name: launch.model[name] for name in _SHAPE if name in launch.model}
     if wrong := [name for name, value in other.items() if value != getattr(model, name)]:
+        # Only the shape is compared: names of models differ between launchers.
         found = ", ".join(f"{name} {other[name]:,}, not {getattr(model, name):,}" for name in wrong)
-        words = f"{path}: it describes another model than {model.name} ({found}), which counts here"
+        words = f"{path}: it describes a different model; {model.name} is used ({found})"
         warnings.warn(printable(words), SpecWarning, stacklevel=3)
 
 
-def lost_in_words(launch: Launch) -> str:
-    """Say which settings are not in the result, for a warning; empty where all are.
+def lost_settings(launch: Launch) -> str:
+    """Return a warning that lists settings which the result does not include; empty if there are none.
 
-    Their names, the first of them, and how many there are.
+    It names the first few settings and counts the others.
     """
     unknown = [setting.name for setting in launch.unknown]
     names = [setting.name for setting, _ in launch.not_modelled] + unknown

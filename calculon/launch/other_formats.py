@@ -1,4 +1,4 @@
-"""Files of launchers that are not read, each by what only it has, so that none is taken for a file of another."""
+"""Detection of unsupported launchers, so that their files are not mistaken for a supported format."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _SETTINGS: Mapping[str, tuple[set[str], ...]] = {
     "Primus": ({"exp_name", "modules"},),
     "the tests of Megatron-LM (MODEL_ARGS)": ({"MODEL_ARGS"},),
 }
-"""Outermost settings of YAML files; any set of them is enough. Sources: the configurations in these repositories."""
+"""Top-level settings of YAML files; any of the sets is sufficient. Sources: configurations in these repositories."""
 
 _PACKAGES = {
     "litgpt": "LitGPT",
@@ -29,7 +29,7 @@ _OTHER_KINDS = (".sh", ".slurm", ".sbatch", ".toml", ".json")
 
 
 def other_format(text: str, file: str) -> str:
-    r"""Return the launcher that a file is of, of those that are not read; empty where it is of none.
+    r"""Return the name of the unsupported launcher that a file belongs to; empty if there is none.
 
     >>> other_format("out_dir: out\ntrain:\n  micro_batch_size: 4\n", "pretrain.yaml")
     'LitGPT'

@@ -1,7 +1,7 @@
-"""Rows of one launcher under the names of another, which starts the same code with the same settings.
+"""Rows of one launcher under the names of another one that starts the same code with the same settings.
 
-A :class:`Spelling` says what a setting of the first is called in the second, which values it has there, and what it is
-there where nothing is said. Rows are shared; only names are written twice.
+A :class:`Alias` states the name of a setting in the second launcher, its values there, and its default there. Rows are
+shared; only names are written twice.
 """
 
 import re
@@ -24,11 +24,11 @@ def _as_it_is(value: Any, _: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A setting that says what another one says.
+    """A setting that expresses another one.
 
-    Attributes:
-        name: What it is called.
-        here: Returns the value of the other setting, given this one's and all that is read; None for nothing.
+    name: Name of this setting.
+        here: Function from this setting's value and the reading to the other setting's value; None if it says nothing.
+        there: Function from the other setting's value to this one's.
         there: Returns this one's value, given the other's.
     """
 
@@ -38,13 +38,13 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
-    """The names of a setting.
+class Alias:
+    """Names of a setting in the second launcher.
 
     Attributes:
-        names: In the order in which they count; the first is written. None where it cannot be said.
-        default: Value of the setting where none of them is stated; None for nothing.
-        absent: Value under the first name that takes back the default; None where rows always say it, where it counts.
+        names: Names in order of precedence; the first is written. Empty if the setting cannot be expressed.
+        default: Value of the setting if none of them is stated; None for none.
+        absent: Value under the first name that overrides the default; None if rows always state it when it matters.
     """
 
     names: tuple[Name, ...]
@@ -53,14 +53,14 @@ class Spelling:
 
 
 def opposite(name: str) -> Name:
-    """Return the name of a switch that is on where the other one is off."""
+    """Return the name of a switch that is on if the other one is off."""
     return Name(name, lambda value, _: _switch(value, wanted=False), lambda _: False)
 
 
 def choice(name: str, values: Mapping[Any, Any]) -> Name:
-    """Return a name with other values: those under it, and what they are for the other setting.
+    """Return a name with other values: `values` maps them to the values of the other setting.
 
-    Of several values that are one for the other setting, the first is written. Values that are not listed stay.
+    If several values mean the same for the other setting, the first is written. Unlisted values are kept.
     """
     theirs = first_names(values)
     return Name(
@@ -71,37 +71,37 @@ def choice(name: str, values: Mapping[Any, Any]) -> Name:
 
 
 def when(name: str, wanted: Any, on: Any = True) -> Name:
-    """Return a name one of whose values says that the other setting is `on`; the rest says nothing of it."""
+    """Return a name with one value that means `on` for the other setting; its other values say nothing about it."""
     return Name(name, lambda value, _: on if value == wanted else None, lambda _: wanted)
 
 
-def renamed(row: Row, spelled: Callable[[str], Spelling]) -> Row:
+def renamed(row: Row, spelled: Callable[[str], Alias]) -> Row:
     """Return a row under other names.
 
     Args:
-        row: A row.
-        spelled: Returns the names of a setting.
+        row: Row to rename.
+        spelled: Function from a setting to its names.
     """
-    spellings = {name: spelled(name) for name in row.settings}
+    aliases = {name: spelled(name) for name in row.settings}
 
-    def read(one: Reading) -> Fields:
+    def read(reading: Reading) -> Fields:
         try:
-            return row.read(_Renamed(one, spellings, spelled))
+            return row.read(_Renamed(reading, aliases, spelled))
         except SpecError as error:
             raise SpecError(error.file, [_reworded(p, spelled) for p in error.problems]) from None
 
-    def write(one: Writing) -> Fields:
-        return dict(_written(one, row.write(one), spellings, spelled))
+    def write(writing: Writing) -> Fields:
+        return dict(_written(writing, row.write(writing), aliases, spelled))
 
-    names = (name.name for spelling in spellings.values() for name in spelling.names)
+    names = (name.name for alias in aliases.values() for name in alias.names)
     return Row(row.fields, tuple(dict.fromkeys(names)), read, write, row.subject)
 
 
 _FLAG = re.compile(r"--[a-z][a-z0-9-]+")
 
 
-def _reworded(problem: Problem, spelled: Callable[[str], Spelling]) -> Problem:
-    """Return a problem in the names of this launcher."""
+def _reworded(problem: Problem, spelled: Callable[[str], Alias]) -> Problem:
+    """Return a problem with the names of this launcher."""
 
     def name(found: re.Match[str]) -> str:
         names = spelled(found[0]).names
@@ -109,71 +109,77 @@ def _reworded(problem: Problem, spelled: Callable[[str], Spelling]) -> Problem:
 
     texts = (problem.field, problem.expected, problem.found)
     field, expected, found = (_FLAG.sub(name, text) for text in texts)
+    # The hint names a launcher that the user does not run.
     hint = "" if problem.hint == "Megatron-LM needs it" else problem.hint
     return Problem(field, expected, found, hint)
 
 
 def _written(
-    one: Writing,
+    writing: Writing,
     settings: Fields,
-    spellings: Mapping[str, Spelling],
-    spelled: Callable[[str], Spelling],
+    aliases: Mapping[str, Alias],
+    spelled: Callable[[str], Alias],
 ) -> Iterator[tuple[str, Any]]:
-    """Yield settings under their other names, with what has to be said where nothing is said."""
+    """Yield settings under their other names, and explicit values where absence has a different meaning."""
     for name, value in settings.items():
-        spelling = spellings.get(name) or spelled(name)
-        for first in spelling.names[:1]:
+        alias = aliases.get(name) or spelled(name)
+        for first in alias.names[:1]:
             yield first.name, first.there(value)
-    for name, spelling in spellings.items():
-        if spelling.absent is not None and name not in settings:
-            yield spelling.names[0].name, spelling.absent
+    for name, alias in aliases.items():
+        if alias.absent is not None and name not in settings:
+            yield alias.names[0].name, alias.absent
 
 
 class _Renamed(Reading):
-    """Settings under other names, as a row asks for them."""
+    """Reading under other names: rows ask by their own names."""
 
     def __init__(
         self,
-        one: Reading,
-        spellings: Mapping[str, Spelling],
-        spelled: Callable[[str], Spelling],
+        reading: Reading,
+        aliases: Mapping[str, Alias],
+        spelled: Callable[[str], Alias],
     ) -> None:
-        self.one, self.spellings, self.spelled = one, spellings, spelled
-        self.parsed, self.asked_procs = one.parsed, one.asked_procs
-        self.execution, self.model, self.campaign = one.execution, one.model, one.campaign
-        self.lost, self.notes = one.lost, one.notes
+        self.original, self.aliases, self.spelled = reading, aliases, spelled
+        self.parsed, self.asked_procs = reading.parsed, reading.asked_procs
+        self.execution, self.model, self.campaign = (
+            reading.execution,
+            reading.model,
+            reading.campaign,
+        )
+        self.lost, self.notes = reading.lost, reading.notes
         self.used = _Used(self)
-        self.lenient = one.lenient
+        self.lenient = reading.lenient
 
     def setting(self, *names: str) -> Setting | None:
-        """Return the first of some settings that is stated, under its other names, or by default."""
+        """Return the first of several settings that is stated, under its other names, or its default."""
         found = [self._stated(name) for name in names]
         return next((setting for setting in found if setting is not None), None)
 
-    def spelling(self, name: str) -> Spelling:
+    def alias(self, name: str) -> Alias:
         """Return the names of a setting."""
-        return self.spellings.get(name) or self.spelled(name)
+        return self.aliases.get(name) or self.spelled(name)
 
     def _stated(self, name: str) -> Setting | None:
-        spelling, stated = self.spelling(name), None
-        for there in spelling.names:
-            setting = self.one.setting(there.name)
+        alias, stated = self.alias(name), None
+        for there in alias.names:
+            setting = self.original.setting(there.name)
             if setting is not None and setting.value is not None and stated is None:
-                value = _plain(there.here(setting.value, self.one))
+                value = _plain(there.here(setting.value, self.original))
                 stated = Setting(setting.name, value, setting.place)
-        if stated is None and spelling.default is not None:
-            first = spelling.names[0].name if spelling.names else name
-            stated = Setting(first, spelling.default)
+        # All names are asked for even after a hit, so that every alias counts as read.
+        if stated is None and alias.default is not None:
+            first = alias.names[0].name if alias.names else name
+            stated = Setting(first, alias.default)
         return None if stated is None or stated.value is None else stated
 
     def not_modelled(self, name: str, effect: str) -> None:
-        """Say that the value of a setting changes the result, but not here; and how."""
-        for there in self.spelling(name).names:
-            self.one.not_modelled(there.name, effect)
+        """Record that the value of a setting changes the result but is not modelled, with its effect."""
+        for there in self.alias(name).names:
+            self.original.not_modelled(there.name, effect)
 
 
 class _Used(set[str]):
-    """Names that a row says it has read: those of the other launcher are noted."""
+    """Set of names that a row has read; it records the names of the other launcher."""
 
     def __init__(self, reading: _Renamed) -> None:
         super().__init__()
@@ -181,7 +187,8 @@ class _Used(set[str]):
 
     def update(self, *names: Iterable[str]) -> None:
         for name in chain(*names):
-            self.reading.one.used.update(one.name for one in self.reading.spelling(name).names)
+            # Rows add to this set under Megatron-LM's names; the report needs the names in the user's file.
+            self.reading.original.used.update(one.name for one in self.reading.alias(name).names)
 
     def add(self, name: str) -> None:
         self.update((name,))
@@ -192,7 +199,7 @@ class _Used(set[str]):
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as a flag of a command has it: nothing for what is off, and one value for a list of one."""
+    """Return a value as a command-line flag would have it: None for off, and a single value for a list of one."""
     if value is False or value == []:
         return None
     if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list):
@@ -201,7 +208,7 @@ def _plain(value: Any) -> Any:
 
 
 def _switch(value: Any, *, wanted: bool) -> Any:
-    """Return a switch for one value of another; any other value as it is, which no row takes."""
+    """Return a switch that is on for one value of another switch; other values are kept, for the row to refuse."""
     return (value is wanted) or None if isinstance(value, bool) else value
 
 

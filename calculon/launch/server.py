@@ -1,4 +1,4 @@
-"""A model on a machine, as an engine that serves it finds both: by its memory shares of memory are converted."""
+"""Model and machine of a serving engine, which convert between its shares of memory and bytes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ class RankBytes(NamedTuple):
     """Memory of a rank of a server, in bytes.
 
     Attributes:
-        capacity: What a process gets.
-        weights, activation: What weights and the largest pass take.
-        reserve: Context, libraries, graphs and workspaces.
+        capacity: Memory available to a process.
+        weights, activation: Memory of the weights, and of the activations of the largest pass.
+        reserve: Memory of context, libraries, CUDA graphs and workspaces.
     """
 
     capacity: float
@@ -22,19 +22,18 @@ class RankBytes(NamedTuple):
 
     @property
     def free(self) -> float:
-        """What is left beside all of these."""
+        """Memory that is left for the KV cache."""
         return self.capacity - self.weights - self.activation - self.reserve
 
 
 @dataclass(frozen=True)
 class Server:
-    """A model on a machine, by which shares of memory are converted.
+    """A model on a machine, used to convert shares of memory.
 
     Attributes:
         system: Name of the machine.
-        memory: Bytes of a processor.
-        rank: Returns the memory of a rank of a deployment, given its fields; those that are left out have their
-            default.
+        memory: Memory of a processor in bytes.
+        rank: Function from the fields of a deployment to the memory of a rank; missing fields have their default.
     """
 
     system: str

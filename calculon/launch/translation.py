@@ -1,4 +1,4 @@
-"""Executions that one framework runs, for another: what is chosen is kept, what only the framework says is not."""
+"""Translation of executions between frameworks: choices are kept, framework defaults are replaced."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -14,23 +14,22 @@ NO_SETTING = (
     *("edition", "preset", "seq_length", "attn_kernel"),
     *(one.name for one in spec_fields(Execution) if one.declaration.of == "circumstance"),
 )
-"""Fields that no launcher sets: they are of the estimate, of the machine, or of the data."""
+"""Fields that no launcher sets: they belong to the estimate, the machine, or the data."""
 
 
 _OWN_WAY = (
     *("grad_dtype", "grad_comm_dtype", "tp_async", "seq_par_ag_redo", "overlap_param_gather"),
     *("compile_scope", "ce_impl", "launch_mode", "grad_fusion"),
 )
-"""What each framework does in a way of its own, unless another is asked for."""
+"""Fields that each framework handles differently unless the user sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """An execution for a framework.
+    """An execution translated for a framework.
 
-    Attributes:
-        fields: All of its fields.
-        changes: Fields of which the framework runs another value than the one that the execution was written for, and
+    fields: All fields of the execution.
+        changes: Fields whose value the framework changes, with the old and the new value.
             both.
     """
 
@@ -46,28 +45,30 @@ def translated(
     Args:
         execution: All fields of an execution; fields at their default may be left out.
         preset: Preset of the framework.
-        settable: Fields that its settings say.
-        title: What it is called in messages.
+        settable: Fields that the framework's settings determine.
+        title: Name of the framework in messages.
 
     Raises:
-        SpecError: For inference, and for a field that was chosen and that neither settings nor the preset say; with the
-            value that the framework runs.
+        SpecError: For inference, and for a field that was chosen and that neither settings nor the preset can express,
+        with the value that the framework runs.
     """
-    whole = optional_defaults(Execution) | dict(execution)
-    if not whole["training"]:
+    complete = optional_defaults(Execution) | dict(execution)
+    if not complete["training"]:
         raise _refusal("training", title, True, False)
-    own = optional_defaults(Execution) | find_preset(str(whole["preset"])).usual(whole)
+    origin = optional_defaults(Execution) | find_preset(str(complete["preset"])).usual(complete)
     target = find_preset(preset)
-    usual = optional_defaults(Execution) | target.usual(whole)
-    fields, changes = dict(whole), {}
+    usual = optional_defaults(Execution) | target.usual(complete)
+    fields, changes = dict(complete), {}
     for name in (field.name for field in spec_fields(Execution)):
-        value = whole[name]
+        value = complete[name]
+        # A value that the target framework uses anyway needs no setting.
         if name in NO_SETTING or name not in usual or value == usual[name]:
             continue
-        own_form = value == "auto" or (name in _OWN_WAY and whole["preset"] != preset)
-        if name in settable and target.problem(name, value) is None and not own_form:
+        # ``auto``, and fields that frameworks handle differently, are not choices of the user: the target decides.
+        is_framework_choice = value == "auto" or (name in _OWN_WAY and complete["preset"] != preset)
+        if name in settable and target.problem(name, value) is None and not is_framework_choice:
             continue
-        if value == own.get(name):
+        if value == origin.get(name):
             fields[name] = usual[name]
             changes[name] = value, usual[name]
         elif name not in settable:
@@ -76,7 +77,7 @@ def translated(
 
 
 def _refusal(name: str, title: str, runs: Any, found: Any) -> SpecError:
-    """Return the error of a field that a launcher has no setting for."""
+    """Return the error of a field for which a launcher has no setting."""
     wanted = f"{written(runs)}, as {title} runs it: it has no setting for this field"
     return SpecError(
         "execution", Problem(name, wanted, written(found), f"--set {name}={written(runs)}")

@@ -9,7 +9,7 @@ import numpy as np
 from calculon.base.units import Array, Count
 from calculon.declarations.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES, MESH_AXES
 from calculon.declarations.named_values import MESH_ORDERS
-from calculon.hardware.collectives.placement import Rooms, nested_rooms, rooms_used
+from calculon.hardware.collectives.placement import Fanouts, fanouts_used, nested_networks
 from calculon.hardware.system import System
 from calculon.plan.columns import FIELDS, Columns, code
 
@@ -87,7 +87,7 @@ def strides(columns: Columns) -> Mapping[str, Count]:
     return found
 
 
-def rooms_of(columns: Columns, mesh_order: str, system: System) -> Rooms:
+def rooms_of(columns: Columns, mesh_order: str, system: System) -> Fanouts:
     """Return what an instance of each nested network joins when the groups of all axes sit evenly, in one order.
 
     Replicas with hybrid sharding form groups of shards, and of copies of them; shards are of whole context-parallel
@@ -112,8 +112,8 @@ def rooms_of(columns: Columns, mesh_order: str, system: System) -> Rooms:
         mesh_order == _EXPERTS_SPAN_REPLICAS or (columns.context_par > 1).any()
     ):
         degrees = _with_experts(degrees, np.where(columns.expert_par > 1, expert_ranks(columns), 1))
-        return rooms_used(system, degrees, 2 * between_layers)
-    return rooms_used(system, degrees, between_layers)
+        return fanouts_used(system, degrees, 2 * between_layers)
+    return fanouts_used(system, degrees, between_layers)
 
 
 _EXPERTS_SPAN_REPLICAS = "tp-dp-pp"
@@ -134,9 +134,9 @@ def _with_experts(degrees: list[Count], span: Count) -> list[Count]:
     return cut
 
 
-def rooms(columns: Columns, system: System) -> Rooms:
+def rooms(columns: Columns, system: System) -> Fanouts:
     """Return what an instance of each nested network joins, in the order of each execution; all where it is stated."""
-    found: Rooms = tuple(np.array(room) for _, room in nested_rooms(system))
+    found: Fanouts = tuple(np.array(room) for _, room in nested_networks(system))
     for number in np.flatnonzero(np.bincount(np.ravel(columns.mesh_order))):
         if number:
             here = rooms_of(columns, MESH_ORDERS[number], system)
@@ -146,7 +146,7 @@ def rooms(columns: Columns, system: System) -> Rooms:
 
 
 def networks_of(
-    columns: Columns, mesh_order: str, system: System, used: Rooms | None = None
+    columns: Columns, mesh_order: str, system: System, used: Fanouts | None = None
 ) -> dict[str, Array]:
     """Return the network of the groups of each axis: the one stated, or in a mesh the outermost that they span."""
     if mesh_order == MESH_ORDERS[0]:
@@ -164,12 +164,12 @@ def processors(columns: Columns) -> Count:
     return reduce(mul, (getattr(columns, name).astype(float) for name in DEGREES))
 
 
-def outermost(system: System, span: Count, rooms: Rooms) -> Array:
+def outermost(system: System, span: Count, rooms: Fanouts) -> Array:
     """Return the outermost network of process groups by the consecutive processors that they span.
 
     It is the first network that holds them, of which every instance joins as many as `rooms` say.
     """
-    nested = [number for number, _ in nested_rooms(system)] or [0]
+    nested = [number for number, _ in nested_networks(system)] or [0]
     held, inside = [], np.array(1)
     for room in rooms[:-1]:
         inside = inside * room
@@ -180,7 +180,7 @@ def outermost(system: System, span: Count, rooms: Rooms) -> Array:
     return found
 
 
-def places(rooms: Rooms) -> Count:
+def places(rooms: Fanouts) -> Count:
     """Return how many processors all instances have together."""
     return reduce(mul, rooms, np.array(1))
 

@@ -1,5 +1,6 @@
 """A table of executions: a struct of arrays with the fields of :class:`~calculon.declarations.execution.Execution`."""
 
+import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -7,13 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Displayed
+from calculon.base.display import Tabular
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.units import Array
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import filled
+from calculon.hardware.system import System
 from calculon.plan.columns import (
     DEFAULTS,
     FIELDS,
@@ -44,7 +47,7 @@ def names_of(edition: str) -> tuple[str, ...]:
     return PUBLISHED_NAMES if edition == PUBLISHED else NAMES
 
 
-class Plan(Columns, Displayed):
+class Plan(Columns, Tabular):
     """A table of executions.
 
     Columns are attributes: whole numbers are int64, switches bool, and fields with named values are codes, int8 or
@@ -240,11 +243,9 @@ class Plan(Columns, Displayed):
             raise SpecError(f"row {number}", Problem(name, "an allowed value", "another value"))
         return Execution(**{name: self.values(name)[number].item() for name in NAMES})
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return the table as a DataFrame with the published column names and order."""
-        import pandas as pd  # only for people who want frames
-
-        return pd.DataFrame({name: self.values(name) for name in self.names})
+    def table(self) -> dict[str, Array]:
+        """Return the fields of the executions by name, in published order."""
+        return {name: self.values(name) for name in self.names}
 
 
 def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,6 +318,25 @@ Executions: TypeAlias = Union[
 """A table, a DataFrame, records or mappings, a mapping of columns, or one execution."""
 
 _WANTED = "a Plan, a DataFrame, a list of Executions or of mappings with their fields, or a mapping of columns"
+
+
+def read_plan(
+    source: "inputs.Source | Executions", model: Model, system: System, edition: str | None = None
+) -> Plan:
+    """Return a table of executions from one, or from a plan: words, a file, a result or a launch script.
+
+    Args:
+        source: The executions.
+        model, system: Model and machine, which fill in what a plan leaves out.
+        edition: Edition for all rows, if one is asked for.
+
+    Raises:
+        SpecError: As :func:`as_plan`, and for a plan that cannot be read.
+    """
+    given: Any = source
+    if isinstance(given, (str, os.PathLike, inputs.Changed)):
+        given = inputs.execution(given, edition=edition, model=model, system=system)
+    return as_plan(given, edition)
 
 
 def as_plan(source: Executions, edition: str | None = None) -> Plan:

@@ -12,7 +12,7 @@ from calculon.base.units import MIB, MICRO, Array, Bytes, Count, Fraction, Secon
 from calculon.declarations.axes import AXES
 from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import BatchChoice
-from calculon.hardware.collectives.placement import Rooms
+from calculon.hardware.collectives.placement import Fanouts
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns, code
 from calculon.plan.mesh import (
@@ -350,7 +350,7 @@ class Schedule:
         return dict(strides_of(self.columns, self.choice.mesh_order))
 
     @cached_property
-    def rooms(self) -> Rooms:
+    def rooms(self) -> Fanouts:
         """How many instances of those inside an instance of each nested network joins in a mesh."""
         return rooms_of(self.columns, self.choice.mesh_order, self._system)
 

@@ -406,3 +406,16 @@ def edition_words(terms: Texts) -> str:
     names = list(dict.fromkeys(terms))
     separator = "; " if any("," in name for name in names) else ", "
     return f"edition{'s' if len(names) > 1 else ''} {separator.join(names)}"
+
+
+def linked(chart: Chart, links: Texts) -> Chart:
+    """Return a chart of one panel whose bars lead to addresses: one for each place of the axis of categories."""
+    ((panel,),) = chart.rows
+
+    def with_links(mark: Mark) -> Mark:
+        if not isinstance(mark, Bars):
+            return mark
+        return replace(mark, links=[links[int(at)] for at in mark.at])
+
+    marks = tuple(map(with_links, panel.marks))
+    return replace(chart, rows=((replace(panel, marks=marks),),))

@@ -4,11 +4,8 @@
 blanks.
 """
 
-import contextlib
 import os
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,15 +61,3 @@ def show(block: "Block", stream: IO[str], *, plain: bool = False) -> None:
     with console.capture() as capture:
         console.print(page)
     stream.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
-
-
-@contextlib.contextmanager
-def status(verb: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on standard error if it is a terminal; yield a function that names the current task."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as spinner:
-        yield lambda text: spinner.update(f"{verb} {text}")

@@ -38,22 +38,27 @@ _BAR = 9.0  # em
 _DRAWING = 24  # characters
 
 
+def _text(text: str) -> str:
+    return escape(text).replace("\n", "<br>")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """Appearance of documents on one kind of page.
 
     Attributes:
-        width: Page width in characters, for which documents choose their layout.
-        roles: HTML attributes of elements by role: ``quiet`` (less important), ``text`` and ``number`` (table cells),
-            ``first text`` and ``first number`` (the cell that names a row); ``words`` and ``first words`` are cells
-            whose text wraps. A page with links also has ``link``, the styles that only such pages have, and ``current
-            row``, ``facts``, ``columns`` and ``tall`` (groups of elements).
-        folds: Whether sections are collapsible.
-        headings: Whether sections that are expanded initially have a plain heading and cannot be collapsed.
-        tall: Number of rows from which a table gets its own scrolling region.
-        rows: Maximum number of rows shown of a long table; None shows all.
-        sorts: Whether cells carry the values by which a script sorts.
-        pictures: Whether charts are embedded as SVG.
+        width: Characters for which documents lay themselves out.
+        roles: Attributes of elements by their role: ``quiet`` (less important), ``text`` and ``number`` (cells of
+            tables), ``first text`` and ``first number`` (the cell that names a row); ``words`` and ``first words`` are
+            cells whose text folds. A page with links also has ``link``, the styles that only such pages have, and
+            ``current row``, ``facts``, ``columns`` and ``tall`` (groups of elements).
+        folds: Whether sections fold away below their headings.
+        headings: Whether sections that are shown unfolded stay so, below a heading.
+        tall: Rows from which a table scrolls in a region of its own.
+        rows: Rows of a long table that are shown; None shows all.
+        sorts: Whether cells carry the values that a script sorts by.
+        pictures: Whether charts are drawn, as elements of SVG.
+        write: Returns a text as HTML.
     """
 
     width: int
@@ -64,6 +69,7 @@ class Look:
     rows: int | None = None
     sorts: bool = False
     pictures: bool = False
+    write: Callable[[str], str] = _text
 
 
 NOTEBOOK = Look(
@@ -143,6 +149,7 @@ class _Html:
 
     def __init__(self, look: Look, title: str = ""):
         self.look, self.roles, self.title = look, look.roles, title
+        self.write = look.write
         self.writers: Mapping[type, Callable[[Any], str]] = {
             Section: self._section,
             SideBySide: self._side_by_side,
@@ -173,7 +180,7 @@ class _Html:
 
     def _document(self, one: Document) -> str:
         terms = f" {self.words(dim(one.terms))}" if one.terms else ""
-        title = f"<p><strong>{escape(one.title)}</strong>{terms}</p>" if one.title else ""
+        title = f"<p><strong>{self.write(one.title)}</strong>{terms}</p>" if one.title else ""
         return title + self.blocks((*one.lead, *one.parts))
 
     def _frontier(self, one: Frontier) -> str:
@@ -181,7 +188,7 @@ class _Html:
         return f'<pre aria-hidden="true">{lines}</pre>'
 
     def _items(self, one: Items) -> str:
-        return f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in one.texts)}</ul>"
+        return f"<ul>{''.join(f'<li>{self.write(text)}</li>' for text in one.texts)}</ul>"
 
     def _side_by_side(self, one: SideBySide) -> str:
         columns = [*map(self.blocks, one.columns)]
@@ -194,7 +201,8 @@ class _Html:
         if not role:
             return self._grid(facts.grid)
         tiles = (
-            f"<div><dt>{escape(label)}</dt><dd><strong>{escape(value)}</strong> {self.words(dim(remark))}</dd></div>"
+            f"<div><dt>{self.write(label)}</dt><dd><strong>{self.write(value)}</strong> "
+            f"{self.words(dim(remark))}</dd></div>"
             for label, value, remark in facts.rows
         )
         return f"<dl{role}>{''.join(tiles)}</dl>"
@@ -207,8 +215,8 @@ class _Html:
             return inner
         remark = f": {self.words(section.remark)}" if section.remark else ""
         if not (self.look.folds or section.folded) or (self.look.headings and section.opened):
-            return f"<h3>{escape(section.title)}{remark}</h3>{inner}"
-        title = f"<strong>{escape(section.title)}</strong>{remark}"
+            return f"<h3>{self.write(section.title)}{remark}</h3>{inner}"
+        title = f"<strong>{self.write(section.title)}</strong>{remark}"
         if not inner:
             return f"<p>{title}</p>"
         opened = " open" if section.opened else ""
@@ -255,7 +263,7 @@ class _Html:
         values = (
             [[row[column.key] for column in columns] for row in some] if self.look.sorts else None
         )
-        heads = [escape(column.heading) for column in columns]
+        heads = [self.write(column.heading) for column in columns]
         left = (table.total or len(table.rows)) - len(some)
         kinds = [
             "number" if one.right else "words" if one.fold or one.cut else "text" for one in columns
@@ -309,7 +317,7 @@ class _Html:
         if isinstance(cell, TwoSided):
             return _two_sided(cell)
         if isinstance(cell, Names):
-            return escape(", ".join(cell.names))
+            return self.write(", ".join(cell.names))
         if isinstance(cell, Legend):
             return self._piece(dim(cell.text.format(*BLOCKS)))
         if isinstance(cell, Swatches):
@@ -322,8 +330,8 @@ class _Html:
     def _piece(self, piece: str | Styled) -> str:
         """Return a piece of text: bold, dim, coloured or plain."""
         if isinstance(piece, str):
-            return _text(piece)
-        found = _text(piece.text)
+            return self.write(piece)
+        found = self.write(piece.text)
         if piece.style in COLORS:
             found = f'<span style="color:{color_code(piece.style)}">{found}</span>'
         elif piece.style == "dim" and found:
@@ -345,10 +353,6 @@ class _Html:
             state = self.roles["link"] if piece.link.startswith("/?") else ""
             return f'<a{state}{role}{label} href="{escape(piece.link)}">{found}</a>'
         return f"<span{role}>{found}</span>" if role else found
-
-
-def _text(text: str) -> str:
-    return escape(text).replace("\n", "<br>")
 
 
 def _two_sided(bar: TwoSided) -> str:

@@ -1,12 +1,14 @@
 """Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calculon import inputs
+from calculon.base.activity import announce
 from calculon.base.units import Array
 from calculon.declarations.expression import Lookup
 from calculon.declarations.model import Model
@@ -19,6 +21,7 @@ from calculon.search.best_first import Seen, feasible_numbers, search_space
 from calculon.search.effect import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
 from calculon.search.request import (
+    asked_space,
     make_condition,
     make_ranking,
     make_space,
@@ -28,6 +31,7 @@ from calculon.search.search_counts import Splits
 from calculon.search.search_result import SearchResult, with_figures
 from calculon.search.space import Space
 from calculon.search.where import Condition
+from calculon.search.within_risk import both, preferred_risk, search_preferring
 
 if TYPE_CHECKING:
     from calculon.campaign.read import CampaignSource
@@ -51,15 +55,19 @@ CHUNK = 32_768
 @takes_space
 def search(
     model: Source | Model,
+    num_procs: int | str,
     system: Source | System,
-    num_procs: int,
-    max_batch_size: int,
-    datatype: str = "float16",
+    max_batch_size: int | None = None,
+    datatype: str | None = None,
     *,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    dtype: str | None = None,
     top: int = 1,
     objective: str = "sample_rate",
     pareto: Sequence[str] | None = None,
     where: str | None = None,
+    risk: float | str | None = None,
     mbs_break: bool = False,
     fused: bool | Sequence[bool] | None = None,
     tensor_overlap: bool = True,
@@ -70,6 +78,7 @@ def search(
     edition: Edition | str | None = None,
     preset: str | None = None,
     campaign: "CampaignSource | None" = None,
+    **words: Any,
 ) -> SearchResult:
     """Find the best executions of a model on a number of processors, exactly.
 
@@ -81,34 +90,63 @@ def search(
         top: How many executions to return.
         objective: ``STATISTIC[:max|min]``.
         pareto: Objectives whose non-dominated set is returned instead of the best by one.
+        risk: Probability of running out of memory that the executions may have: ``"10%"`` (default) or ``0.1``. If
+            there are none, they may have three times as much, and so on; ``1`` accepts any. With `pareto`, with a
+            condition on ``fits`` and in edition ``sc23`` the default is any.
         mbs_break: Give up on larger microbatches after the first that does not fit.
 
     Raises:
         SpecError: For anything malformed, and for a `fix` that leaves nothing, before any work.
 
     Examples:
-        >>> found = search("megatron-22B", "a100_80g", 8, 4, top=2)
+        >>> found = search("megatron-22B", 8, "a100_80g", 4, top=2)
         >>> found
         <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
+        >>> search("llama-3-8b", 64, "h100", tp=2).best.execution.tensor_par
+        2
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     choices |= {"campaign": campaign}
-    space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
-    ranking = make_ranking(top, objective, pareto, where, space.edition, space.runs)
-    mbs_break = inputs.switch(mbs_break, "mbs_break", "search")
+    sizes, types = (max_batch_size, batch), (datatype, dtype)
+    space = asked_space(model, num_procs, system, sizes, types, seq, **choices)
+    wanted = {"top": top, "objective": objective, "pareto": pareto}
+    return _preferring(space, wanted, where, risk, mbs_break)
+
+
+def _preferring(
+    space: Space, wanted: Mapping[str, Any], where: str | None, risk: Any, mbs_break: object
+) -> SearchResult:
+    """Check a search and run it, executions within the risk first; `wanted` are arguments of a ranking."""
+    known: dict[str, Any] = {**wanted, "edition": space.edition, "runs": space.runs}
+    make_ranking(where=where, **known)
+    accepted = preferred_risk(risk, space.edition, known["pareto"], where)
+    gives_up = inputs.switch(mbs_break, "mbs_break", "search")
     check_left([space], PYTHON)
-    warn_of_idle_values([space], stacklevel=3)
-    return run(space, ranking, mbs_break=mbs_break)
+    warn_of_idle_values([space], stacklevel=4)
+
+    def search(further: str | None) -> SearchResult:
+        ranking = make_ranking(where=both(where, further), **known)
+        return run(space, ranking, mbs_break=gives_up)
+
+    return replace(search_preferring(search, accepted), risk=accepted)
 
 
 def run(
     space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
 ) -> SearchResult:
     """Search a space with a fresh ranking; arguments as of :func:`~calculon.search.best_first.search_space`."""
-    begin, splits = perf_counter(), Splits()
-    counts = search_space(space, ranking, mbs_break=mbs_break, seen=seen, splits=splits)
+    begin, splits, tried = perf_counter(), Splits(), 0
+
+    def told(count: int) -> None:
+        nonlocal tried
+        tried += count
+        announce(f"{space.num_procs:,} x {space.system.name}: {tried:,} plans tried")
+        if seen is not None:
+            seen(count)
+
+    counts = search_space(space, ranking, mbs_break=mbs_break, seen=told, splits=splits)
     seconds = perf_counter() - begin
     scores, numbers = ranking.ranked()
     return SearchResult(space, ranking.objectives, counts, numbers, scores, splits, seconds)
@@ -117,11 +155,14 @@ def run(
 @takes_space
 def executions(
     model: Source | Model,
+    num_procs: int | str,
     system: Source | System,
-    num_procs: int,
-    max_batch_size: int,
-    datatype: str = "float16",
+    max_batch_size: int | None = None,
+    datatype: str | None = None,
     *,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    dtype: str | None = None,
     where: str | None = None,
     chunk: int = CHUNK,
     fused: bool | Sequence[bool] | None = None,
@@ -133,6 +174,7 @@ def executions(
     edition: Edition | str | None = None,
     preset: str | None = None,
     campaign: "CampaignSource | None" = None,
+    **words: Any,
 ) -> Iterator[Evaluation]:
     """Return every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
 
@@ -149,7 +191,8 @@ def executions(
     choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     choices |= {"campaign": campaign}
-    space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
+    sizes, types = (max_batch_size, batch), (datatype, dtype)
+    space = asked_space(model, num_procs, system, sizes, types, seq, **choices)
     condition = make_condition(where, space.edition, space.runs)
     chunk = inputs.count(chunk, "chunk", "executions")
     check_left([space], PYTHON)
@@ -171,7 +214,7 @@ def feasible_tables(
     for numbers in rechunked(feasible_numbers(space), chunk):
         if seen is not None:
             seen(len(numbers))
-        table = evaluate(space.model, space.system, space.plan(numbers))
+        table = evaluate(space.model, space.plan(numbers), space.system)
         if where is not None:
             table = table.take(np.broadcast_to(where.mask(_lookup(space, table)), len(table)))
         yield with_figures(space.runs, table)
@@ -193,7 +236,7 @@ def nothing(space: Space) -> Evaluation:
     """Return a table of executions of a space without rows."""
     plan = space.plan(np.zeros(0, np.int64))
     return with_figures(
-        space.runs, evaluate(space.model, space.system, plan, edition=space.edition)
+        space.runs, evaluate(space.model, plan, space.system, edition=space.edition)
     )
 
 

@@ -1,21 +1,31 @@
 """From the arguments of a search to its space and its ranking; every mistake is told before any work."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from textwrap import fill, indent
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations.decode import SpecWarning
+from calculon.declarations.files import STDIN
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, MATMUL_BYTES, PUBLISHED
 from calculon.declarations.presets import Preset, agreed, usual_preset
 from calculon.declarations.recipes import NO_RECIPE
+from calculon.declarations.short_names import FIELDS as SHORT
+from calculon.declarations.short_names import QUESTION_WORDS, field_name
+from calculon.declarations.spellings import PRECISIONS, is_counts, precision, processor_counts
+from calculon.declarations.usual_batch import asked_batch, asked_length
 from calculon.editions import SC23, find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.argument_order import in_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.columns import DEFAULTS
@@ -23,7 +33,7 @@ from calculon.plan.plan import NAMES
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.objective import Objective, check_statistic
 from calculon.search.ranking import Best, Front, Ranking
-from calculon.search.restrict import OPTIONS, checked
+from calculon.search.restrict import OPTIONS, as_fields, checked
 from calculon.search.space import Space
 from calculon.search.where import Condition
 
@@ -37,11 +47,13 @@ R = TypeVar("R")
 
 _SPACE = """\
 model, system: As in :func:`calculon.estimate`.
-num_procs: Processors.
-max_batch_size: Global batch, in sequences: exactly so many under a preset, which edition ``corrected`` has
-    unless it is told otherwise; in edition ``sc23`` each data-parallel degree runs the largest multiple of
-    itself up to it.
-datatype: Type of weights, activations and matrix arithmetic: one that both engines of the system have.
+num_procs: Processors; ``"1k"`` is 1,024. They may also stand after the system.
+max_batch_size, datatype: Batch and type as ``llm-optimal-execution`` takes them, in place of `batch` and `dtype`:
+    sequences, exactly so many under a preset, which edition ``corrected`` has unless it is told otherwise; in
+    edition ``sc23`` each data-parallel degree runs the largest multiple of itself up to it. By default
+    ``float16`` then.
+batch, seq, dtype: As in :func:`calculon.plan`, and with its defaults. Without `max_batch_size` the edition is
+    ``corrected``.
 where: Condition on statistics and execution fields, such as ``"total_time < 60 and tensor_par <= 8"``.
 fused: Candidates of ``fused_activation``; ``(False, True)`` tries both. By default true in edition ``sc23``,
     where it costs nothing, and false in ``corrected``.
@@ -58,10 +70,11 @@ campaign: Whole runs of the executions, of one batch and length: a name of the c
     (``{"tokens": "15T", "fleet": {"price": 2.5}}``). Their figures
     (:class:`~calculon.declarations.run_figures.CampaignFigures`: ``days``, ``usd``, ...) are statistics then; a
     deadline and budgets are conditions. Edition ``corrected``.
-edition: Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six
-    published fields alone, ``corrected`` for a model that states more.
+edition: Edition of the cost model, or its name; with `max_batch_size` by default the one that the model needs:
+    ``sc23`` for the six published fields alone, ``corrected`` for a model that states more.
 preset: Framework whose options are tried, and no others: a name, or a file. By default that of
-    :func:`calculon.declarations.presets.usual_preset`, in edition ``sc23`` the published forms."""
+    :func:`calculon.declarations.presets.usual_preset`, in edition ``sc23`` the published forms.
+**words: Further values of `fix`, by the words of plans: ``tp=[4, 8]``, ``pp=2``, ``sp=True``."""
 
 _INSTEAD = {
     "fused_activation": "write fused=True, fused=False or fused=(False, True)",
@@ -72,20 +85,28 @@ _INSTEAD = {
 
 
 def takes_space(function: Callable[P, R]) -> Callable[P, R]:
-    """Describe the arguments of a space in place of ``{space}``, and refuse unknown ones with the known names."""
-    known = tuple(inspect.signature(function).parameters)
+    """Describe the arguments of a space in place of ``{space}``, and take words of plans as values of ``fix``.
+
+    The machine may come before the number of processors. Unknown arguments are refused with the known names.
+    """
+    known = tuple(inspect.signature(function).parameters)[:-1]
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        words = {name: one for name, one in kwargs.items() if name not in known}
         wanted = "one of the arguments " + ", ".join(known)
         problems = [
-            Problem(name, wanted, "an unknown argument", _meant(name, kwargs[name], known))
-            for name in kwargs
-            if name not in known
+            Problem(name, wanted, "an unknown argument", _meant(name, words[name], known))
+            for name in words
+            if name in _INSTEAD or not is_word(name)
         ]
         if problems:
             raise SpecError(function.__name__, problems)
-        return function(*args, **kwargs)
+        ordered: Any = in_order(args, kwargs, known)
+        asked = {name: one for name, one in ordered[1].items() if name in known}
+        if words:
+            asked["fix"] = with_words(function.__name__, asked.get("fix"), words)
+        return function(*ordered[0], **asked)
 
     if call.__doc__:
         options = ", ".join(f"``{name}``" for name in OPTIONS)
@@ -94,11 +115,104 @@ def takes_space(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def is_word(name: str) -> bool:
+    """Return whether an argument by name is a word of plans that a search can fix.
+
+    >>> is_word("tp"), is_word("microbatch_size"), is_word("gbs"), is_word("top")
+    (True, True, False, False)
+    """
+    return field_name(name) in _WORDS
+
+
+_WORDS = tuple(name for name in NAMES if name not in (*QUESTION_WORDS, "edition"))
+
+
 def _meant(name: str, value: object, known: Sequence[str]) -> str:
     """Say how to write what somebody means by an unknown argument."""
-    if name in _INSTEAD:
-        return _INSTEAD[name]
-    return f"write fix={{{name!r}: {value!r}}}" if name in NAMES else nearest(name, known)
+    return _INSTEAD.get(name) or meant_word(name, value, known)
+
+
+def meant_word(name: str, value: object, known: Sequence[str]) -> str:
+    """Return a hint for an unknown argument by name: what a part of the question is called, or the nearest word."""
+    if word := QUESTION_WORDS.get(field_name(name)):
+        return f"write {word}={value!r}"
+    return nearest(name, [*known, *SHORT]) or nearest(name, _WORDS)
+
+
+def with_words(call: str, fix: object, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of ``fix`` with those that the words of plans state: ``{"tp": [4, 8]}``.
+
+    Raises:
+        SpecError: For a field that is stated twice, and for an empty list.
+    """
+    found = stated_fields("fix", fix)
+    for name, value in words.items():
+        (field,) = stated = as_fields(stated_fields(call, {name: value}))
+        if field in found:
+            raise SpecError(call, Problem(name, f"one statement of {field}", "two"))
+        found |= stated
+    return found
+
+
+_FILTERS = Lock()
+"""Filters of warnings are those of all threads: two that change them for a moment would leave a change behind."""
+
+
+def with_sequences(source: Source | Model, seq: int | str | None) -> tuple[Model, int]:
+    """Return a model with sequences as asked for, or of a usual length; and the length that it states itself."""
+    with _FILTERS, warnings.catch_warnings():  # whoever asks is told which sequences were taken
+        warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
+        model = inputs.model(source)
+        length = asked_length(seq, model.seq_size)
+        if length == model.seq_size:
+            return model, length
+        if isinstance(source, Model) or source == STDIN:  # which is read once
+            return replace(model, seq_size=length), model.seq_size
+        return inputs.model(inputs.Changed.of(source, {"seq_size": length})), model.seq_size
+
+
+def asked_space(
+    model: Source | Model,
+    num_procs: object,
+    system: Source | System,
+    batches: tuple[int | None, int | str | None],
+    datatypes: tuple[str | None, str | None],
+    seq: int | str | None,
+    **choices: Any,
+) -> Space:
+    """Return the space of a search from Python.
+
+    Args:
+        model, num_procs, system, seq: As in :func:`calculon.search`.
+        batches, datatypes: `max_batch_size` and `batch`, `datatype` and `dtype`; one of each at most.
+        **choices: Further arguments of :func:`make_space`.
+
+    Raises:
+        SpecError: As :func:`make_space`, and where a batch or a type is stated twice.
+    """
+    for names, values in (("max_batch_size", "batch"), batches), (("datatype", "dtype"), datatypes):
+        if None not in values:
+            found = " and ".join(f"{n}={v!r}" for n, v in zip(names, values, strict=True))
+            raise SpecError("search", Problem(names[1], "one of both", found))
+    published, count = batches[0] is not None, _one_count(num_procs)
+    if published and seq is None:
+        model = inputs.model(model)
+        size: Any = batches[0]
+    else:
+        model, _ = with_sequences(model, seq)
+        size = batches[0] if published else asked_batch(batches[1], count, model.seq_size)
+    stored, word = datatypes
+    if stored is None and word is None:
+        stored, word = ("float16", None) if published else (None, "bf16")
+    recipe: dict[str, Any] = {}
+    if word is not None or (isinstance(stored, str) and stored in PRECISIONS):
+        recipe = dict(precision(str(word or stored)))
+        stored = recipe.pop("datatype")
+    if not published or recipe:
+        choices["edition"] = choices["edition"] or CORRECTED
+    choices["fix"] = {**recipe, **stated_fields("fix", choices["fix"])}
+    kept: Any = stored
+    return make_space(model, system, count, size, kept, **choices)
 
 
 def make_space(
@@ -367,12 +481,14 @@ def _one_count(value: object) -> int:
         and not isinstance(value, str)
         and np.ndim(np.asarray(value)) > 0
     )
+    if isinstance(value, str) and is_counts(value) and not several:
+        return processor_counts(value)[0]
     try:
         return inputs.count(value, "num_procs", "search")
     except SpecError as error:
         if not several:
             raise
-        hint = "search one after the other: [search(model, system, n, ...) for n in (8, 16)]"
+        hint = "search one after the other: [search(model, n, system, ...) for n in (8, 16)]"
         hint += ", or describe a study: calculon study"
         wanted = error.expected.replace("a whole number", "one whole number")
         raise SpecError("search", Problem("num_procs", wanted, error.found, hint)) from None

@@ -74,11 +74,24 @@ def parse(option: str, texts: Sequence[str]) -> dict[str, Values]:
         name, equals, rest = text.partition("=")
         if not equals or not rest:
             raise SpecError(f"--{option}", Problem(text, "FIELD=VALUE[,VALUE...]", repr(text)))
-        short = name.strip()
-        field, items = field_name(short), [item.strip() for item in rest.split(",")]
-        meant = (_typed(field, field_value(short, item)) for item in items)
-        values.setdefault(field, []).extend(meant)
+        items = [item.strip() for item in rest.split(",")]
+        for field, meant in as_fields({name.strip(): items}).items():
+            values.setdefault(field, []).extend(meant)
     return checked(f"--{option}", values)
+
+
+def as_fields(words: Mapping[str, Any]) -> dict[str, Values]:
+    """Return values by field that are stated by short or full names, a value or several for each.
+
+    >>> as_fields({"tp": [4, 8], "sp": True})
+    {'tensor_par': (4, 8), 'tensor_par_comm_type': ('rs_ag',)}
+    """
+    found = {}
+    for name, given in words.items():
+        field = field_name(name)
+        items = given if isinstance(given, (list, tuple)) else (given,)
+        found[field] = tuple(_typed(field, field_value(name, str(item))) for item in items)
+    return found
 
 
 def _typed(name: str, text: str) -> Any:

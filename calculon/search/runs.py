@@ -16,7 +16,7 @@ from calculon.base.units import Array, Count, FlopsPerSecond, Fraction, Seconds
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import Lookup, job, peak, steps_of, tokens_of_run, working
-from calculon.campaign.whole_run import Job, Stretch, WholeRun
+from calculon.campaign.whole_run import Job, TimedSegment, WholeRun
 from calculon.cost.batch import Batch
 from calculon.cost.quoted_figures import model_parameters
 from calculon.declarations.model import Model
@@ -95,7 +95,7 @@ class Runs:
     def of(self, lookup: Lookup, tokens_per_step: Count) -> WholeRun:
         """Return the runs of executions, given by their columns."""
         steps = self.steps(tokens_per_step)
-        whole = _stretch(steps, np.asarray(lookup("total_time")), tokens_per_step)
+        whole = _timed_segment(steps, np.asarray(lookup("total_time")), tokens_per_step)
         return _Columns(self.campaign, self._job(lookup), (whole,), lookup=lookup)
 
     def _job(self, lookup: Lookup) -> Job:
@@ -147,7 +147,7 @@ class Runs:
 
         tokens_per_step = schedule.batch_size * schedule.seq_length
         steps = self.steps(tokens_per_step)
-        whole = _stretch(steps, step_time, tokens_per_step)
+        whole = _timed_segment(steps, step_time, tokens_per_step)
         return WholeRun(self.campaign, self._job(lookup), (whole,), rounded=False)
 
     def bound(
@@ -173,7 +173,7 @@ class Runs:
         one = np.ones(())
         names = (f.name for f in fields(Job) if f.name not in ("system", "peak"))
         of_job = Job(system=self.system, **dict.fromkeys(names, one))
-        return WholeRun(self.campaign, of_job, (_stretch(one, one, one),))
+        return WholeRun(self.campaign, of_job, (_timed_segment(one, one, one),))
 
     @property
     def price(self) -> dict[str, Any] | None:
@@ -212,9 +212,9 @@ class _Columns(WholeRun):
         return peak(self.lookup)
 
 
-def _stretch(steps: Count, step_time: Seconds, tokens_per_step: Count) -> Stretch:
+def _timed_segment(steps: Count, step_time: Seconds, tokens_per_step: Count) -> TimedSegment:
     """Return steps of which the time is known."""
-    return Stretch(steps=steps, step_time=step_time, tokens=steps * tokens_per_step)
+    return TimedSegment(steps=steps, step_time=step_time, tokens=steps * tokens_per_step)
 
 
 def _of_job(model: Model, schedule: Schedule, name: str) -> Array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import Infeasible, Problem, SpecError, in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -22,7 +22,6 @@ from calculon.search.search_counts import Counts, Splits
 from calculon.search.space import Space
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -36,7 +35,7 @@ FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
 
 
 @dataclass(frozen=True)
-class SearchResult(Displayed):
+class SearchResult(Tabular):
     """The best executions of a space, best first: a sequence of estimates, each made when it is asked for.
 
     Attributes:
@@ -132,7 +131,7 @@ class SearchResult(Displayed):
     def evaluation(self) -> Evaluation:
         """All statistics of the executions."""
         space = self.space  # which names the edition, as a table without rows does not
-        table = evaluate(space.model, space.system, self.plan, edition=space.edition)
+        table = evaluate(space.model, self.plan, space.system, edition=space.edition)
         found = with_figures(space.runs, table)
         for objective, scores in zip(self.objectives, self.scores, strict=True):
             again = found[objective.statistic.name]
@@ -145,7 +144,7 @@ class SearchResult(Displayed):
         """The interval of the time of each execution (:func:`calculon.bounds`); empty in edition ``sc23``."""
         from calculon.estimate.bounds import bounds  # a search does without
 
-        return bounds(self.space.model, self.space.system, self.evaluation)
+        return bounds(self.space.model, self.evaluation, self.space.system)
 
     @property
     def names(self) -> dict[str, str]:
@@ -266,10 +265,17 @@ class SearchResult(Displayed):
         """
         return draw_result(self, "pareto", interactive=interactive, x=x, y=y)
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return executions, statistics, the interval of the time and what was asked as a DataFrame, best first."""
-        frame = self.evaluation.to_frame().drop(columns="reason")
-        return frame.assign(**self.bounds, **self.names)
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation of each execution as a share of 1, as :attr:`calculon.Evaluation.mfu`."""
+        return self.evaluation.mfu
+
+    def table(self) -> dict[str, Array]:
+        """Return a row for each execution, best first: fields, statistics, interval of the time, and what was asked."""
+        found = self.evaluation.table()
+        del found["reason"]
+        asked = {name: np.full(len(self), text, object) for name, text in self.names.items()}
+        return found | self.bounds | asked
 
     def __repr__(self) -> str:
         counts = self.counts

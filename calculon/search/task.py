@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, field, fields, replace
+from dataclasses import MISSING, Field, field, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,14 +17,13 @@ from calculon.declarations import catalog
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import Preset
-from calculon.declarations.statistics import FITS
 from calculon.estimate.question import question
 from calculon.hardware.system import System
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
-from calculon.search.within_risk import both, search_within_risk
+from calculon.search.within_risk import both, search_preferring
 from calculon.version import __version__
 
 if TYPE_CHECKING:
@@ -122,10 +121,10 @@ class Search:
         }
         asked: dict[str, Any] = {"search": options}
         if self.campaign is not None:
-            from calculon.campaign.assumed import told_defaults  # a search of steps does without
+            from calculon.campaign.assumed import assumed_defaults  # a search of steps does without
 
             asked["campaign"] = dict(self.campaign.document)
-            asked["assumed_of_run"] = told_defaults(self.campaign, [self.system.name])
+            asked["assumed_of_run"] = assumed_defaults(self.campaign, [self.system.name])
         if self.runs is not None and self.runs.price is not None:
             asked["price"] = self.runs.price
         return question(self.model, self.system, self.edition, preset, **asked)
@@ -145,20 +144,13 @@ class Search:
         return make_ranking(self.top, self.objective, self.pareto, where, self.edition, self.runs)
 
     def run(self) -> SearchResult:
-        """Search executions within the risk (:func:`~calculon.search.within_risk.search_within_risk`)."""
+        """Search executions, those within the risk first."""
         space = self.space()
 
         def search(further: str | None) -> SearchResult:
             return run(space, self.ranking(further), mbs_break=self.mbs_break)
 
-        found = search(None)
-        if self.risk is None or not len(found):
-            return found
-        if not (found.evaluation[FITS] < 1 - self.risk).any():
-            return found
-        within = search_within_risk(search, self.risk)
-        best = int(found.numbers[0])
-        return within if best == within.numbers[0] else replace(within, riskier=best)
+        return search_preferring(search, self.risk)
 
 
 _OWN = ("number", "model", "system", "edition", "preset", "campaign", "version")

@@ -1,9 +1,13 @@
 """Searches of executions whose risk of running out of memory is acceptable."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from calculon.declarations.statistics import FITS, within_risk
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.named_values import CORRECTED, PUBLISHED
+from calculon.declarations.spellings import probability
+from calculon.declarations.statistics import FITS, RISK, within_risk
 from calculon.search.search_result import SearchResult
 
 LEAST_RISK = 1e-3
@@ -22,6 +26,55 @@ def search_within_risk(search: Callable[[str | None], SearchResult], risk: float
         if len(found) or risk >= 1 or not found.counts.good:
             return found
         risk = max(LEAST_RISK, 3 * risk)
+
+
+def search_preferring(
+    search: Callable[[str | None], SearchResult], risk: float | None
+) -> SearchResult:
+    """Search executions, those within a risk first; the best whatever its risk is then known as ``riskier``.
+
+    Args:
+        search: As in :func:`search_within_risk`.
+        risk: Probability of running out of memory; None is any.
+    """
+    found = search(None)
+    if risk is None or not len(found) or not (found.evaluation[FITS] < 1 - risk).any():
+        return found
+    within, best = search_within_risk(search, risk), int(found.numbers[0])
+    return within if best == within.numbers[0] else replace(within, riskier=best)
+
+
+def read_risk(risk: float | str) -> float:
+    """Return a risk as a probability: a number, of which 1 accepts any risk, or a text.
+
+    >>> read_risk("10%"), read_risk(0.25), read_risk(1)
+    (0.1, 0.25, 1.0)
+    """
+    any_risk = risk == 1 and not isinstance(risk, str)
+    return 1.0 if any_risk else probability(str(risk), "risk")
+
+
+def preferred_risk(
+    risk: float | str | None, edition: str, pareto: Sequence[str] | None, where: str | None
+) -> float | None:
+    """Return the risk that a search accepts first: the stated one, or that of recommended plans; None for any.
+
+    Raises:
+        SpecError: For no probability, and for a risk in an edition without risks.
+    """
+    if risk is None:
+        return RISK if prefers_fitting(edition, pareto, where) else None
+    if edition == PUBLISHED:
+        hint = f"add edition={CORRECTED!r}"
+        raise SpecError(
+            "search", Problem("risk", f"edition {CORRECTED}", f"edition {edition}", hint)
+        )
+    return read_risk(risk)
+
+
+def prefers_fitting(edition: str, pareto: Sequence[str] | None, where: str | None) -> bool:
+    """Return whether a search prefers executions with little risk of running out of memory if no risk is stated."""
+    return edition != PUBLISHED and not pareto and not states_risk(where)
 
 
 def states_risk(where: str | None) -> bool:

@@ -1,23 +1,23 @@
-"""Serving: a deployment of a model that answers requests.
+"""LLM serving: deployments with continuous batching, chunked prefill, prefix caching and speculative decoding.
 
-A *pass* carries rows of tokens through the model: chunks of prompts (prefill), one row for each sequence that
-generates (decode), or both. Its layers are those of training (:mod:`calculon.architecture`), of so many rows; attention
-over a cache takes the place of attention over the sequence. So one code path serves one deployment and a hundred
-million: choices (:class:`~calculon.serving.records.deployment.Deployment`) are Python values, sizes
+A *pass* (forward pass) carries rows of tokens through the model: chunks of prompts (prefill), one row for each sequence
+that generates (decode), or both. Its layers are the layers of training (:mod:`calculon.architecture`) with that number
+of rows; attention over the KV cache replaces attention over the sequence. One code path serves one deployment and a
+hundred million: choices (:class:`~calculon.serving.records.deployment.Deployment`) are Python values, sizes
 (:class:`~calculon.serving.records.deployments.Deployments`, :class:`~calculon.serving.passes.pass_sizes.PassSizes`) are
-columns of arrays, whose last axis is *deployment and batch*.
+columns of arrays whose last axis is *deployment and batch*.
 
-====================  =========================================================================================
-``records``           what is asked: deployments, workloads, types of numbers, drafts
-``passes``            rows of passes and their times; the passes of a replica
-``caches``            memory of a rank: weights, caches of the sequences at hand, prefixes between requests
-``states``            the steady state, the wait, and the batch that a load leads to
-``plain_deployment``  a deployment for a number of processors
-``serve``             the answer for one deployment and workload; ``what_helps`` what better machines are worth
-``by_batch``          a deployment at every batch
-``engine_scripts``    commands of vLLM, SGLang and TensorRT-LLM as deployments, and back
-====================  =========================================================================================
+======================  =======================================================================================
+``records``             inputs: deployments, workloads, data types, speculative decoding
+``passes``              rows of passes and their times; the passes of a replica
+``caches``              memory of a rank: weights, KV caches of running sequences, cached prefixes
+``states``              steady state, queueing, and the batch that a load leads to
+``default_deployment``  default deployment for a number of processors
+``serve``               result for one deployment and workload; ``hardware_gains`` gains from better hardware
+``by_batch``            figures of a deployment at every batch
+``engine_scripts``      commands of vLLM, SGLang and TensorRT-LLM as deployments, and back
+======================  =======================================================================================
 
-All of it is a mean-field estimate of the steady state, and no simulation of single requests. It exists in edition
-``corrected`` alone.
+Everything is a mean-field estimate of the steady state, not a simulation of single requests. It exists only in edition
+``corrected``.
 """

@@ -1,4 +1,4 @@
-"""Times and rates of a replica over its batch, and where each bound cuts."""
+"""Batch curve: times and rates of a replica at every batch, and the bounds that limit the batch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,52 +6,51 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction, Seconds
 from calculon.campaign.goals import TimeSpan
+from calculon.serving.default_deployment import solver_of
 from calculon.serving.passes.replica import Replica
 from calculon.serving.passes.row_times import CAUSES
-from calculon.serving.plain_deployment import loaded
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED
 from calculon.serving.serve import Served
 from calculon.serving.served_record import with_replicas
-from calculon.serving.states.operating_point import Load
+from calculon.serving.states.operating_point import OperatingPointSolver
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
 PLACES = 160
-"""Batches of a curve, about: all of few, else those whose logarithms are evenly spaced."""
+"""Approximate number of batches on a curve: all batches if there are fewer, otherwise evenly spaced on a log scale."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A bound of the batch: its name, as of :class:`~calculon.serving.served_points.Point`, and the largest batch."""
+class BatchBound:
+    """Bound of the batch: its name, as in :class:`~calculon.serving.states.served_points.Point`, and largest batch."""
 
     name: str
     batch: int
 
 
 @dataclass(frozen=True)
-class ByBatch(Displayed):
-    """What a saturated replica gives over the sequences that it decodes at a time.
+class ByBatch(Tabular):
+    """Figures of a saturated replica by the number of sequences that it decodes concurrently.
 
     Attributes:
-        served: The deployment under its workload.
-        batch (shape (batches,)): Sequences of a replica, ascending: from 1 to the most that have room in memory and in
-            a pass.
-        tpot, decode, ttft (shape (batches,)): Time per token, the pass that decodes all sequences, and prefill of a
-            prompt beside them.
-        prefill_share (shape (batches,)): Share of the time that prompts take.
-        request_rate (shape (batches,)): Of one replica.
-        causes (shape (causes, batches)): The part of the time per token in which nothing is prefilled, by
-            :data:`~calculon.serving.row_times.CAUSES`.
-        cuts: Bounds: memory, ``max_batch``, ``token_budget``, processors that prefill, and limits of the workload that
-            some batch misses; 0 is a limit that no batch keeps.
+        served: The deployment with its workload.
+        batch (shape (batches,)): Sequences of a replica, ascending: from 1 to the largest batch that fits into memory
+        and into a pass.
+        tpot, decode, ttft (shape (batches,)): Time per output token, time of a pass that decodes all sequences, and
+        time to first token while the batch decodes.
+        prefill_share (shape (batches,)): Share of time spent on prefill.
+        request_rate (shape (batches,)): Requests per second of one replica.
+        causes (shape (causes, batches)): Time per output token without prefill, by
+        :data:`~calculon.serving.passes.row_times.CAUSES`.
+        cuts: Bounds of the batch: memory, ``max_batch``, ``token_budget``, processors that prefill, and limits of the
+            workload that some batch misses; 0 if no batch meets the limit.
     """
 
     served: Served
@@ -62,7 +61,7 @@ class ByBatch(Displayed):
     prefill_share: Fraction
     request_rate: Array
     causes: Seconds
-    cuts: tuple[Cut, ...]
+    cuts: tuple[BatchBound, ...]
 
     @property
     def output_rate(self) -> Array:
@@ -74,13 +73,13 @@ class ByBatch(Displayed):
 
     @property
     def output_rate_per_proc(self) -> Array:
-        """Generated tokens per second for each processor."""
+        """Generated tokens per second and processor."""
         found: Array = self.output_rate / self.served.deployment.num_procs
         return found
 
     @property
     def columns(self) -> dict[str, Array]:
-        """The columns of the table by name."""
+        """Columns of the table, by name."""
         found = {
             "batch": self.batch,
             "tpot": self.tpot,
@@ -96,7 +95,7 @@ class ByBatch(Displayed):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return a JSON-serializable dict."""
         served = self.served
         point = served.stats
         return {
@@ -117,11 +116,9 @@ class ByBatch(Displayed):
             },
         }
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame with a row for each batch."""
-        import pandas as pd  # only for people who want frames
-
-        return pd.DataFrame(self.columns)
+    def table(self) -> dict[str, Array]:
+        """Return a row for each batch (:attr:`columns`): times in s, rates in tokens/s, shares of 1."""
+        return self.columns
 
     @overload
     def plot(self, kind: str = "batch", *, interactive: Literal[False] = False) -> "Figure": ...
@@ -132,13 +129,14 @@ class ByBatch(Displayed):
     def plot(
         self, kind: str = "batch", *, interactive: bool = False
     ) -> "Figure | InteractiveFigure":
-        """Draw the curves, as ``calculon plot batch`` does.
+        """Draw the curves, like ``calculon plot batch``.
 
         Args:
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+            kind: Only ``batch`` is available.
+            interactive: Return a Plotly figure, as on the web page (extra ``web``).
 
         Raises:
-            SpecError: For another kind than ``batch``, and where the library is missing.
+            SpecError: For a kind other than ``batch``, and if the plotting library is missing.
         """
         return draw_result(self, kind, interactive=interactive)
 
@@ -146,26 +144,27 @@ class ByBatch(Displayed):
 def by_batch(served: Served) -> ByBatch:
     """Return times and rates of a deployment over its batch.
 
-    At each batch they are those of a saturated replica that has so many sequences at all times, as
-    :func:`~calculon.serving.serve.serve` finds them where this is ``max_batch``.
+    At each batch these are the figures of a saturated replica that always has this number of sequences, equal to the
+    result of :func:`~calculon.serving.serve.serve` with this ``max_batch``.
     """
     bounds = [*_bounds(served)]
-    most = min(one.batch for one in bounds if one.name in _ROOM)
+    most = min(one.batch for one in bounds if one.name in _HARD_BOUNDS)
     cuts = (*bounds, *_limits(served, most))
     batch = _places(most, [one.batch for one in cuts])
     each = Deployments.of(served.deployment).take(np.zeros(len(batch), int))
-    load = Load(Replica(served.model, served.system, each, served.workload))
+    load = OperatingPointSolver(Replica(served.model, served.system, each, served.workload))
     state, _, decode = load.state(batch)
     times = load.replica.decode_pass(batch)
     shares = np.stack([one / times.time for one in times.causes().values()])
     static = served.deployment.batching == "static"
+    # a static batch is prefilled before it decodes, so its time per token contains no prefill
     decoding = state.tpot if static else state.tpot * (1 - state.prefill_share)
     return ByBatch(
         served=served,
         batch=batch,
         tpot=state.tpot,
         decode=decode,
-        ttft=load.limited("ttft", batch),
+        ttft=load.limited_time("ttft", batch),
         prefill_share=state.prefill_share,
         request_rate=state.rate,
         causes=shares * decoding,
@@ -173,44 +172,46 @@ def by_batch(served: Served) -> ByBatch:
     )
 
 
-_ROOM = ("memory", "token_budget")
+_HARD_BOUNDS = ("memory", "token_budget")
 """Bounds beyond which nothing runs."""
 
 
 def _places(most: int, cuts: Sequence[int]) -> Array:
-    """Return batches from 1 to the most: all of few, else a grid with powers of two, and those where something cuts."""
+    """Return batches from 1 to `most`: all of them if there are few, else a grid with powers of two and all bounds."""
     if most <= PLACES:
         return np.arange(1.0, most + 1)
+    # common batches are powers of two, and the curve shows each bound exactly
     doubled = 2.0 ** np.arange(most.bit_length())
     cutting = [float(one) for one in cuts if 1 <= one <= most]
     grid = np.round(np.geomspace(1, most, PLACES))
     return np.unique(np.concatenate([grid, doubled, cutting]))
 
 
-def _bounds(served: Served) -> Iterator[Cut]:
-    """Yield the bounds of the batch that no limit of the workload sets, each found without the others."""
+def _bounds(served: Served) -> Iterator[BatchBound]:
+    """Yield the bounds of the batch that do not come from limits of the workload, each independent of the others."""
     d, w = served.deployment, served.workload
+    # a deployment and a workload without any limit show each remaining bound on its own
     every = replace(d, max_batch=0)
     load = replace(
         w, rate=None, users=None, think=TimeSpan(0), requests=None, ttft_limit=None, tpot_limit=None
     )
-    free = loaded(served.model, served.system, every, load)
-    for name, room in free.rooms().items():
-        yield Cut(name, int(room[0]))
-    found = free.answer()
+    free = solver_of(served.model, served.system, every, load)
+    for name, capacity in free.batch_capacities().items():
+        yield BatchBound(name, int(capacity[0]))
+    found = free.solve_single()
     if found.cut == "prefill":
-        yield Cut(found.cut, found.batch)
+        yield BatchBound(found.cut, found.batch)
     if d.max_batch:
-        yield Cut("max_batch", d.max_batch)
+        yield BatchBound("max_batch", d.max_batch)
 
 
-def _limits(served: Served, most: int) -> Iterator[Cut]:
-    """Yield the limits of the workload that not every batch keeps."""
-    single = loaded(served.model, served.system, served.deployment, served.workload)
+def _limits(served: Served, most: int) -> Iterator[BatchBound]:
+    """Yield the limits of the workload that some batch misses."""
+    single = solver_of(served.model, served.system, served.deployment, served.workload)
     for name in ("tpot", "ttft"):
         limit: float | None = getattr(served.workload, f"{name}_limit")
         if limit is None:
             continue
-        kept = single.kept(name, limit, np.full(1, float(most)))
+        kept = single.largest_within(name, limit, np.full(1, float(most)))
         if kept[0] < most:
-            yield Cut(name, int(kept[0]))
+            yield BatchBound(name, int(kept[0]))

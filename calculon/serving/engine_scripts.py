@@ -1,4 +1,4 @@
-"""Deployments that commands of engines say: read with the memory of a model on a machine, and written."""
+"""Deployments from and to commands of inference engines; the memory of a model on a machine converts their options."""
 
 import os
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from calculon.launch.launch_files import is_command, launch_text
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.caches.rank_memory import rank_memory
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import Workload
+from calculon.serving.records.read_records import read_deployment, read_workload
 
 UNCUT_TOKENS = 8192
-"""Tokens of the largest pass where prompts are not cut and no workload says how long they are."""
+"""Tokens of the largest pass if prompts are not chunked and no workload states their length."""
 
 
 def deployment_defaults() -> dict[str, Any]:
-    """Return the default of each field of a deployment that has one, as a file would state it."""
+    """Return the defaults of the fields of a deployment, in the form of a file."""
     values = optional_defaults(Deployment)
     keys = {one.name: (one.key, one.declaration.scale) for one in spec_fields(Deployment)}
     return {
@@ -36,17 +36,18 @@ def deployment_defaults() -> dict[str, Any]:
 
 
 def fields_of(deployment: Deployment) -> dict[str, Any]:
-    """Return all fields of a deployment as a file would state them; None for what is left open."""
+    """Return all fields of a deployment in the form of a file; None for fields that are left open."""
     return deployment_defaults() | deployment.to_dict()
 
 
 def server_of(model: Model, system: System, workload: Workload | None = None) -> Server:
-    """Return a model on a machine.
+    """Return a model on a machine, for the conversion of memory options.
 
     Args:
-        model, system: The two.
-        workload: Its prompts are the largest passes of deployments that do not cut them.
+        model, system: Model and machine.
+        workload: Its prompts set the size of the largest pass of a deployment without chunked prefill.
     """
+    # the shortest output that a workload may have: only the prompt affects the activations
     load = workload or read_workload({"prompt": UNCUT_TOKENS, "output": 2})
 
     def rank(fields: Mapping[str, Any]) -> RankBytes:
@@ -63,15 +64,15 @@ def server_of(model: Model, system: System, workload: Workload | None = None) ->
 def launched_server(
     source: Any, server: Server | None = None, num_procs: int | None = None
 ) -> Launch | None:
-    """Return what a file or a command says that starts an engine; nothing for any other source of a deployment.
+    """Return the launch of an inference engine that a file or command states; None for any other source.
 
     Args:
-        source: What was given for a deployment.
-        server: Model and machine, by which shares of memory are converted.
-        num_procs: Processors of all replicas; those of the command by default.
+        source: Source of a deployment.
+        server: Model and machine, used to convert memory fractions.
+        num_procs: Processors of all replicas; by default the processors of the command.
 
     Raises:
-        SpecError: For a file that cannot be read, and for a value of an option that means nothing.
+        SpecError: For a file that cannot be read, and for an option with a meaningless value.
     """
     if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
         return None
@@ -87,5 +88,5 @@ def launched_server(
 
 
 def deployment_text(dialect: Dialect, deployment: Deployment, server: Server | None = None) -> str:
-    """Return the script that starts an engine for a deployment; errors as of :func:`command_text`."""
+    """Return a script that starts an engine for a deployment; errors as in :func:`command_text`."""
     return command_text(dialect, fields_of(deployment), deployment_defaults(), server)

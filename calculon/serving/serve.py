@@ -1,4 +1,4 @@
-"""The answer for one deployment and workload: times, rates, memory, and which limits hold."""
+"""Result for one deployment and workload: times, rates, memory, and limits of the workload."""
 
 import math
 import os
@@ -9,30 +9,34 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
+from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import document_suffix, read_document
 from calculon.declarations.model import Model
 from calculon.declarations.result_selection import WORKLOAD, split
 from calculon.declarations.serving_classes import ServedClass
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.served_errors import FigureRange, served_ranges
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.serving.caches.cache import check_length, check_served, copies_of_heads
-from calculon.serving.passes.drafts import draft_of, speculation_of, unsplit
+from calculon.serving.default_deployment import deployment_of, solver_of
+from calculon.serving.hardware_gains import HardwareGain, hardware_gains
+from calculon.serving.passes.drafts import draft_of, speculation_of, split_problems
 from calculon.serving.passes.row_times import PassTimes
-from calculon.serving.plain_deployment import deployment_of, loaded
-from calculon.serving.records.asked import (
-    DeploymentSource,
-    WorkloadSource,
-    read_deployment,
-    read_workload,
-)
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool
+from calculon.serving.records.read_records import (
+    DeploymentSource,
+    WorkloadSource,
+    deployment_in_words,
+    read_deployment,
+    read_workload,
+)
 from calculon.serving.served_record import (
     FigureRecord,
     LimitRecord,
@@ -41,21 +45,19 @@ from calculon.serving.served_record import (
     ServedRecord,
 )
 from calculon.serving.states.served_points import Limit, Point
-from calculon.serving.what_helps import Help, helps
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
 
 @dataclass(frozen=True)
-class Served(Displayed):
-    """What a deployment gives.
+class Served(Tabular):
+    """Result of serving: figures of a deployment under a workload.
 
     Attributes:
         model, system, deployment, workload: The records.
-        point: Where a replica works: its batch, figures, passes and limits.
+        point: Operating point of a replica: its batch, figures, passes and limits.
     """
 
     model: Model
@@ -66,32 +68,32 @@ class Served(Displayed):
 
     @property
     def batch(self) -> int:
-        """Sequences that a replica decodes at a time."""
+        """Sequences that a replica decodes concurrently."""
         return self.point.batch
 
     @property
     def cut(self) -> str:
-        """What bounds them."""
+        """Reason that limits the batch."""
         return self.point.cut
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """The limits of the workload."""
+        """Limits of the workload."""
         return self.point.limits
 
     @property
     def run_time(self) -> float | None:
-        """Seconds of a finite run; None where it never ends."""
+        """Seconds of a finite run; None for an endless one."""
         return self.point.run_time
 
     @property
     def decode(self) -> PassTimes:
-        """The pass that decodes the batch."""
+        """Pass that decodes the batch."""
         return self.point.decode
 
     @property
     def prefill(self) -> PassTimes:
-        """The pass of one whole prompt."""
+        """Pass of one whole prompt."""
         return self.point.prefill
 
     def __getitem__(self, name: str) -> float:
@@ -101,12 +103,12 @@ class Served(Displayed):
 
     @property
     def stats(self) -> dict[str, float | None]:
-        """The figures by name."""
+        """Figures by name."""
         return only_values(self.point.figures)
 
     @property
     def served_class(self) -> ServedClass:
-        """The class by which published rows are compared with it."""
+        """Class of deployments that published rows are compared with."""
         return class_of(
             self.model,
             self.deployment,
@@ -117,25 +119,25 @@ class Served(Displayed):
 
     @property
     def ranges(self) -> dict[str, FigureRange]:
-        """Ranges of figures by name, each with 90 % of measured values: by published rows, like ones counting more."""
+        """90 % prediction intervals of figures by name, from published rows; similar deployments have more weight."""
         return served_ranges(self.served_class, self.stats)
 
     @property
     def worth(self) -> str:
-        """The figure by which parts of the machine are worth something: a rate, or where that is given a time."""
+        """Figure that better hardware is judged by: the output rate, or interactivity if the load fixes the rate."""
         return "output_rate" if self.workload.kind == SATURATED else "interactivity"
 
     @cached_property
-    def helps(self) -> tuple[Help, ...]:
-        """What better parts of the machine are worth, the best first."""
+    def helps(self) -> tuple[HardwareGain, ...]:
+        """Gains from better parts of the machine, largest first."""
 
         def figure(system: System) -> float:
             found = only_values(
-                loaded(self.model, system, self.deployment, self.workload).answer().figures
+                solver_of(self.model, system, self.deployment, self.workload).solve_single().figures
             )[self.worth]
             return float(found or 0.0)
 
-        return helps(self.system, figure)
+        return hardware_gains(self.system, figure)
 
     @overload
     def plot(self, kind: str = "batch", *, interactive: Literal[False] = False) -> "Figure": ...
@@ -146,23 +148,22 @@ class Served(Displayed):
     def plot(
         self, kind: str = "batch", *, interactive: bool = False
     ) -> "Figure | InteractiveFigure":
-        """Draw times and rates over the batch, as ``calculon plot batch`` does.
+        """Draw times and rates over the batch, like ``calculon plot batch``.
 
         Args:
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+            kind: Only ``batch`` is available.
+            interactive: Return a Plotly figure, as on the web page (extra ``web``).
 
         Raises:
-            SpecError: For another kind than ``batch``, and where the library is missing.
+            SpecError: For a kind other than ``batch``, and if the plotting library is missing.
         """
         return draw_result(self, kind, interactive=interactive)
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return fields, batch and figures of the deployment as a DataFrame of one row."""
-        import pandas as pd  # only for people who want frames
-
-        fields = flat(self.deployment.to_dict())
-        row = fields | {"batch": self.batch} | {name: self[name] for name in self.stats}
-        return pd.DataFrame([row | {"model": self.model.name, "system": self.system.name}])
+    def table(self) -> dict[str, list[Any]]:
+        """Return one row: fields, batch and figures of the deployment, model and system."""
+        row = flat(self.deployment.to_dict()) | {"batch": self.batch} | self.stats
+        row |= {"model": self.model.name, "system": self.system.name}
+        return columns_of([row], STATED)
 
     def __repr__(self) -> str:
         figures = ", ".join(f"{name} {self[name]:.6g}" for name in ("ttft", "tpot", "output_rate"))
@@ -173,7 +174,15 @@ class Served(Displayed):
 
     @cached_property
     def record(self) -> ServedRecord:
-        """Everything that files and pages have: names of model and machine, and the first passes."""
+        """Record of the result for files and pages: names of model and machine, figures, and the first passes."""
+        return self._record({one.part: one.elasticity for one in self.helps})
+
+    @cached_property
+    def brief(self) -> ServedRecord:
+        """Record without the gains of faster hardware, which take longer than the rest."""
+        return self._record({})
+
+    def _record(self, helps: dict[str, float]) -> ServedRecord:
         speculation = speculation_of(self.model, self.deployment)
         return ServedRecord(
             model=self.model.name,
@@ -193,21 +202,25 @@ class Served(Displayed):
             ranges=self.ranges,
             limits=tuple(map(LimitRecord.of, self.limits)),
             worth=self.worth,
-            helps={one.part: one.elasticity for one in self.helps},
+            helps=helps,
             passes=PassRecords(
                 decode=PassRecord.of(self.decode), prefill=PassRecord.of(self.prefill)
             ),
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return a JSON-serializable dict."""
         return self.record.to_dict()
+
+
+STATED = tuple(one.key for one in spec_fields(Deployment) if one.key != "prefill")
+"""Fields of a deployment; those of processors that only prefill follow by path."""
 
 
 def class_of(
     model: Model, deployment: Deployment, system: System, concurrency: float, most: float
 ) -> ServedClass:
-    """Return the class of a deployment that generates sequences of `most` that there may be in a replica."""
+    """Return the class of a deployment that decodes `concurrency` sequences per replica, of at most `most`."""
     return ServedClass.of(
         model,
         deployment.engine,
@@ -219,16 +232,17 @@ def class_of(
 
 
 def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with those of records inside by path: ``prefill.num_procs``."""
+    """Return fields with the fields of nested records by path: ``prefill.num_procs``."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": own for inner, own in flat(value).items()}
+            found |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
         else:
             found[name] = value
     return found
 
 
+@takes_either_order
 def serve(
     model: Source | Model,
     deployment: DeploymentSource | int,
@@ -242,21 +256,22 @@ def serve(
 
     Args:
         model, system: As in :func:`calculon.estimate`.
-        deployment: A name of the catalog, a file, the fields of one, or a record; a script that starts vLLM, SGLang or
-            TensorRT-LLM, or the command itself, of which what is not modelled is a warning; or a number of processors,
-            of which each node is a replica (:func:`deployment_of`).
-        workload: Likewise, or the document of a result of this function, which has one. Where `deployment` is such a
-            file and prompt and output are not both said, its workload counts.
-        changes: Fields of the deployment that count instead of its own.
-        **options: Fields of the workload, likewise: ``prompt=2000``.
+        deployment: A name of the catalog, a file, a mapping of fields, or a record; a script that starts vLLM, SGLang
+            or TensorRT-LLM, or the command itself (options that are not modelled give a warning); words
+            (``"tp=2 dp=4"``); or a number of processors, with one replica per node (:func:`deployment_of`).
+        workload: A name of the catalog, a file, a mapping or a record, or the document of a result of this function,
+            which contains a workload. If `deployment` is such a result and no workload with prompt and output is given,
+            its workload is used.
+        changes: Fields that override the deployment.
+        **options: Fields that override the workload: ``prompt=2000``.
 
     Returns:
-        The figures in the steady state. Of a load that is neither a rate nor users, the largest batch that keeps the
-        limits counts; where none does, that of one sequence, and the limits say what is missed.
+        The figures in the steady state. If the load states neither a rate nor users, the batch is the largest one that
+        meets the limits; if none does, the batch is one sequence, and the limits state by how much they are missed.
 
     Raises:
-        SpecError: For everything wrong with the inputs.
-        Infeasible: Where the model or a single sequence does not fit.
+        SpecError: For all problems of the inputs.
+        Infeasible: If the model or a single sequence does not fit.
 
     Examples:
         >>> found = serve("llama3-8B", 1, "h100_80g_sxm", prompt=1000, output=200)
@@ -265,31 +280,35 @@ def serve(
     """
     asked_model, asked_system = inputs.model(model), inputs.system(system)
     check_served(asked_model)
-    load = read_workload(_workload_beside(deployment, workload, options), options)
+    load = read_workload(_workload_source(deployment, workload, options), options)
     check_length(asked_model, load)
     source: Any = deployment
+    # bool is an Integral too, but True is not a number of processors
     if not isinstance(deployment, bool) and isinstance(source, Integral):
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
+    elif (fields := deployment_in_words(source)) is not None:
+        fields |= changes or {}
+        asked = deployment_of(asked_model, asked_system, fields.pop("num_procs"), load, fields)
     else:
-        asked = _asked(asked_model, asked_system, source, load, changes)
-    for one in (asked, asked.prefilling):
+        asked = _deployment_from(asked_model, asked_system, source, load, changes)
+    for one in (asked, asked.prefill_deployment):
         if one is not None:
             check_split(asked_model, one)
-    point = loaded(asked_model, asked_system, asked, load).answer()
+    point = solver_of(asked_model, asked_system, asked, load).solve_single()
     return Served(asked_model, asked_system, asked, load, point)
 
 
-def _asked(
+def _deployment_from(
     model: Model,
     system: System,
     source: DeploymentSource,
     workload: Workload,
     changes: Mapping[str, Any] | None,
 ) -> Deployment:
-    """Return the deployment that a source says, which may be a script that starts an engine."""
+    """Return the deployment of a source, which may be a script that starts an engine."""
     if not _may_start_engine(source):
         return read_deployment(source, changes)
-    from calculon.launch.launch_files import is_launch_file, tell_lost  # rarely needed
+    from calculon.launch.launch_files import is_launch_file, warn_of_lost_settings  # rarely needed
     from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
@@ -299,19 +318,19 @@ def _asked(
     path = str(source)
     if launch is None:
         if is_launch_file(path):
-            hint = "calculon llm takes it as an execution"
+            hint = "calculon llm reads it as an execution"
             wanted = "a deployment: how a model is served"
-            raise SpecError(path, Problem("", wanted, "a launcher of training", hint))
+            raise SpecError(path, Problem("", wanted, "a script that launches training", hint))
         return read_deployment(source, changes)
-    tell_lost(path, launch)
-    own = {name: value for name, value in stated.items() if name != "num_procs"}
-    return read_deployment({"about": path, **launch.deployment}, own)
+    warn_of_lost_settings(path, launch)
+    changed = {name: value for name, value in stated.items() if name != "num_procs"}
+    return read_deployment({"about": path, **launch.deployment}, changed)
 
 
-def _workload_beside(
+def _workload_source(
     deployment: DeploymentSource | int, workload: WorkloadSource | None, options: Mapping[str, Any]
 ) -> WorkloadSource | None:
-    """Return the source of a workload: where too little is asked, the file of the deployment if it is a result."""
+    """Return the source of a workload; if prompt or output is missing, the file of the deployment if it is a result."""
     asked = workload is not None or all(options.get(name) for name in ("prompt", "output"))
     if asked or not isinstance(deployment, (str, os.PathLike)):
         return workload
@@ -323,7 +342,7 @@ def _workload_beside(
 
 
 def _may_start_engine(source: object) -> bool:
-    """Return whether a source of a deployment is a file that may be a script, or a text that may be a command."""
+    """Return True if a source of a deployment may be a script, or text that may be a command."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     path = os.fsdecode(source)
@@ -333,20 +352,25 @@ def _may_start_engine(source: object) -> bool:
 
 
 def check_split(model: Model, deployment: Deployment) -> None:
-    """Raise SpecError where a model cannot be split as a deployment says."""
+    """Check that a model can be split as a deployment states.
+
+    Raises:
+        SpecError: If it cannot.
+    """
     problems = list(_wrong_split(model, deployment))
     if deployment.prefill is not None:
         problems += [
             replace(one, field=f"prefill.{one.field}")
             for one in _wrong_split(model, deployment.prefill)
         ]
-    problems += unsplit(draft_of(model, deployment), deployment)
+    # drafts run on the ranks of the last stage, so they have to split like the model
+    problems += split_problems(draft_of(model, deployment), deployment)
     if problems:
         raise SpecError(deployment.name, problems)
 
 
 def _wrong_split(model: Model, deployment: Pool) -> Iterator[Problem]:
-    """Yield why the replicas of a pool cannot be split as it says."""
+    """Yield the reasons why the replicas of a pool cannot be split as stated."""
     if model.attn_heads % deployment.attention_par:
         name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
         wanted = f"a divisor of attn_heads={model.attn_heads} of {model.name}"
@@ -359,16 +383,17 @@ def _wrong_split(model: Model, deployment: Pool) -> Iterator[Problem]:
 
 
 def _unshared_caches(model: Model, deployment: Pool) -> Iterator[Problem]:
-    """Yield why ranks cannot share a cache token by token: too few have copies of it."""
+    """Yield a problem if ranks cannot share a KV cache token by token because too few of them hold copies of it."""
     ranks, parts = deployment.attention_par, deployment.context_par
-    alike = copies_of_heads(model, ranks)
-    if alike % parts:
-        hint = f"of {ranks} ranks that share attention, {alike} have copies of the same keys and values"
-        yield Problem("context_par", f"a divisor of {alike}", str(parts), hint)
+    # only ranks with copies of the same keys and values can divide their tokens
+    copies = copies_of_heads(model, ranks)
+    if copies % parts:
+        hint = f"{copies} of the {ranks} ranks that share attention hold copies of the same keys and values"
+        yield Problem("context_par", f"a divisor of {copies}", str(parts), hint)
 
 
 def _exchange_of_none(deployment: Deployment, hint: str) -> Iterator[Problem]:
-    """Yield what a deployment says of the exchange with experts where a model has none."""
+    """Yield the fields about the exchange with experts that a deployment states although the model has no experts."""
     for name in ("routing", "overlap", "dispatch_dtype"):
         plain = Deployment.__dataclass_fields__[name].default
         if (found := getattr(deployment, name)) != plain:
@@ -376,7 +401,7 @@ def _exchange_of_none(deployment: Deployment, hint: str) -> Iterator[Problem]:
 
 
 def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
-    """Yield why the experts of a model cannot be split as a deployment says, or that it has none."""
+    """Yield the reasons why the experts of a model cannot be split as stated, or that it has none."""
     groups, copies = deployment.expert_par, deployment.redundant_experts
     if not model.mixes:
         hint = f"{model.name} has no experts"
@@ -386,7 +411,7 @@ def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
         if isinstance(deployment, Deployment):
             yield from _exchange_of_none(deployment, hint)
         if deployment.attn_data_par > 1:
-            more = f"{hint}: replicas have requests of their own, too"
+            more = f"{hint}: use replicas instead, which also have separate requests"
             yield Problem("attn_data_par", "1", str(deployment.attn_data_par), more)
     elif (model.num_experts + copies) % groups:
         if copies:

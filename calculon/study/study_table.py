@@ -90,7 +90,7 @@ class Part:
         if not self.planned:
             return {}
         search = self.planned[0].search
-        return bounds(search.model, search.system, self.found)
+        return bounds(search.model, self.found, search.system)
 
     @cached_property
     def spread(self) -> Array:
@@ -121,7 +121,7 @@ def _part(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Part:
     rank = np.concatenate([np.arange(len(o.numbers)) if o.numbers else [-1] for o in own])
     results = [o.result(p.search) for p, o in zip(planned, own, strict=True) if o.numbers]
     plan = Plan.concatenate([result.plan for result in results]) if results else _NO_PLAN
-    found = with_figures(search.runs, evaluate(search.model, search.system, plan))
+    found = with_figures(search.runs, evaluate(search.model, plan, search.system))
     done = 0
     for result in results:  # a journal of other numbers would not pass
         objective = result.objectives[0]
@@ -193,7 +193,7 @@ def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) 
 def no_rows(planned: Planned) -> Part:
     """Return the part of no search at all: columns without values."""
     search = planned.search
-    found = evaluate(search.model, search.system, _NO_PLAN, edition=search.edition)
+    found = evaluate(search.model, _NO_PLAN, search.system, edition=search.edition)
     found = with_figures(search.runs, found)
     return Part([], [], np.zeros(0, np.int64), np.zeros(0, np.int64), found)
 

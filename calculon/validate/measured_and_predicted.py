@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from calculon.base.activity import announce
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -177,6 +178,7 @@ def compare(
     """
     library = library or Library.at()
     edition = find_edition(edition).name
+    announce(f"study {study.name}, edition {edition}")
     others = [(one, study.changed(one)) for one in study.alternatives]
     if edition == PUBLISHED:
         known = study.published()

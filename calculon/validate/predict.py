@@ -188,7 +188,7 @@ def misstated_choices(
 
 def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:
     memory = dataclasses.replace(system.mem1, capacity=UNLIMITED)
-    return evaluate(model, dataclasses.replace(system, mem1=memory), plan, edition=edition)
+    return evaluate(model, plan, dataclasses.replace(system, mem1=memory), edition=edition)
 
 
 def _last_stage(case: Case, keys: Sequence[str], edition: str) -> dict[str, float]:

@@ -14,7 +14,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import KILO, MEGA, TERA
 from calculon.campaign.checkpoint import bytes_per_param, storage_rate
 from calculon.campaign.energy import carbon, card_energy
-from calculon.campaign.goodput import spent, wall_per_useful, young
+from calculon.campaign.goodput import overhead, wall_per_useful, young
 from calculon.campaign.job_failures import HOUR, job_mtbf
 from calculon.campaign.money import rent
 from calculon.campaign.published import (
@@ -323,7 +323,7 @@ def _of_bloom(one: PublishedFailures) -> Iterator[Check]:
         name="BLOOM 176B: time for saves",
         unit="%",
         published=0.37,
-        ours=100 * float(spent(interval, save, 0.0, np.inf).saving),
+        ours=100 * float(overhead(interval, save, 0.0, np.inf).saving),
         tolerance=HALF_A_PERCENT,
         source=BY_HAND,
     )

@@ -12,12 +12,12 @@ from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.hardware.system import System
 from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import grouped
 from calculon.serving.records.load import Workload
+from calculon.serving.records.read_records import read_deployment, read_workload
 from calculon.serving.serve import check_split, serve
-from calculon.serving.states.operating_point import Load
+from calculon.serving.states.operating_point import OperatingPointSolver
 from calculon.validate.predict import Case, Prediction, named_specs, row_systems
 from calculon.validate.published_fields import Fields
 from calculon.validate.published_study import Library, Study, fill
@@ -75,10 +75,10 @@ def _answers(
         check_split(model, one)
     found: list[tuple[Mapping[str, float], str]] = [({}, "")] * len(deployments)
     for columns, places in grouped(deployments):
-        points = Load(Replica(model, system, columns, workload)).solve()
+        points = OperatingPointSolver(Replica(model, system, columns, workload)).solve()
         values = {name: SERVING_FIGURES[name].of(points.figures) for name in names}
         for row, place in enumerate(places):
-            if points.room[row]:
+            if points.fits[row]:
                 found[place] = {name: float(one[row]) for name, one in values.items()}, ""
             else:
                 found[place] = {}, _refusal(model, deployments[place], system, workload)

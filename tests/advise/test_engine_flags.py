@@ -9,7 +9,7 @@ from calculon import inputs
 from calculon.advise.engine_flags import engine_text
 from calculon.launch.dialects import ENGINES, read_launch
 from calculon.serving.engine_scripts import server_of
-from calculon.serving.records.asked import read_workload
+from calculon.serving.records.read_records import read_workload
 
 VLLM = ENGINES["vllm"]
 LIMITED = {"prompt": 500, "output": 100, "tpot_limit": 0.012}

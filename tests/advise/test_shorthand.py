@@ -15,10 +15,31 @@ from calculon.base.errors import SpecError
         ("sp=on", {"tensor_par_comm_type": "rs_ag"}),
         ("sp=0 weight_offload=true", {"tensor_par_comm_type": "ar", "weight_offload": True}),
         ("gbs=512 dp=16", {"batch_size": 512, "data_par": 16}),
+        ("recompute=norms", {"recompute_modules": "norm"}),
+        ("recompute=expert-activations+norms", {"recompute_modules": "norm+moe_act"}),
+        ("recompute=full", {"activation_recompute": "full"}),
     ],
 )
 def test_short_words_are_fields(text, fields):
     assert read_baseline(text).fields == fields
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("tp=8 batch=512", {"tensor_par": 8, "batch_size": 512}),
+        ("batch=4M", {"batch_size": 2**22 // 8192}),
+        ("batch=4M seq=4k", {"batch_size": 2**22 // 4096, "seq_length": 4096}),
+        ("seq=8k procs=1k", {"num_procs": 1024}),
+        ("dtype=fp16", {"datatype": "float16"}),
+        (
+            "dtype=mxfp8 preset=common",
+            {"preset": "common", "datatype": "bfloat16", "fp8_recipe": "mxfp8"},
+        ),
+    ],
+)
+def test_words_of_a_question_are_fields_of_the_plan(text, fields):
+    assert read_baseline(text).of_model(seq_size=8192).fields == fields
 
 
 def test_a_mapping_is_a_plan():

@@ -17,12 +17,11 @@ from calculon.architecture.parameters import (
     parameter_count,
 )
 from calculon.base.errors import SpecError
-from calculon.declarations import catalog
 from calculon.hardware.kernels.kernel import Shapes, Types
 from calculon.hardware.system import KERNELS
 from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters
-from tests.helpers import PLAIN, ROOT, document
+from tests.helpers import PLAIN, document
 
 MODULES = {
     "deepseek-v3": (1, 11_610_068_224),
@@ -43,22 +42,6 @@ M = B * S
 
 
 # -- parameters -------------------------------------------------------------------------------------------------------
-
-
-def test_the_table_of_the_models_says_what_is_counted():
-    text = (ROOT / "models" / "README.md").read_text(encoding="utf-8")
-    cells = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| `")]
-    found = {row[0].strip(" `"): [one.strip() for one in row[1:]] for row in cells if len(row) == 6}
-    mixed = {
-        one: inputs.model(one) for one in catalog.names("model") if inputs.model(one).num_experts
-    }
-    assert set(found) == set(mixed)
-    for name, model in mixed.items():
-        active, table = active_count(model), model.vocab * model.hidden
-        kinds = active, active - table, active - table * (1 if model.tied else 2)
-        modules = f"{module_count(model):,}" if model.mtp_layers else ""
-        billions = [f"{one / 1e9:.3f}" for one in kinds]
-        assert found[name] == [f"{parameter_count(model):,}", *billions, modules], name
 
 
 @pytest.mark.parametrize("name", MODULES)

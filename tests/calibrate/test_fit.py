@@ -22,7 +22,7 @@ from tests.helpers import document, refusal
 
 BASE = "h100_80g_sxm"
 DATE = "2026-01-02"
-NO_RAMP = "networks[0]: fitted by latency and efficiency; there is no ramp"
+NO_RAMP = "networks[0]: fitted by latency and efficiency; the data show no ramp"
 
 
 def base():
@@ -135,7 +135,7 @@ def test_rows_that_no_rising_time_explains_do_not_count(collectives):
             value, rel=1e-4
         )
     assert found.notes[0].startswith(
-        "networks[0]: 14 rows took longer than two larger messages, and did not count (first: "
+        "networks[0]: 14 rows took longer than two larger messages and were left out (first: "
     )
     records = {record["rows"]: record for record in found.residuals()}
     assert records["fitted"]["mape"] < 1e-3
@@ -279,8 +279,8 @@ def test_one_product_of_another_shape_is_held_out_and_it_is_said(tmp_path):
     fit = found.document["calibration"]["fits"][0]
     assert (fit["rows"], fit["held_out_rows"], fit["spreads"]) == (4, 1, [])
     assert found.notes == [
-        "matrix.bfloat16: without the group n=4096 k=4096 no rows are left to fit: "
-        "only rows held out tell its spread"
+        "matrix.bfloat16: only the group n=4096 k=4096 is fitted, so its spread comes from "
+        "held-out rows alone"
     ]
 
 

@@ -95,7 +95,7 @@ def test_a_ramp_needs_enough_sizes(sizes, has_ramp):
     needed = (
         f"a ramp needs {RAMP_SIZES} sizes over a ratio of {RAMP_SPAN:,.0f}, not {len(sizes)} over"
     )
-    assert ("there is no ramp" in told, needed in told) == (has_ramp, not has_ramp)
+    assert ("the data show no ramp" in told, needed in told) == (has_ramp, not has_ramp)
 
 
 @given(st.booleans(), st.integers(0, 2**32 - 1), latencies, efficiencies, ramps)
@@ -138,7 +138,7 @@ def test_an_implausible_efficiency_is_remarked_upon():
 @for_each(
     ("sizes", "seconds", "message"),
     [
-        ([4.0, 8.0, 63.6], [1.0, 2.0, 9.0], "expected at least 16 as ratio"),
+        ([4.0, 8.0, 63.6], [1.0, 2.0, 9.0], "expected at least 16 as the ratio"),
         ([1.0, 16.0], [1.0, 9.0], "expected at least 3 different sizes whose times rise, to fit"),
         ([1.0, 1.0, 16.0], [1.0, 1.0, 9.0], "expected at least 3 different sizes whose times"),
         ([1.0, 4.0, 16.0], [9.0, 1.0, 1.0], "expected at least 3 different sizes whose times"),
@@ -153,7 +153,7 @@ def test_one_row_that_took_longer_than_two_larger_ones_is_said():
     sizes, seconds = [1.0, 2.0, 4.0, 16.0], [1.2, 1.0, 1.0, 1.0]
     _, slow, notes = fit_network(rows_of(sizes, seconds), 1.0, ramp=False)
     assert slow.tolist() == [True, False, False, False]
-    what = "networks[0]: 1 row took longer than two larger messages, and did not count"
+    what = "networks[0]: 1 row took longer than two larger messages and were left out"
     assert f"{what} (first: 1, line 2)" in notes
     assert not disturbed(np.array(sizes), np.array([1 + LONGER, 1.0, 1.0, 1.0])).any()
 

@@ -6,7 +6,7 @@ from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.calibrate.readers import (
     TOO_FAST,
-    Known,
+    CollectiveOptions,
     is_log,
     read_collectives,
     read_gemm,
@@ -114,7 +114,7 @@ def test_bad_bus_bandwidth_is_one_message(file):
     ("factor", "message"),
     [
         (1e9, ", busbw: expected at most 1.05 times the peak"),
-        (8, "GB/s are wanted"),
+        (8, "GB/s are expected"),
         (1e-3, "not TB/s"),
     ],
     ids=["B/s", "Gb/s", "TB/s"],
@@ -142,9 +142,9 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
     )
     with pytest.raises(SpecError, match=r"the name of the program.*--operation"):
         read_collectives(file(bare), H100)
-    with pytest.raises(SpecError, match=r"at least 2 members, found none.*--members N"):
-        read_collectives(file(bare), H100, Known("all_gather"))
-    rows, told = read_collectives(file(bare), H100, Known("all_gather", 4))
+    with pytest.raises(SpecError, match=r"each member, at least 2, found none.*--members N"):
+        read_collectives(file(bare), H100, CollectiveOptions("all_gather"))
+    rows, told = read_collectives(file(bare), H100, CollectiveOptions("all_gather", 4))
     assert rows[1].size == pytest.approx(volume("all_gather", 1048576, 4))
     assert told == {}
 
@@ -152,13 +152,18 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
 @pytest.mark.parametrize(
     ("known", "message"),
     [
-        (Known("all_gather"), "line 2, operation: expected all_gather, as --operation says"),
-        (Known(members=4), "line 2, members: expected 4, as --members says, found '8'"),
+        (
+            CollectiveOptions("all_gather"),
+            "line 2, operation: expected all_gather, as --operation says",
+        ),
+        (CollectiveOptions(members=4), "line 2, members: expected 4, as --members says, found '8'"),
     ],
 )
 def test_what_is_said_beside_a_csv_must_not_contradict_it(file, known, message):
     path = file("operation,bytes,members,seconds\nall_reduce,1048576,8,0.001\n")
-    assert read_collectives(path, H100, Known("all_reduce", 8)) == read_collectives(path, H100)
+    assert read_collectives(path, H100, CollectiveOptions("all_reduce", 8)) == read_collectives(
+        path, H100
+    )
     refused(path, message, known=known)
 
 
@@ -186,7 +191,7 @@ def test_a_bad_log_is_one_message(file):
         (
             "# Out of",
             LOG[LOG.index("#       size") :] + "# Out of",
-            "expected one table, found another",
+            "expected one table, found a second table",
         ),
     ]:
         assert old in LOG, (old, new)

@@ -142,9 +142,7 @@ def test_products_that_memory_or_launches_bind_do_not_count(tmp_path):
     rows = measured(tmp_path, [*SHAPES, *small], raw=base(launch={"kernel": 5e-6}))
     values, left, notes = fit_shapes(system(), PART, rows, 132)
     assert {row.shape for row, no in zip(rows, left, strict=True) if no} == set(small)
-    assert notes == [
-        f"{PART}: 6 products are bound by memory or by their launch, and did not count"
-    ]
+    assert notes == [f"{PART}: 6 products are bound by memory or by their launch and were left out"]
     assert values["max_efficiency"] == pytest.approx(0.77, rel=1e-3)
 
 
@@ -155,7 +153,7 @@ def test_products_that_memory_or_launches_bind_do_not_count(tmp_path):
         ([(8192, 4097, 4096), (8192, 4097, 8192)] * 2, "aligned to 128 bytes, for max_efficiency"),
         (
             [(m, n, 4096) for m in (4096, 8192) for n in (4096, 8192)],
-            "that tell max_efficiency from half_depth",
+            "that separate max_efficiency from half_depth",
         ),
         ([(1, 64, 64), (1, 64, 128), (1, 64, 256)], "at least 2 products"),
     ],

@@ -12,11 +12,11 @@ from calculon.calibrate.readers import read_collectives
 from calculon.calibrate.solve import (
     LEVEL,
     NEAR_PEAK,
+    cross_validated,
     independent,
     large_size,
     quantiles,
     spreads,
-    unseen,
 )
 from calculon.declarations.decode import decode
 from calculon.hardware.system import System
@@ -85,7 +85,7 @@ def test_no_row_is_predicted_by_a_fit_that_saw_its_group():
         seen.append({one.group for one in some})
         return mean_rate(some)
 
-    times, groups = unseen(rows, held, fit)
+    times, groups = cross_validated(rows, held, fit)
     assert groups == [one.group for one in rows]
     assert seen == [{"a", "b", "c"}, {"b", "c"}, {"a", "c"}, {"a", "b"}]
     for letter, used in zip("dabc", seen, strict=True):
@@ -97,7 +97,7 @@ def test_no_row_is_predicted_by_a_fit_that_saw_its_group():
 
 def test_rows_of_one_group_are_left_out_one_by_one():
     rows = [row(1.0 + i) for i in range(4)]
-    times, groups = unseen(rows, np.zeros(4, bool), mean_rate)
+    times, groups = cross_validated(rows, np.zeros(4, bool), mean_rate)
     assert len(set(groups)) == 4
     assert times[0] == pytest.approx(1 / 3)  # a rate of (2 + 3 + 4) / 3
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_fitted_without_a_group_says_nothing_of_it():
         return mean_rate(some)
 
     rows = [row(1.0 + i, 1.0, "abc"[i % 3]) for i in range(9)]
-    times, groups = unseen(rows, np.zeros(9, bool), fit)
+    times, groups = cross_validated(rows, np.zeros(9, bool), fit)
     assert [name for name, time in zip(groups, times, strict=True) if math.isnan(time)] == ["b"] * 3
     (found,) = spreads(rows, times, groups, 0.0)
     assert (found["rows"], found["groups"], found["level"]) == (

@@ -11,7 +11,7 @@ from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.campaign.prices import carbon_of, grids, price_range, processor_of
 from calculon.campaign.read import read_campaign
-from calculon.campaign.rungs import rungs
+from calculon.campaign.run_segments import run_segments
 from calculon.declarations import catalog
 from tests.cases import for_each
 from tests.helpers import ROOT
@@ -34,7 +34,7 @@ def test_its_parts_have_all_of_its_tokens(name):
     asked = read_campaign(name)
     whole = 0.0 if asked.tokens is None else asked.tokens.of(1e9)
     stated = whole or sum(one.tokens.of(1e9) for one in asked.phases)
-    parts = rungs(asked, whole, 1e9, 2048, 2048)
+    parts = run_segments(asked, whole, 1e9, 2048, 2048)
     assert math.isclose(sum(one.tokens for one in parts), stated)
     assert max(one.tokens for one in parts) > stated / 2
 
@@ -92,7 +92,7 @@ def test_numbers_are_g_per_kwh():
     ("text", "message"),
     [
         ("frnace", "--carbon: .*did you mean 'france'"),
-        ("mars", "--carbon: .*known are .*texas.*, and codes of them such as us-va"),
+        ("mars", "--carbon: .*known grids: .*texas.*, and their codes such as us-va"),
         ("-3", "--carbon: .*of at least 0"),
         ("nan", "--carbon: .*finite"),
     ],

@@ -11,8 +11,8 @@ from calculon.campaign.energy import (
     SPINNING_SHARE,
     STEPPING_SHARE,
     WAITING_SHARE,
-    draw,
     energy,
+    power_draw,
     water,
 )
 from calculon.hardware.extension import Power
@@ -37,7 +37,7 @@ def by_hand(power, utilisation, processors, nodes, busy, waiting, spares, pue):
 @given(u=SHARES, busy=AMOUNTS, waiting=AMOUNTS, spares=st.integers(0, 9), pue=st.floats(1, 2))
 def test_measured_powers(u, busy, waiting, spares, pue):
     found = energy(
-        draw(MEASURED, u),
+        power_draw(MEASURED, u),
         64,
         8,
         busy_hours=busy,
@@ -46,49 +46,51 @@ def test_measured_powers(u, busy, waiting, spares, pue):
         pue=pue,
     )
     assert found.total == pytest.approx(by_hand(MEASURED, u, 64, 8, busy, waiting, spares, pue))
-    assert found.draw.assumed == ()
-    assert not found.draw.estimate
+    assert found.power_draw.assumed == ()
+    assert not found.power_draw.estimate
 
 
 def test_where_only_the_data_sheet_is_known():
-    found = energy(draw(SHEET), 16, 2, busy_hours=100.0, waiting_hours=10.0, pue=1.2)
+    found = energy(power_draw(SHEET), 16, 2, busy_hours=100.0, waiting_hours=10.0, pue=1.2)
     processors = 16 * 0.7 * (STEPPING_SHARE * 100 + WAITING_SHARE * 10)
     assert found.machines == pytest.approx(processors * (1 + OVERHEAD_SHARE))
     assert found.facility == pytest.approx(0.2 * found.machines)
     assert found.card == pytest.approx(16 * 0.7 * 110)
-    assert found.draw.estimate
-    assert found.draw.words.startswith("TDP, a data sheet, 2023; ")
-    assert all(ASSUMED[one] in found.draw.words for one in ("stepping", "waiting", "overhead"))
+    assert found.power_draw.estimate
+    assert found.power_draw.words.startswith("TDP, a data sheet, 2023; ")
+    assert all(
+        ASSUMED[one] in found.power_draw.words for one in ("stepping", "waiting", "overhead")
+    )
 
 
 def test_what_is_missing_beside_measurements_is_assumed():
-    some = draw(Power(tdp=700, idle=80, load=680, **DATED), 0.5)
+    some = power_draw(Power(tdp=700, idle=80, load=680, **DATED), 0.5)
     assert some.assumed == ("spinning", "overhead")
     assert some.waiting == SPINNING_SHARE * 700
     assert some.stepping == pytest.approx((680 + SPINNING_SHARE * 700) / 2)
-    hot = draw(Power(tdp=700, idle=80, load=200, **DATED))
+    hot = power_draw(Power(tdp=700, idle=80, load=200, **DATED))
     assert hot.waiting == 200  # waiting never takes more than work
 
 
 def test_a_stated_tdp_counts_instead_of_all_figures():
-    assert draw(MEASURED, tdp=500) == draw(None, tdp=500)
-    assert draw(None) is None
+    assert power_draw(MEASURED, tdp=500) == power_draw(None, tdp=500)
+    assert power_draw(None) is None
 
 
 def test_power_of_a_processor_with_its_share_of_the_node():
-    assert draw(MEASURED).per_processor(64, 8) == 680 + 1500 / 8
-    assert draw(SHEET).per_processor(64, 8) == STEPPING_SHARE * 700 * (1 + OVERHEAD_SHARE)
+    assert power_draw(MEASURED).per_processor(64, 8) == 680 + 1500 / 8
+    assert power_draw(SHEET).per_processor(64, 8) == STEPPING_SHARE * 700 * (1 + OVERHEAD_SHARE)
 
 
 def test_the_rest_of_a_node_of_8_h100_as_measured():
     # Latif et al. 2024, arXiv:2412.08602: 8.4 kW at most; arXiv:2506.14551: 76 % of the rated 10.2 kW
-    node = draw(SHEET).share * 8 * 700 + 8 * 700
+    node = power_draw(SHEET).share * 8 * 700 + 8 * 700
     assert node == pytest.approx(0.76 * 10.2e3, rel=0.02)
     assert node < 8.4e3
 
 
 def test_a_stated_share_of_the_rest_of_a_node_counts():
-    some = draw(Power(tdp=1200, overhead_share=0.19, **DATED))
+    some = power_draw(Power(tdp=1200, overhead_share=0.19, **DATED))
     assert some.per_processor(72, 1) == pytest.approx(STEPPING_SHARE * 1200 * 1.19)
     assert "overhead" not in some.assumed
     found = energy(some, 72, 1, busy_hours=10.0)

@@ -38,8 +38,8 @@ def test_a_schedule_counts_tokens_and_its_largest_batch_is_that_of_the_plan():
         '--train-samples 1000000000 --step-batch-size-schedule "0:64 1.5B:128 2T:256"'
     )
     assert launch.execution["batch_size"] == 256
-    rungs = with_launch(read_campaign(), launch).batch_ramp.rungs
-    steps = [(one.start.tokens, one.batch.sequences(LENGTH)) for one in rungs]
+    ramp = with_launch(read_campaign(), launch).batch_ramp
+    steps = [(one.start.tokens, one.batch.sequences(LENGTH)) for one in ramp.steps]
     assert steps == [(0, 64), (1.5e9, 128), (2e12, 256)]
 
 

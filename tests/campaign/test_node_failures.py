@@ -16,10 +16,10 @@ from calculon.campaign.job_failures import (
 from calculon.campaign.published import published_failures
 from calculon.campaign.spares import (
     ENOUGH,
-    away,
     cheapest_spares,
     elastic_rate,
     fewest_spares,
+    nodes_in_repair,
     probability_of_waiting,
     share_of_time_waiting,
 )
@@ -51,7 +51,7 @@ def test_nothing_fails():
 def test_small_jobs_are_warned_of():
     assert small_job_warning(SMALL_JOB) == ""
     expected = job_mtbf(1024, PER_PROCESSOR["RSC-1"]) / 3600
-    assert f"7.9 h between failures, where the rate of its nodes says {expected:.1f} h" in (
+    assert f"7.9 h between failures, while the rate of its nodes suggests {expected:.1f} h" in (
         small_job_warning(SMALL_JOB - 1)
     )
 
@@ -59,7 +59,7 @@ def test_small_jobs_are_warned_of():
 def test_a_rate_is_set_among_those_that_are_published():
     hours = sorted(one for one in PER_PROCESSOR.values() if one)
     said = rate_among_published(2 * hours[-1])
-    assert f"of {len(hours)} that are published {len(hours)} are higher" in said
+    assert f"{len(hours)} of {len(hours)} published rates are higher" in said
     assert f"up to {2 * hours[-1] / hours[0]:.2g} times" in said
     assert rate_among_published(hours[0]) == ""
 
@@ -76,7 +76,7 @@ def test_the_tail_is_that_of_a_poisson_law(mean, spares):
 def test_without_failures_nobody_waits():
     nothing = np.zeros(3)
     spares = np.array([0, 1, 50])
-    assert away(1000, np.inf, 24.0) == 0
+    assert nodes_in_repair(1000, np.inf, 24.0) == 0
     assert probability_of_waiting(nothing, spares).tolist() == [0, 0, 0]
     assert share_of_time_waiting(nothing, spares).tolist() == [0, 0, 0]
     assert fewest_spares(nothing).tolist() == [0, 0, 0]
@@ -84,7 +84,7 @@ def test_without_failures_nobody_waits():
 
 
 def test_nodes_of_a_job_are_away_as_often_as_they_fail():
-    assert away(2048, 50_677 / 8, 24.0) == pytest.approx(24.0 / (50_677 / 8 / 2048))
+    assert nodes_in_repair(2048, 50_677 / 8, 24.0) == pytest.approx(24.0 / (50_677 / 8 / 2048))
 
 
 @given(MEANS)

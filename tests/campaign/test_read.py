@@ -152,7 +152,7 @@ def test_a_processor_that_never_fails():
         ({"tokns": "1T"}, "tokns", "only the known fields"),
         ({"tokens": "1T", "loss": 2}, "tokens", "one of tokens, loss and steps"),
         ({"tokens": -1}, "tokens", "tokens such as 15T"),
-        ({"tokens": "-3x"}, "tokens", "so many for each parameter"),
+        ({"tokens": "-3x"}, "tokens", "tokens per parameter"),
         ({"loss": 0}, "loss", "above 0"),
         ({"deadline": "soon"}, "deadline", "a time such as 60d"),
         ({"reliability": {"mtbf_processor": "soon"}}, "reliability.mtbf_processor", "a time"),
@@ -168,9 +168,9 @@ def test_a_processor_that_never_fails():
         (
             {"tokens": 9, "phases": [{"share": 0.5}, {"share": 0.6}]},
             "phases",
-            "shares that are 1 together",
+            "shares that sum to 1",
         ),
-        ({"phases": [{"share": 1}]}, "tokens", "phases have shares"),
+        ({"phases": [{"share": 1}]}, "tokens", "phases state shares"),
         ({"tokens": 9, "phases": [{"tokens": 9}]}, "phases", "shares of the tokens"),
         ({"phases": [{"name": "a"}]}, "phases[0].tokens", "one of tokens and share"),
         (
@@ -186,12 +186,12 @@ def test_a_processor_that_never_fails():
         (
             {"phases": [{"tokens": 9, "execution": {"search": {}, "fix": 3}}]},
             "phases[0].execution.fix",
-            "nothing beside search",
+            "no other fields next to search",
         ),
         (
             {"phases": [{"tokens": 9, "execution": {"search": {"fix": {"batch_size": 8}}}}]},
             "phases[0].execution.search.fix.batch_size",
-            "fields but batch_size and seq_length",
+            "fields other than batch_size and seq_length",
         ),
         ({"batch_ramp": []}, "batch_ramp", "a list of"),
         ({"batch_ramp": [{"from": 0}]}, "batch_ramp[0].batch", "this field"),

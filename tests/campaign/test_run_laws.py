@@ -139,7 +139,7 @@ def test_cutting_a_run_into_equal_parts_changes_nothing(parts, steps):
     campaign = read_campaign(None, EVENTS)
     whole = _run(parts * steps * TOKENS_PER_STEP, EVENTS)
     cut = _run(steps * TOKENS_PER_STEP, EVENTS)
-    together = WholeRun(campaign, cut.job, cut.stretches * parts).figures()
+    together = WholeRun(campaign, cut.job, cut.segments * parts).figures()
     for name in (one.name for one in columns(CampaignFigures)):
         ours, theirs = (float(_value(run, name)) for run in (whole.figures(), together))
         assert ours == pytest.approx(theirs, rel=1e-11, nan_ok=True), name

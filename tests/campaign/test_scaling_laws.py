@@ -67,7 +67,7 @@ def test_a_loss_is_told_by_both_laws():
     ("loss", "words"),
     [
         (1.5, f"{COUNTS.irreducible:.3f} is irreducible"),
-        (1.9, f"{float(COUNTS.least_loss(8e9)):.3f} is what they approach"),
+        (1.9, f"{float(COUNTS.least_loss(8e9)):.3f} is the limit for infinite tokens"),
     ],
 )
 def test_a_loss_out_of_reach_says_so(loss, words):
@@ -76,4 +76,4 @@ def test_a_loss_out_of_reach_says_so(loss, words):
     assert error.value.reason == "irreducible_loss"
     assert words in str(error.value)
     beyond = np.isfinite(HOFFMANN.tokens(8e9, loss))
-    assert ("tokens would do by Hoffmann" in str(error.value)) == beyond
+    assert ("tokens would reach it according to Hoffmann" in str(error.value)) == beyond

@@ -141,7 +141,7 @@ def unvalidated(monkeypatch):
 @pytest.fixture
 def without_help(monkeypatch):
     """Leave out what would help a deployment, which takes most of the time of an answer."""
-    monkeypatch.setattr("calculon.serving.serve.helps", lambda system, figure: ())
+    monkeypatch.setattr("calculon.serving.serve.hardware_gains", lambda system, figure: ())
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_all_kinds_at_once(output_of, tmp_path):
     files = ("--gemm", "g.csv", "--memory", "m.csv")
     out = output_of(*CALL, *files, "-o", "mine.json")
     assert out.startswith(
-        "calculon: note: matrix.bfloat16: its rows are one group, so none is held out\n"
+        "calculon: note: matrix.bfloat16: all rows are in one group, so none is held out\n"
     )
     assert out.endswith("Output: mine.json\n")
     new = inputs.system("mine.json")
@@ -120,7 +120,7 @@ def steps(spec, tmp_path):
 def test_training_steps_are_fitted_and_told_one_by_one(output_of, steps, tmp_path):
     out = output_of(*steps, "--fit", "matrix", "-o", "mine.json", "--plot", "fit.svg")
     lines = out.splitlines()
-    assert "1 of 3 steps need more memory than h100_80g_sxm has, by the model" in lines.pop(0)
+    assert "1 of 3 steps need more memory than h100_80g_sxm has by the model" in lines.pop(0)
     assert lines[0].startswith("calculon: note: training: matrix x ")
     assert [line.split()[1] for line in lines[2:5]] == ["fitted", "held", "peak"]
     told = [line.split()[1:3] for line in lines[7:10]]

@@ -318,7 +318,7 @@ DAMAGED = [
     ),
     ("launches", LAUNCHES, "in gemm.csv with sources.csv or attention.csv or"),
     ("launches", LAUNCHES, "found none in launches.csv"),
-    ("launches", ONE_LAUNCH, "launches.csv: what: expected a row of each time of the host"),
+    ("launches", ONE_LAUNCH, "launches.csv: what: expected a row for each host time"),
     ("collectives", COLLECTIVES, "collectives.csv: expected the columns source, gpu, op"),
     ("collectives", COLLECTIVES, "library"),
 ]

@@ -29,6 +29,12 @@ def test_bash_completes(run):
         "calculon llm megatron-1T 3072": "3072_t4_p64_d12_mbs4_full",
         "calculon llm megatron-1T x a100_80": "a100_80g",
         "calculon campaign --campaign llama3-4": "llama3-405B",
+        "calculon estimate llama3-70B t": "tp=",
+        "calculon serve llama3-70B llama": "llama3.1-70B_h100x8",
+        "calculon serve --workload ch": "chat",
+        "calculon plan --dtype b": "bf16",
+        "calculon search --format js": "json",
+        "calculon wh": "why",
         "calculon describe st": "stats",
         "calculon lpc us": "usr",
     }

@@ -1,6 +1,7 @@
 """Command lines as people type them, also as for other tools: they work, or say what to type."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,16 @@ serve llama-3.1-8b 1 h100 --prompt 1k --output 200
 serve llama-3.1-8b 8xh100 --prompt 1k --output 200
 serve llama-3.1-8b --gpus 8 --gpu h100 --prompt 1k --output 200
 serve llama-3.1-8b 2 h100 --prompt 1k --output 200 --concurrency 64
+serve llama-3.1-8b "tp=2 dp=4" h100 --prompt 1k --output 200
+serve llama-3.1-8b 8 h100 --tp 2 --prompt 1k --output 200
+campaign llama-3.1-70b "tp=4 pp=4 dp=64" h100 --tokens 1T
+plan llama-3.1-8b 64 h100 --mine "tp=2 batch=2M dtype=fp8 procs=32 seq=4k"
+estimate llama-3.1-8b "tp=4 dp=16 recompute=norms" h100
+export megatron-lm "tp=4 dp=16" llama-3.1-8b h100
+export megatron-lm llama-3.1-8b "tp=4 dp=16" h100
+export vllm llama-3.1-8b "tp=2 dp=4" h100
+search llama-3.1-8b 8 h100 --json
+search llama-3.1-8b 8 h100 -f csv
 catalog models
 catalog systems
 catalog show h100
@@ -68,6 +79,9 @@ version
 lpc llama-3.1-8b
 """.strip().splitlines()
 
+SERVED = ("llama-3.1-8b", "h100 --workload chat")
+"""Model, machine and workload."""
+
 HINTS = {
     "plan llama3 64 h100": "did you mean llama3-8B",
     "plan llama-3.1-8b --nodes 8 --gpu h100": "8 nodes of 8 are 64",
@@ -75,6 +89,13 @@ HINTS = {
     "plan llama-3.1-8b 64 h100 --micro-batch-size 2": "--fix mbs=N",
     "estimate llama-3.1-8b 'tp=4 foo=3' h100": "one of tp, pp, dp, ",
     "estimate llama-3.1-8b 'tp=4 procs=8-32' h100": "one number of processors",
+    "plan llama-3.1-8b 64 h100 --dtype fp8 --preset torchtitan": "dtype fp8-tensorwise",
+    "estimate llama-3.1-8b 'tpp=4' h100": "did you mean 'tp'?",
+    "estimate llama-3.1-8b 'tp=4 recompute=nrms' h100": "did you mean 'norms'?",
+    "serve llama-3.1-8b 8 h100 --worklod chat": "did you mean '--workload'?",
+    "serve llama-3.1-8b 'tp=2 mxa_batch=8' h100": "did you mean 'max_batch'",
+    "serve llama-3.1-8b 'tp=2 dp=2 procs=8' h100": "tp * pp * dp = 4",
+    "export megatron-lm 'tp=4 dp=16'": "calculon export FORMAT MODEL PLAN",
     "list models": "calculon catalog",
     "models": "calculon catalog",
     "cost llama-3.1-8b 64 h100": "try: calculon plan",
@@ -127,6 +148,47 @@ def test_a_degree_below_1_is_refused(run, words):
     result = run("estimate", "llama-3.1-8b", words, "h100")
     assert result.code == 2
     assert "_par: expected a whole number of at least 1, found" in result.err
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            f'serve {SERVED[0]} "tp=2 dp=4" {SERVED[1]}',
+            f"serve {SERVED[0]} 8 {SERVED[1]} --set tensor_par=2",
+        ),
+        (f'serve {SERVED[0]} "procs=8" {SERVED[1]}', f"serve {SERVED[0]} 8 {SERVED[1]}"),
+        (
+            f'serve {SERVED[0]} "procs=8 tp=4" {SERVED[1]}',
+            f"serve {SERVED[0]} 8 {SERVED[1]} --tp 4",
+        ),
+        (
+            'export megatron-lm "tp=4 dp=16" llama-3.1-8b',
+            'export megatron-lm llama-3.1-8b "tp=4 dp=16" h100',
+        ),
+    ],
+)
+def test_two_lines_mean_the_same(run, one, other):
+    first, second = (run(*shlex.split(line)) for line in (one, other))
+    assert first.code == second.code == 0
+    lines = second.out.splitlines()
+    assert first.out.splitlines() == lines[: len(first.out.splitlines())]
+
+
+def test_a_search_prints_what_it_writes(run):
+    words = ("search", "llama-3.1-8b", "8,16", "h100", "-t", 2)
+    for suffix in ("json", "csv"):
+        assert run(*words, "-o", f"best.{suffix}").code == 0
+        printed = run(*words, "--format", suffix).out
+        assert printed.rstrip() == Path(f"best.{suffix}").read_text().rstrip()
+
+
+@pytest.mark.parametrize(("texts", "noted"), [(("1M", "2M"), True), (("2M", "2M"), False)])
+def test_the_last_of_several_values_of_an_option_counts_with_a_note(run, texts, noted):
+    options = [word for text in texts for word in ("--batch", text)]
+    result = run("search", "llama-3.1-8b", 8, "h100", "-q", *options)
+    assert ("--batch is stated as 1M and as 2M; the last counts" in result.err) == noted
+    assert result.out == run("search", "llama-3.1-8b", 8, "h100", "-q", "--batch", texts[-1]).out
 
 
 def test_a_pair_that_stands_twice_is_refused(run):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calculon import inputs
-from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.read_records import read_deployment
 from tests.helpers import ROOT
 
 SCRIPT = ROOT / "examples/launch/llama3-8b.sh"
@@ -46,7 +46,7 @@ def test_wrong_arguments_are_one_message_each(refuses, tmp_path):
         ("import-flags run.sh", "--env M=VALUE"),
         ("import-flags none.sh", "none.sh: expected a readable file"),
         (f"import-flags megatron {SCRIPT}", "did you mean 'megatron-lm'"),
-        ("import-flags litgpt.yaml", "found a file of LitGPT, which is not read"),
+        ("import-flags litgpt.yaml", "found a file of LitGPT, which is not supported"),
         ("compare llama3-8B_h100x64 litgpt.yaml", "found a file of LitGPT"),
         (f"import-flags {SCRIPT} --env TP", "NAME=VALUE"),
         (f"import-flags {SCRIPT} -o plan.txt", "ends in .json"),
@@ -55,8 +55,8 @@ def test_wrong_arguments_are_one_message_each(refuses, tmp_path):
         ("export-flags megatron-lm none", "none"),
         ("export-flags megatron-lm llama3-8B_h100x64 gemma2-9B", "norms: expected 2"),
         ("export-flags megatron-lm llama3-8B_h100x64 --set optimizer=adam_8bit",
-         "optimizer: expected what Megatron-LM can express"),
-        ("export-flags vllm llama3.1-70B_h100x8 --set token_budget=0", "token_budget: expected what"),
+         "optimizer: expected a value that Megatron-LM can express"),
+        ("export-flags vllm llama3.1-70B_h100x8 --set token_budget=0", "token_budget: expected a value that"),
         ("export-flags tensorrt-llm llama3.1-70B_h100x8 --set batching=static", "batching"),
         ("export-flags vllm llama3.1-70B_h100x8 --set memory_fraction=0.5", "--system"),
         ("export-flags vllm 8 llama3-70B", "8: expected a model and a system"),

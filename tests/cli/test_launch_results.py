@@ -133,7 +133,7 @@ def test_what_cannot_be_changed_is_written_anew(run, refuses, own, best):
     flag = "--recompute-granularity"
     own.write_text(f"NAME={flag[2:]}\n" + own.read_text().replace(flag, "--$NAME"))
     code, out, err = run(*QUESTION, "--mine", own, "--emit", "megatron-lm")
-    told = f"Note: written anew, without what only {own} has: {flag}: expected a place for it"
+    told = f"Note: written anew, without what only {own} has: {flag}: expected a place in the file"
     assert (code, out) == (0, calculon.export_flags(best, "megatron-lm"))
     assert told in err
     rows = [
@@ -166,14 +166,9 @@ def test_an_execution_changes_a_launch_file(run, refuses, own, folder):
     assert printed.out == Path("better.sh").read_text()
     assert printed.err.splitlines()[2:] == out.splitlines()[2:-1]
     Path("empty.sh").write_text("")
-    rows = [
-        (("-o", own), "expected a file of its own"),
-        (
-            ("--patch", "empty.sh"),
-            "empty.sh: expected a launch file of Megatron-LM, found another file",
-        ),
-    ]
-    refuses(call, rows)
+    refuses(call, [(("-o", own), "expected a file of its own")])
+    other = "empty.sh: expected a launch file of Megatron-LM, found another file"
+    refuses(call[:3], [(("--patch", "empty.sh"), other)])
 
 
 @pytest.mark.large

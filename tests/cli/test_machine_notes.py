@@ -29,7 +29,7 @@ COMMANDS = (
     "sensitivity mlp-4x1024 mlp-4x1024_x2_ddp {}",
     "block llama3-8B llama3-8B_h100x64 {}",
     "campaign gpt2-124M gpt2-124M_a100x2_ddp {} --tokens 1T",
-    "plan mlp-4x1024 2 {} --batch 8 --preset common --fix tensor_par=1",
+    "plan mlp-4x1024 2 {} --batch 8 --preset common --fix tensor_par=1 -v",
     "loe mlp-4x1024 2 8 bfloat16 {} - --preset common --fix tensor_par=1",
     "compare llama3-8B,llama3-8B_h100x64,{0} llama3-8B,llama3-8B_h100x64_p4,{0}",
     f"compare llama3-8B,8,{{0}} llama3-8B,16,{{0}} {ASKED} --tpot 50ms",

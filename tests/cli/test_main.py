@@ -8,12 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import pytest
 
 import calculon
 from calculon.cli import main as program
+from calculon.cli.commands.plot import KINDS
+from calculon.cli.help_page import HELP
 from calculon.cli.main import COMMANDS, FIRST, GROUPS, complete_parser
+from calculon.cli.options import EXAMPLES, Parser
 from tests.cli.conftest import ARGUMENTS, started
 from tests.declarations.configurations import llama
 from tests.helpers import ROOT
@@ -32,8 +36,25 @@ def test_help_lists_the_commands_in_their_order(output_of):
         assert len(re.findall(r"^  [a-z][a-z-]+", out.partition("options:")[0], re.M)) == len(names)
 
 
-def test_help_is_short(output_of):
+def test_help_is_short(monkeypatch, output_of):
+    monkeypatch.setenv("COLUMNS", "80")
     assert len(output_of("--help").splitlines()) <= 40
+    for name in (*NAMES, *(f"plot {kind.name}" for kind in KINDS)):
+        lines = output_of(*name.split(), "--help").splitlines()
+        assert sum(-(-len(line) // 80) for line in lines if line) + lines.count("") <= 60, name
+        options = [line for line in lines if line.startswith("  -")]
+        assert len(options) <= 12 + len(HELP), name
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_the_whole_help_lists_every_option_and_example(command, output_of):
+    parser = Parser()
+    import_module(command.module).configure(parser)
+    whole = output_of(command.name, "--help-all")
+    assert all(name in whole for name in parser._option_string_actions)
+    examples = re.findall(r"^  calculon .*", output_of(command.name, "--help"), re.M)
+    assert 1 <= len(examples) <= EXAMPLES
+    assert all(example in whole for example in examples)
 
 
 @pytest.mark.parametrize("name", ["plan", "why", "lv"])
@@ -44,7 +65,7 @@ def test_help_is_a_command_too(output_of, name):
 
 def examples(name: str, run) -> list[str]:
     """Return the commands under "examples" in the help of a command, without redirections."""
-    epilog = run(name, "--help").out.partition("example")[2]
+    epilog = run(name, "--help-all").out.partition("example")[2]
     lines = [line.strip() for line in epilog.splitlines()[1:]]
     return [line.partition(" > ")[0] for line in lines if line.startswith("calculon ")]
 

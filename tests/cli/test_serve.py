@@ -30,7 +30,7 @@ def test_what_does_not_fit(refuses):
     refuses((), [((word, *large), message) for word, message in rows], code=1)
     rows = [
         ("memory_fraction=1e-9", "does not fit: memory_fraction=1e-09 leaves"),
-        ("system.mem1.GiB=1", "GiB that a process gets of 1.0"),
+        ("system.mem1.GiB=1", "GiB that a process can use, 1.0 in total"),
     ]
     refuses((*SMALL, *LENGTHS, "--set"), rows, code=1)
     message = "infeasible: llama3-70B,1,h100: a sequence of 2,500 tokens does not fit"
@@ -91,7 +91,7 @@ def test_a_quoted_command_of_an_engine_is_a_deployment(output_of, tmp_path):
 
 
 def test_learned_positions_end(run, refuses):
-    message = "gpt2-124M: positions: expected at least 1,025, as positions are learned"
+    message = "gpt2-124M: positions: expected at least 1,025, because positions are learned"
     for command in ("serve", "serve-optimal --fix token_budget=2048"):
         asked = (*command.split(), "gpt2-124M", "1", "h100", "--prompt", "1000", "--output")
         assert run(*asked, "24").code == 0
@@ -113,9 +113,9 @@ def test_bad_input(refuses):
     rows = [
         ("--set max_bach=3", "did you mean 'max_batch'?"),
         ("--workload llama3-8B_h100x64", "workload"),
-        ("--prompt x", "prompt: "),
     ]
     refuses((*SMALL, *LENGTHS), rows)
+    refuses((*SMALL, "--output", 500), [("--prompt x", "prompt: ")])
 
 
 def test_changes_of_a_deployment_that_cannot_be(refuses):
@@ -127,10 +127,13 @@ def test_changes_of_a_deployment_that_cannot_be(refuses):
         ("prefill=4", "prefill: expected an object with named fields, found 4. Hint: prefill.num"),
         ("deployment.prefill=4", "prefill: expected an object with named fields, found 4"),
         ("prefill.num_procs=abc", f"prefill.num_procs: {whole}"),
-        ("prefill.num_procs=8", "prefill.num_procs: expected the processors of 8 that only"),
+        (
+            "prefill.num_procs=8",
+            "prefill.num_procs: expected 1 to 7 of 8 processors that only prefill",
+        ),
         ("prefill.num_proc=4", "found the unknown field 'num_proc'. Hint: did you mean 'num_procs"),
         ("prefill.tensor_par=0", f"prefill.tensor_par: {whole}"),
-        ("prefill.tensor_par=2", "only prefill: 1 to 7, found none"),
+        ("prefill.tensor_par=2", "processors that only prefill, found none"),
         ("draft=model:", "draft: expected one of none, mtp, ngram, model:NAME, found 'model:'"),
         *(
             (f"{name}={found}", f"{name}: expected {plain}, found {found}. Hint: llama3-8B has no")
@@ -153,7 +156,7 @@ def test_without_a_workload_it_is_a_chat(run):
 def test_half_a_workload_says_how_the_rest_is_stated(run):
     code, _, err = run("serve", *ASKED, "--prompt", "2k")
     assert (code, "prompt: expected" in err) == (2, False)
-    assert "workload: output: expected a number of tokens, found none. Hint: as --prompt 2k" in err
+    assert "workload: output: expected a number of tokens, found none. Hint: add --prompt 2k" in err
 
 
 def test_a_result_says_its_deployment_and_its_workload(output_of, made):
@@ -178,6 +181,6 @@ def test_files_of_another_kind_are_named(refuses):
         ("llama3-8B 1 h100 --workload table.csv", "expected a workload, found a"),
         ("llama3-8B 1 h100 --workload d.yaml", "a workload, found a deployment"),
         ("d.yaml 1 h100", "d.yaml: expected a model, found a deployment"),
-        ("llama3-8B train.sh h100", "served, found a launcher of training"),
+        ("llama3-8B train.sh h100", "served, found a script that launches training"),
     ]
     refuses(("serve", *LENGTHS), rows)

@@ -84,7 +84,7 @@ def test_types_are_tried_where_they_are_asked_for(output_of):
 def test_limits_that_none_keeps(refuses, tmp_path):
     path = tmp_path / "none.json"
     nearest = "none of 3 deployments keeps the limits; the nearest, 1 replica of TP 2, misses TPOT"
-    rows = [("--tpot 1ms", nearest), ("--tpot 1ms", "times as much")]
+    rows = [("--tpot 1ms", nearest), ("--tpot 1ms", "times the limit")]
     refuses(("sop", *ASKED[:3], path, *ASKED[4:], *FEW), rows, code=1)
     assert not path.exists()
 

@@ -23,7 +23,7 @@ ASKED = {"prompt": 900, "output": 300}
 def served():
     """Two deployments, of which the second has smaller weights, and requests at too high a rate."""
     with pytest.MonkeyPatch.context() as patch:  # what would help takes long: of one is enough
-        patch.setattr("calculon.serving.serve.helps", lambda system, figure: ())
+        patch.setattr("calculon.serving.serve.hardware_gains", lambda system, figure: ())
         first = calculon.serve("llama3-8B", 1, "h100", ASKED)
         first.to_dict()
     return (

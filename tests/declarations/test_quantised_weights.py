@@ -4,7 +4,7 @@ import pytest
 
 from calculon.declarations.huggingface import about_of, from_huggingface, released_types
 from calculon.declarations.quantised_weights import KEY, quantised_weights
-from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.read_records import read_deployment
 from tests.declarations.configurations import DEEPSEEK_V2, MIXTRAL_8X7B
 
 _FP8 = {"num_bits": 8, "type": "float"}

@@ -53,7 +53,7 @@ def test_days_by_use_are_told_with_their_shares():
 
 def test_a_ramp_is_told_against_its_share_of_the_tokens():
     one, other = run(batch_ramp=RAMP).parts
-    more = one.days - one.rung.tokens * other.days / other.rung.tokens
+    more = one.days - one.segment.tokens * other.days / other.segment.tokens
     assert more > 0
     text = flat(drawn(page(batch_ramp=RAMP)))
     days = one.days + other.days

@@ -7,7 +7,7 @@ import pytest
 import calculon
 from calculon.advise.in_words import plan_in_words
 from calculon.base.units import chance
-from calculon.campaign.assumed import told_defaults
+from calculon.campaign.assumed import assumed_defaults
 from calculon.campaign.prices import carbon_of, price_range
 from calculon.campaign.read import read_campaign
 from calculon.documents.fleet_page import FRONT, fleet_page
@@ -86,7 +86,7 @@ def test_the_fastest_of_all_is_named_and_what_is_above_the_risk_is_marked():
     answer = calculon.plan("llama3-8B", "64", "h100_80g_sxm", **asked)
     best = answer.best.plan
     anyway = calculon.search(
-        "llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected", preset="megatron-lm"
+        "llama3-8B", 64, "h100_80g_sxm", batch=512, preset="megatron-lm", risk=1
     ).best
     assert answer.fastest.stats["fits"] == anyway.stats["fits"] < 0.9 <= best.stats["fits"]
     assert answer.fastest.time == anyway.stats["total_time"]
@@ -113,7 +113,7 @@ def test_carbon_has_its_grams_and_its_source():
 
 def test_every_default_price_and_power_has_its_source():
     answer, text = fleets(), flat(shown(160))
-    for one in told_defaults(answer.campaign, ["h100_80g_sxm", "gaudi3"]):
+    for one in assumed_defaults(answer.campaign, ["h100_80g_sxm", "gaudi3"]):
         assert (one["field"] in text) == one["counts"]
         if one["counts"]:
             assert flat(one["source"]) in text
@@ -123,16 +123,16 @@ def test_every_default_price_and_power_has_its_source():
             assert flat(price_words(one)) in text
         assert f"{one['power']['watts']:,.0f} W" in text
     assert "PUE 1" in text
-    assert "taken for gaudi3 too, no source of its own" in text
+    assert "also assumed for gaudi3, without a source" in text
     assert price_range("h100_80g_sxm", "on_demand").in_words in text
 
 
 def test_a_line_has_all_defaults_that_nobody_stated():
     stated = read_campaign({"tokens": "1T", "reliability": {"restart": "10min"}})
     price = {"usd": 2.5, "kind": "on_demand", "source": "a list", "date": "2025-10"}
-    text = defaults_line(told_defaults(stated, []), [price])
+    text = defaults_line(assumed_defaults(stated, []), [price])
     assert "restart" not in text
     assert "detect 60 s (assumption" in text
     assert "price 2.50 USD/h (on demand, 2025-10, old, a list)" in text
     given = price | {"kind": "given", "source": "", "date": ""}
-    assert "price" not in defaults_line(told_defaults(stated, []), [given])
+    assert "price" not in defaults_line(assumed_defaults(stated, []), [given])

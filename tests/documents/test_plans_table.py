@@ -14,7 +14,7 @@ SPACE = ("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16")
 
 @pytest.fixture(scope="module")
 def rows():
-    found = search(*SPACE, top=10, edition="corrected", preset="megatron-lm")
+    found = search(*SPACE, top=10, edition="corrected", preset="megatron-lm", risk=1)
     executions = [one.execution.to_dict() for one in found]
     stats = [
         {**one.stats, "total_time_low": one.belief.low, "total_time_high": one.belief.high}

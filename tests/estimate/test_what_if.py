@@ -61,9 +61,9 @@ def test_machines_that_differ_only_in_terms_are_evaluated_together(monkeypatch):
     """However many there are: one evaluation of each way in which they are built."""
     columns = []
 
-    def counted(model, system, plan):
+    def counted(model, plan, system):
         columns.append((system.variants, len(plan)))
-        return evaluate(model, system, plan)
+        return evaluate(model, plan, system)
 
     evaluate = what_if.evaluate
     monkeypatch.setattr(what_if, "evaluate", counted)

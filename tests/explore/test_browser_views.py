@@ -151,6 +151,47 @@ def test_a_row_of_the_schedule_leads_to_its_stage_and_a_bar_to_its_operator(
     assert page.inner_text("#part-operator h2") in (f"Operator {first}", f"Operator {second}")
 
 
+def test_the_keyboard_goes_from_bar_to_bar_and_follows_one(visitor: Visitor) -> None:
+    page = visitor.open(SMALL)
+    page.focus("#part-time .chart")
+    page.keyboard.press("ArrowDown")
+    first = page.inner_text("#status")
+    assert "computation" in first
+    page.wait_for_selector("#part-time .hovertext")
+    page.keyboard.press("End")
+    assert page.inner_text("#status") != first
+    page.keyboard.press("Home")
+    assert page.inner_text("#status") == first
+    page.keyboard.press("Enter")
+    page.wait_for_url("**view=pipeline**")
+    settled(page)
+    assert page.evaluate("document.activeElement.id") == "part-block"
+    assert page.locator("#part-block").bounding_box()["y"] < 100
+
+
+# -- serving -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_deployment_is_an_address_and_back_undoes_it(visitor: Visitor) -> None:
+    page = visitor.open({**SMALL, "procs": 4, "workload": "summary", "view": "serving"})
+    before = page.url, page.inner_text("#part-served")
+    page.select_option("[id='c-deployment.tensor_par']", "4")
+    settled(page)
+    assert "deployment.tensor_par=4" in page.url
+    assert "1 replica of TP 4" in page.inner_text("#part-served")
+    page.focus("#part-serving-frontier .chart")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**deployment.max_batch**")
+    settled(page)
+    entered(page, "[id='c-workload.prompt']", "many")
+    assert "Prompt: expected" in page.inner_text("#message")
+    page.go_back()
+    page.go_back()
+    settled(page)
+    assert (page.url, page.inner_text("#part-served")) == before
+
+
 # -- the page as a whole -----------------------------------------------------------------------------------------------
 
 
@@ -166,7 +207,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(visitor: Visit
     for _ in range(12):
         page.keyboard.press("Tab")
         reached.append(focused(page))
-    assert reached[:4] == ["Plan", "Search", "Machine", "Pipeline"]
+    assert reached[:5] == ["Plan", "Search", "Machine", "Pipeline", "Serving"]
     assert "Copy link" in reached
     assert reached.index("c-model") < reached.index("c-system") < reached.index("c-procs")
     page.focus(".skip")

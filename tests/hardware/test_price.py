@@ -63,7 +63,7 @@ def test_what_is_wrong_is_named():
         ({"price": {"on_demand": {"usd": 2}}}, r"ext\.price\.on_demand\.source: .*missing"),
         (
             {"price": {"reserved": RENT | {"source": " "}}},
-            r"ext\.price\.reserved\.source: .*who says so",
+            r"ext\.price\.reserved\.source: .*the source of the figure",
         ),
         ({"price": {"spot": RENT | {"date": "June"}}}, r"ext\.price\.spot\.date: .*2025-06"),
         ({"price": {"on_demand": RENT | {"date": "2025-13"}}}, r"date: .*2025-06"),

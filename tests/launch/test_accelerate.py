@@ -63,14 +63,14 @@ def test_contradictions_have_both_numbers():
         (_fsdp(sharding_strategy="SOME"), "one of FULL_SHARD, SHARD_GRAD_OP"),
         (_fsdp(activation_checkpointing=3), "true or false"),
         ("gradient_accumulation_steps: many", "config.yaml:4: gradient_accumulation_steps"),
-        ("distributed_type: MEGATRON_LM", "Hint: state its own format, such as megatron-lm"),
+        ("distributed_type: MEGATRON_LM", "Hint: use the format megatron-lm"),
         ("mixed_precision: int4", "one of no, bf16, fp16, fp8"),
     ]
     assert not_refused(_yaml, rows) == []
 
 
 def test_processors_that_are_asked_for_are_those_of_the_file():
-    with pytest.raises(SpecError, match="16 processors, which were asked for, found 8"):
+    with pytest.raises(SpecError, match="16 processors, as requested, found 8"):
         read(ACCELERATE, FSDP.format(procs=8), "config.yaml", num_procs=16)
 
 

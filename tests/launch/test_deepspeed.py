@@ -94,15 +94,15 @@ def test_gradients_have_the_type_of_the_weights_but_of_bfloat16_without_zero(sec
 def test_what_is_taken_for_granted_is_said():
     launch = _json(zero_optimization={"stage": 3}, bf16={"enabled": "auto"})
     told = " ".join(launch.notes)
-    assert "train_micro_batch_size_per_gpu is of the training script: 8" in told
+    assert "train_micro_batch_size_per_gpu comes from the training script: 8" in told
     assert "bf16.enabled is auto" in told
-    assert "recomputation is of the training script" in told
+    assert "recomputation is set in the training script" in told
 
 
 def test_the_length_of_sequences_is_said_by_the_training_script():
     one = plain_execution("deepspeed", seq_length=4096)
     text = write(DEEPSPEED, one.to_dict(), inputs.model("llama3-8B"))
-    assert "seq_length: 4096, said by the training script" in json.loads(text)["_comment"]
+    assert "seq_length: 4096, set in the training script" in json.loads(text)["_comment"]
 
 
 def test_what_is_no_json_object_is_refused():

@@ -5,7 +5,7 @@ import pytest
 from calculon.base.errors import SpecError
 from calculon.launch.dialect import Parsed, Reading, Setting, Unresolved, plain
 from calculon.launch.dialects import FORMATS
-from calculon.launch.rows import nothing
+from calculon.launch.rows import no_settings
 from calculon.launch.texts.name_patterns import names_in
 
 
@@ -28,7 +28,10 @@ def test_every_row_that_reads_settings_into_fields_writes_them():
         f"{name}: {' '.join(row.fields)}"
         for name, dialect in FORMATS.items()
         for row in dialect.rows
-        if row.subject == dialect.subject and row.fields and row.settings and row.write is nothing
+        if row.subject == dialect.subject
+        and row.fields
+        and row.settings
+        and row.write is no_settings
     ]
     assert read_only == []
 

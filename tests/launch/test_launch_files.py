@@ -17,7 +17,7 @@ from calculon.launch.dialects import recognised
 from calculon.launch.launch_files import (
     is_launch_file,
     launched_execution,
-    lost_in_words,
+    lost_settings,
     read_launch_file,
 )
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
@@ -75,10 +75,10 @@ def test_a_stated_dialect_is_not_looked_for(tmp_path):
 
 def test_few_lost_settings_are_named_and_others_counted():
     text = "python x.py --bf16 --micro-batch-size 1 --aa 1 --bb 1 --cc 1 --dd --ee"
-    words = lost_in_words(read(MEGATRON_LM, text, "x.sh", num_procs=1))
+    words = lost_settings(read(MEGATRON_LM, text, "x.sh", num_procs=1))
     assert words.startswith("--aa, --bb, --cc and 2 more")
     none = read(MEGATRON_LM, "python x.py --micro-batch-size 1", "x.sh", num_procs=1)
-    assert lost_in_words(none) == ""
+    assert lost_settings(none) == ""
 
 
 def test_everything_of_a_file_is_plain_data():
@@ -146,7 +146,7 @@ def test_a_file_of_a_launcher_that_is_not_read_is_refused_by_name(tmp_path):
         path.write_text(text)
         for call in (read_launch_file, as_another, launched_execution, is_launch_file):
             with pytest.raises(
-                SpecError, match=f"found a file of .*{title}.*, which is not read"
+                SpecError, match=f"found a file of .*{title}.*, which is not supported"
             ) as caught:
                 call(str(path))
             assert len(caught.value.problems) == 1

@@ -41,9 +41,9 @@ VALUES: dict[str, tuple[Any, ...]] = {
 """Values of fields of other plans."""
 
 NO_PLACE = re.compile(
-    r"what Megatron-LM takes"  # flags of the user's that the launcher refuses beside the new ones
-    r"|(converters\.\w+|(optimizer|mixed_precision)\.\w+): expected a place for it"  # made by Python
-    r"|stage_blocks: expected .* beside the other settings"
+    r"a combination that Megatron-LM accepts"  # the launcher refuses the user's flags with the new ones
+    r"|(converters\.\w+|(optimizer|mixed_precision)\.\w+): expected a place in the file"  # made by Python
+    r"|stage_blocks: expected .* given the other settings"
 )
 """Reasons for which a file is not changed."""
 

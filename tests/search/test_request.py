@@ -40,9 +40,9 @@ WRONG = {
     "fused": ("all", (), (1,), 1),
     "tensor_overlap": ("no",),
     "data_overlap": (None,),
-    "num_procs": ("64", None, True),
-    "max_batch_size": ("8", [8], None),
-    "datatype": (None, ["float16"]),
+    "num_procs": ("many", None, True),
+    "max_batch_size": ("8", [8]),
+    "datatype": ("float17", ["float16"]),
 }
 
 
@@ -65,7 +65,9 @@ def test_a_table_has_at_least_one_row(chunk):
         ("top_n", 3, "did you mean 'top'?"),
         ("fused_activation", True, "write fused=True"),
         ("no_tp_overlap", True, "write tensor_overlap=False"),
-        ("tensor_par", 2, "write fix={'tensor_par': 2}"),
+        ("gbs", 2, "write batch=2"),
+        ("num_proc", 2, "did you mean 'num_procs'?"),
+        ("ttp", 2, "did you mean 'tp'?"),
         ("foo", 1, ""),
     ],
 )
@@ -78,7 +80,7 @@ def test_an_unknown_argument_is_refused_with_the_known_ones(name, value, hint):
 def test_help_describes_every_argument():
     for call in (calculon.search, calculon.executions):
         arguments = call.__doc__.partition("Args:")[2].partition("Raises:")[0]
-        described = re.findall(r"^        (\w+(?:, \w+)*): ", arguments, re.MULTILINE)
+        described = re.findall(r"^        \**(\w+(?:, \w+)*): ", arguments, re.MULTILINE)
         names = [name for line in described for name in line.split(", ")]
         assert sorted(names) == sorted(inspect.signature(call).parameters)
 

@@ -18,8 +18,8 @@ from calculon.serving.engine_scripts import (
     launched_server,
     server_of,
 )
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.read_records import read_deployment, read_workload
 
 MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system("h100_80g_sxm")
 LOAD = {"prompt": 1000, "output": 200}

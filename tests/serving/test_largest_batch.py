@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from calculon import inputs
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
-from calculon.serving.serve import loaded, serve
+from calculon.serving.records.read_records import read_deployment, read_workload
+from calculon.serving.serve import serve, solver_of
 from calculon.serving.states.batch_search import largest, least
-from calculon.serving.states.operating_point import Load
+from calculon.serving.states.operating_point import OperatingPointSolver
 from tests.cases import for_each
 from tests.draws import draws
 
@@ -48,15 +48,15 @@ def asked(draw):
 
 def most_of(model, deployment, system, load):
     """Return the most sequences that there is room for."""
-    asked_load = loaded(model, system, read_deployment(deployment), read_workload(load))
-    return int(asked_load.most()[0][0])
+    asked_load = solver_of(model, system, read_deployment(deployment), read_workload(load))
+    return int(asked_load.largest_batch()[0][0])
 
 
 def every_batch(model, deployment, system, load):
     """Return all batches that there is room for, their states, and each of them with its load."""
     batches = np.arange(1.0, most_of(model, deployment, system, load) + 1)
     each = Deployments.of(read_deployment(deployment)).take(np.zeros(len(batches), int))
-    every = Load(Replica(model, system, each, read_workload(load)))
+    every = OperatingPointSolver(Replica(model, system, each, read_workload(load)))
     return batches, every.state(batches)[0], every
 
 
@@ -66,7 +66,7 @@ def test_the_largest_that_keeps_a_limit(question, where, name):
     model, deployment, system, load = question
     assume(1 <= most_of(*question) < MOST)
     batches, _, every = every_batch(*question)
-    figure = every.limited(name, batches)
+    figure = every.limited_time(name, batches)
     highest = np.maximum.accumulate(figure)
     fallen = np.flatnonzero(figure < highest * (1 - 1e-9))  # after a fall, where there is one
     picked = fallen if len(fallen) else np.arange(len(batches))

@@ -16,9 +16,9 @@ from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.hardware.curve import Curve
 from calculon.serving.caches.cache import CachedBlocks, cached_width
 from calculon.serving.passes.pass_rows import ROWS
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.number_types import WEIGHT_TYPES
-from calculon.serving.serve import loaded
+from calculon.serving.records.read_records import read_deployment, read_workload
+from calculon.serving.serve import solver_of
 from tests.draws import draws
 from tests.helpers import PLAIN as ONE_PROCESSOR
 from tests.serving.drawn import (
@@ -172,7 +172,7 @@ def room(*case):
     """Return the most sequences that memory has room for."""
     model, deployment, system, load = case
     asked = read_deployment(deployment), read_workload(load)
-    return loaded(read(model), read(system), *asked).room[0]
+    return solver_of(read(model), read(system), *asked).capacity[0]
 
 
 def better_machines(system):

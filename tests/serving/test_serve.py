@@ -8,11 +8,11 @@ import pytest
 import calculon
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations import catalog
+from calculon.serving.default_deployment import deployment_of
 from calculon.serving.passes.replica import Replica
-from calculon.serving.plain_deployment import deployment_of
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.read_records import read_deployment, read_workload
 from calculon.serving.serve import serve
 from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, LOAD, SMALL, small
@@ -22,7 +22,7 @@ def test_a_limit_that_nothing_keeps():
     found = small(tpot_limit=1e-5)
     assert found.batch == 1
     assert [one.met for one in found.limits] == [False]
-    assert "times as much" in found.limits[0].in_words
+    assert "times the limit" in found.limits[0].in_words
 
 
 def test_users_beyond_the_batch_wait():
@@ -137,7 +137,7 @@ def test_what_is_no_deployment_workload_or_number_of_processors_is_named():
     for given in (None, 1.5, True, "", [8]):
         with pytest.raises(SpecError, match="deployment: expected a name of the catalog, a p") as e:
             serve(SMALL, given, H100, LOAD)
-        assert "a whole number of processors stands for a plain one" in str(e.value), given
+        assert "a number of processors gives a default deployment" in str(e.value), given
     for given in (3, 1.5, ["chat"]):
         with pytest.raises(SpecError, match="workload: expected a name of the catalog, a path"):
             serve(SMALL, 1, H100, given)

@@ -13,9 +13,9 @@ from calculon.declarations.serving_figures import ServingFigures
 from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import QUANTITIES, pass_times
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.number_types import WEIGHT_TYPES
-from calculon.serving.serve import loaded
+from calculon.serving.records.read_records import read_deployment, read_workload
+from calculon.serving.serve import solver_of
 from tests.draws import draws
 from tests.properties.test_homogeneity import Units
 from tests.serving.drawn import FLOORS, deployments, machines, served_models, workloads
@@ -97,9 +97,9 @@ def test_figures_of_a_slower_machine(data, exponent):
     deployment = read_deployment(data.draw(deployments(document, price=2.0)))
     load = read_workload(data.draw(workloads()))
     ours, theirs = (
-        loaded(model, one, deployment, load).solve() for one in (system, in_units(system, other))
+        solver_of(model, one, deployment, load).solve() for one in (system, in_units(system, other))
     )
-    assume(ours.room[0])
+    assume(ours.fits[0])
     symbols = other.by_symbol | {
         "requests/s": 1 / other.seconds,
         "tokens/s": 1 / other.seconds,

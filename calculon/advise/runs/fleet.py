@@ -9,14 +9,14 @@ import numpy as np
 
 from calculon.advise.answer import Answer, answer, fastest_plan, space_of
 from calculon.advise.ask import Question
-from calculon.advise.candidate import Candidate, price_as_dict
+from calculon.advise.candidate import COLUMNS, Candidate, price_as_dict
 from calculon.advise.runs.run_details import carbon_details
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, only_values
-from calculon.base.units import KILO, scaled
-from calculon.campaign.assumed import told_defaults
+from calculon.base.units import KILO, Array, scaled
+from calculon.campaign.assumed import assumed_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.prices import price_range
 from calculon.campaign.record import Campaign
@@ -26,7 +26,7 @@ from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
-from calculon.declarations.run_figures import CampaignFigures
+from calculon.declarations.run_figures import DAYS_BETWEEN, CampaignFigures
 from calculon.declarations.statistics import BOUNDS, FITS
 from calculon.declarations.usual_batch import (
     MOST_PER_PROCESSOR,
@@ -38,7 +38,6 @@ from calculon.estimate.question import question
 from calculon.hardware.system import System
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -155,6 +154,24 @@ class Point:
         """Sum of the excess over its limits, each relative to the limit."""
         return sum(max(0.0, one.over / one.most) if one.most else 1.0 for one in self.limits)
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """Fields and statistics of its plan, and figures of its run."""
+        plan: dict[str, Any] = (
+            {} if self.plan is None else {**self.plan.execution, **self.plan.stats}
+        )
+        return {
+            **plan,
+            **self.figures,
+            **dict(zip(DAYS_BETWEEN, self.days_between or (None, None), strict=True)),
+            "system": self.system.name,
+            "num_procs": self.num_procs,
+            "tokens_per_step": self.question.tokens_per_step,
+            "meets": self.meets,
+            "reason": self.reason,
+            "memory_remark": self.memory,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return the point as plain data."""
         row: dict[str, Any] = {
@@ -182,8 +199,8 @@ class Point:
 
 
 @dataclass(frozen=True)
-class FleetAnswer(Displayed):
-    """Comparison of machines and numbers of processors for a run.
+class FleetAnswer(Tabular):
+    """Machines and numbers of processors for a run, compared.
 
     Attributes:
         questions: One question per machine: model, framework, batch.
@@ -425,7 +442,7 @@ class FleetAnswer(Displayed):
             "prices": self._prices,
             "pue": self.campaign.fleet.pue,
             "carbon": carbon_details(self.campaign.fleet.g_co2_per_kwh),
-            "assumed": told_defaults(self.campaign, self._machines),
+            "assumed": assumed_defaults(self.campaign, self._machines),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}
                 for rank, one in enumerate(self.ranked)
@@ -445,9 +462,9 @@ class FleetAnswer(Displayed):
             quote = None if one.whole is None else one.whole.quote
             price = None if quote is None else price_as_dict(quote, _only(quote.usd))
             row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
-            range_ = None if quote is None else price_range(one.system.name, quote.kind)
-            row["range"] = None if range_ is None else range_.in_words
-            draw = None if one.whole is None else one.whole.draw
+            beside = None if quote is None else price_range(one.system.name, quote.kind)
+            row["range"] = None if beside is None else beside.in_words
+            draw = None if one.whole is None else one.whole.power_draw
             power = None if draw is None else {"watts": _only(draw.tdp), "in_words": draw.words}
             found.setdefault(one.system.name, row | {"power": power})
         return list(found.values())
@@ -456,18 +473,23 @@ class FleetAnswer(Displayed):
     def _specs(one: Question) -> dict[str, Any]:
         return question(one.model, one.system, CORRECTED, one.preset)
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame: a row for each machine and count, with the figures of its run and fields of its plan."""
-        import pandas as pd  # only for people who want frames
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation of the plan of each row of the table, as :attr:`calculon.Estimate.mfu`."""
+        plans = (one.plan for one in self.points)
+        return np.array([np.nan if one is None else one.mfu for one in plans], float)
 
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each machine and count: figures of its run, fields and statistics of its plan.
+
+        ``meets`` says whether it keeps all limits, ``frontier`` whether no other row beats it in days and money, and
+        ``reason`` why no plan fits. ``tokens_per_step`` are tokens, ``days_low`` and ``days_high`` the interval of the
+        days; ``memory_remark`` is the risk of running out of memory if no plan has an acceptable one.
+        """
         front = {id(one) for one in self.frontier}
-        rows = []
-        for one in self.points:
-            row = one.to_dict()
-            fields = row.pop("execution", {})
-            kept = {name: value for name, value in row.items() if name not in _NESTED}
-            rows.append(kept | {"frontier": id(one) in front} | fields)
-        return pd.DataFrame(rows)
+        rows = (one.row | {"frontier": id(one) in front} for one in self.points)
+        names = ("system", "num_procs", "tokens_per_step", "meets", "frontier", "reason")
+        return columns_of(rows, (*names, "memory_remark", *COLUMNS))
 
     @overload
     def plot(self, kind: str = "budget", *, interactive: Literal[False] = False) -> "Figure": ...
@@ -493,9 +515,6 @@ class FleetAnswer(Displayed):
         if best is None:
             return f"<FleetAnswer for {model}: {self.misses}>"
         return f"<FleetAnswer for {model}: {named(best)}, {_of(best, 'days'):.1f} days>"
-
-
-_NESTED = ("limits", "unchecked")
 
 
 def named(one: Point) -> str:

@@ -1,7 +1,7 @@
 """Search for a :class:`~calculon.advise.runs.fleet.FleetAnswer`: one search for each machine and count."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice, pairwise
@@ -50,9 +50,6 @@ QUARTERS = 4
 
 FURTHER = 4
 """Number of larger counts tried if none of the requested ones meets the deadline."""
-
-Seen = Callable[[str], None]
-"""Callback before the search of each count, which receives its description."""
 
 
 @dataclass(frozen=True)
@@ -141,14 +138,13 @@ def _machines(system: Any) -> list[Any]:
     return list(system) if several else [system]
 
 
-def fleet_answer(asked: FleetQuestion, seen: Seen | None = None) -> FleetAnswer:
+def fleet_answer(asked: FleetQuestion) -> FleetAnswer:
     """Compare fleets: one search for each machine and count.
 
     Raises:
         SpecError: For a run without tokens.
     """
-    notify = seen or (lambda _: None)
-    machines = [Machine(one, asked.campaign, notify) for one in asked.questions]
+    machines = [Machine(one, asked.campaign) for one in asked.questions]
     if asked.open_counts:
         points = [one for machine in machines for one in machine.ladder(asked.objective)]
     else:
@@ -167,13 +163,12 @@ class Machine:
     """Searches on one machine.
 
     Args:
-        question: Machine, model, framework and batch.
-        campaign: Requested run.
-        seen: Callback before each count.
+        question: The machine, model, framework and batch.
+        campaign: The run.
     """
 
-    def __init__(self, question: Question, campaign: Campaign, seen: Seen):
-        self.question, self.campaign, self.seen = question, campaign, seen
+    def __init__(self, question: Question, campaign: Campaign):
+        self.question, self.campaign = question, campaign
         self.tried = 0
         self._points: dict[int, Point] = {}
 
@@ -190,7 +185,6 @@ class Machine:
     def point(self, num_procs: int) -> Point:
         """Return the fastest plan on a number of processors, and its run."""
         if num_procs not in self._points:
-            self.seen(f"{num_procs:,} x {self.question.system.name}")
             self._points[num_procs] = self._searched(num_procs)
         return self._points[num_procs]
 

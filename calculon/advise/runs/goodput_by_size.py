@@ -11,7 +11,7 @@ from calculon.advise.runs.training_run import TrainingRun
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
-from calculon.campaign.exponentials import quiet
+from calculon.campaign.exponentials import ignore_float_errors
 from calculon.campaign.goals import MeanTime
 from calculon.campaign.job_failures import SMALL_JOB
 from calculon.campaign.published import PublishedFailures, published_failures
@@ -58,7 +58,7 @@ class GoodputCurve:
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as plain data: a list for each figure, with an entry for each size."""
         names = ("goodput", "mtbf_hours", "checkpoint_interval", "checkpoint_time", "spare_nodes")
-        with quiet():  # a large job with many failures may never end
+        with ignore_float_errors():  # a large job with many failures may never end
             columns = {name: getattr(self.whole, name) for name in names}
         columns["storage_limits"] = self.storage_limits
         shape = self.whole.wall.shape
@@ -171,6 +171,6 @@ def _curve(run: TrainingRun, mtbf: float, num_procs: Count) -> GoodputCurve:
         run.whole,
         campaign=replace(run.campaign, reliability=reliability),
         job=replace(run.whole.job, num_procs=num_procs, replicas=run.whole.job.replicas * factor),
-        stretches=tuple(replace(one, tokens=one.tokens * factor) for one in run.whole.stretches),
+        segments=tuple(replace(one, tokens=one.tokens * factor) for one in run.whole.segments),
     )
     return GoodputCurve(mtbf / HOUR, whole)

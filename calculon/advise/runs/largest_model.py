@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.advise.runs.run_of_plan import campaign
 from calculon.advise.runs.training_run import TrainingRun
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Displayed
+from calculon.base.display import Tabular, columns_of
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.goals import CHINCHILLA, Interval
@@ -20,8 +20,10 @@ from calculon.campaign.scaling_laws import COUNTED, FLOP_PER_PARAMETER_AND_TOKEN
 from calculon.declarations import catalog
 from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
+from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.serving.serve import flat
 
 FIRST_MFU = 0.4
 """MFU assumed for the first model; Llama 3 405B has 38 to 43 %, arXiv:2407.21783, table 4."""
@@ -61,8 +63,8 @@ class Optimum:
 
 
 @dataclass(frozen=True)
-class LargestModel(Displayed):
-    """Largest model that a fleet trains in a given time, according to each law.
+class LargestModel(Tabular):
+    """The largest model that a fleet trains in some days, by each law.
 
     Attributes:
         system: Machine.
@@ -120,6 +122,18 @@ class LargestModel(Displayed):
             "nearest": {"parameters": _parameters(run.model), "run": run.to_dict()},
         }
 
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation of a step of the nearest model, as :attr:`calculon.Estimate.mfu`."""
+        return self.nearest.mfu
+
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each ``law``: ``parameters``, ``tokens`` and ``tokens_per_parameter``, and ``loss`` by LAW.
+
+        The losses at the end are columns ``loss.LAW``.
+        """
+        return columns_of(flat(one.to_dict()) for one in self.optima)
+
     def __repr__(self) -> str:
         best = self.optima[0]
         return (
@@ -142,9 +156,10 @@ def optima(compute: float) -> tuple[Optimum, ...]:
     return tuple(found)
 
 
+@takes_either_order
 def largest_model(
-    system: Source | System,
     num_procs: int | str,
+    system: Source | System,
     days: float | str | None = None,
     run: CampaignSource | None = None,
     *,
@@ -157,10 +172,10 @@ def largest_model(
     checkpoints. The search repeats until the model whose rate was used is the nearest one.
 
     Args:
-        system: Machine.
-        num_procs: Number of processors; ``"1k"`` is 1,024.
-        days: Days, or words (``"8w"``); defaults to the deadline of the campaign.
-        run: Failures, checkpoints and prices, as in :func:`calculon.campaign`; the length of its run is ignored.
+        num_procs: Processors; ``"1k"`` is 1,024.
+        system: The machine.
+        days: Days, or words (``"8w"``); by default the deadline of the campaign.
+        run: Failures, checkpoints and prices, as in :func:`calculon.campaign`; how long its run is does not count.
         preset, **options: As in :func:`calculon.campaign`, without :data:`OF_A_RUN`.
 
     Raises:
@@ -169,7 +184,7 @@ def largest_model(
             of :data:`SMALLEST` parameters.
 
     Examples:
-        >>> found = largest_model("h100_80g_sxm", 256, days=30)
+        >>> found = largest_model(256, "h100_80g_sxm", days=30)
         >>> 10e9 < found.optima[0].parameters < 60e9
         True
     """

@@ -5,40 +5,40 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.campaign.phases import Rollout
-from calculon.campaign.rungs import Rung
+from calculon.campaign.run_segments import RunSegment
 from calculon.estimate.estimate import Estimate
-from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.read_records import read_deployment
 from calculon.serving.serve import Served, serve
 
 
-def generating_deployment(rung: Rung, one: Estimate) -> Served:
-    """Return the deployment that generates the responses of a training step, all requested at its start.
+def generating_deployment(segment: RunSegment, one: Estimate) -> Served:
+    """Return the deployment that generates the answers of a step, all of which are there at its begin.
 
     The processors of the run first generate and then train (colocated, as in verl and OpenRLHF: Sheng et al.,
     *HybridFlow*, arXiv 2409.19256, section 5).
 
     Args:
-        rung: Part of a run with a rollout.
-        one: Estimate of a training step of that part.
+        segment: A part of a run with a rollout.
+        one: A step of it.
 
     Raises:
         SpecError: For all problems of the deployment, for another number of processors, and for responses longer than
             the training sequences.
         Infeasible: If a response does not fit.
     """
-    asked = rung.rollout
+    asked = segment.rollout
     assert asked is not None
-    place = f"phases[{rung.phase}].rollout"
+    place = f"phases[{segment.phase}].rollout"
     procs, length = one.execution.num_procs, asked.prompt + asked.output
-    if length > rung.seq_size:
-        wanted = f"at most seq_size={rung.seq_size:,}, the length of a training sequence"
+    if length > segment.seq_size:
+        wanted = f"at most seq_size={segment.seq_size:,}, of which a sequence is trained"
         raise SpecError("campaign", Problem(f"{place}.output", wanted, f"{length:,} with prompt"))
     options: dict[str, Any] = {
         "prompt": asked.prompt,
         "output": asked.output,
         "output_cv": asked.output_cv,
-        "requests": asked.answers(rung.tokens_per_step),
+        "requests": asked.answers(segment.tokens_per_step),
     }
     try:
         return serve(one.model, _deployment(asked, procs), one.system, **options)

@@ -11,9 +11,9 @@ from calculon.base.arrays import cached_property
 from calculon.base.errors import Problem, SpecError
 from calculon.base.records import Column
 from calculon.base.units import Array, Seconds
-from calculon.campaign.exponentials import quiet
+from calculon.campaign.exponentials import ignore_float_errors
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.run_columns import job, timed_segment
 from calculon.campaign.scalars import scalars_of, with_scalars
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.execution import Execution
@@ -165,7 +165,7 @@ class RunCase(Case):
 
     def on(self, system: System) -> float:
         """Return the figure on another system; NaN if a part of the run does not fit."""
-        steps = [evaluate(self.model, system, [one]) for one in self._executions]
+        steps = [evaluate(self.model, [one], system) for one in self._executions]
         return self._value(WholeRun, self.run.campaign, system, steps)
 
     def faster(self, factor: float, *, figures: bool = True) -> float:
@@ -174,7 +174,7 @@ class RunCase(Case):
         asked = with_scalars(self.run.campaign, changes)
         of_system = [one for path, one in self.figures.items() if path not in self.of_campaign]
         system = faster(self.system, of_system, factor, figures=figures)
-        steps = [evaluate(self.model, system, [one]) for one in self._executions]
+        steps = [evaluate(self.model, [one], system) for one in self._executions]
         return self._value(SmoothRun, asked, system, steps)
 
     @cached_property
@@ -254,7 +254,7 @@ class RunCase(Case):
 
     def _figure(self, whole: WholeRun) -> Array:
         """Return the figure of runs; NaN for runs that never end."""
-        with quiet():
+        with ignore_float_errors():
             found = np.asarray(self._column.of(whole), float)
         return np.where(np.isinf(found), np.nan, found)
 
@@ -268,9 +268,9 @@ class RunCase(Case):
         """Return the runs whose parts have the steps of some tables, one table per execution."""
         tables = dict(zip(self._executions, steps, strict=True))
         parts = [(one, tables[one.estimate.execution]) for one in self.run.parts]
-        stretches = tuple(
-            stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), table.column)
+        segments = tuple(
+            timed_segment(np.asarray(one.steps), np.asarray(one.tokens_per_step), table.column)
             for one, table in parts
         )
         of_job = job(asked, system, self.execution.datatype, tables[self.execution].column)
-        return kind(asked, of_job, stretches, self.run.pauses)
+        return kind(asked, of_job, segments, self.run.pauses)

@@ -59,7 +59,7 @@ def energy_details(whole: WholeRun) -> dict[str, Any] | None:
     machines = found.total - found.facility
     litres = None if fleet.wue is None else float(water(machines, fleet.wue))
     market = fleet.g_co2_per_kwh_market
-    power = found.draw
+    power = found.power_draw
     return {
         **{name: float(getattr(found, name)) / KILO for name in _ENERGY},
         "total": float(found.total) / KILO,
@@ -107,6 +107,6 @@ def node_details(whole: WholeRun) -> dict[str, Any]:
         "job": int(whole.job.nodes),
         "spares": int(whole.spare_nodes),
         "spares_stated": whole.campaign.reliability.spares is not None,
-        "spares_enough": int(fewest_spares(whole.away)),
-        "in_repair": float(whole.away),
+        "spares_enough": int(fewest_spares(whole.in_repair)),
+        "in_repair": float(whole.in_repair),
     }

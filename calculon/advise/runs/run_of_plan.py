@@ -13,11 +13,13 @@ from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.hardware.system import System
 from calculon.inputs import Source, launch_in
 
 
+@takes_either_order
 def campaign(
     model: Source | Model,
     execution: Source | Execution | int,
@@ -53,7 +55,7 @@ def campaign(
     if (launch := launch_in(execution)) is not None:
         asked = with_launch(asked, launch)
     if isinstance(execution, int):
-        batch, seq = asked.at_the_end
+        batch, seq = asked.final_batch_and_length
         base = best_plan(model, execution, system, preset=preset, batch=batch, seq=seq)
     else:
         shape, machine = inputs.model(model), inputs.system(system)

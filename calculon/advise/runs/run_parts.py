@@ -15,7 +15,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import duration
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import steps_of
-from calculon.campaign.rungs import Rung, rungs
+from calculon.campaign.run_segments import RunSegment, run_segments
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.packing import packed_percent_of
@@ -61,15 +61,15 @@ class Part:
     """Steps of a run with the same execution, batch and sequence length.
 
     Attributes:
-        rung: Segment of the run that it trains.
-        estimate: Estimate of a step.
-        steps: Number of steps.
-        restarts: Whether the run restarts from a checkpoint before it, because the previous part is split differently.
-        note: Difference from the requested execution, and its reason; otherwise empty.
-        generated: Deployment that generates the responses before each step.
+        segment: What it trains.
+        estimate: A step of it.
+        steps: How many there are.
+        restarts: Whether the run restarts from a checkpoint before it, as the part before is split differently.
+        note: What differs from the execution that was asked for, and why; else empty.
+        generated: What generates its answers before each step.
     """
 
-    rung: Rung
+    segment: RunSegment
     estimate: Estimate
     steps: float
     restarts: bool = False
@@ -81,8 +81,8 @@ class Part:
         """Seconds of a step before training: generation of responses, and switching to training."""
         if self.generated is None:
             return 0.0
-        assert self.rung.rollout is not None
-        return float(self.generated.run_time or 0.0) + self.rung.rollout.switch
+        assert self.segment.rollout is not None
+        return float(self.generated.run_time or 0.0) + self.segment.rollout.switch
 
     @property
     def step_time(self) -> float:
@@ -92,7 +92,7 @@ class Part:
     @property
     def tokens_per_step(self) -> int:
         """Tokens per step."""
-        return self.rung.tokens_per_step
+        return self.segment.tokens_per_step
 
     @property
     def days(self) -> float:
@@ -102,11 +102,11 @@ class Part:
     def to_dict(self) -> dict[str, Any]:
         """Return the part as plain data."""
         return {
-            "phase": self.rung.phase,
-            "name": self.rung.name,
-            "tokens": self.rung.tokens,
-            "batch_size": self.rung.batch_size,
-            "seq_size": self.rung.seq_size,
+            "phase": self.segment.phase,
+            "name": self.segment.name,
+            "tokens": self.segment.tokens,
+            "batch_size": self.segment.batch_size,
+            "seq_size": self.segment.seq_size,
             "steps": self.steps,
             "step_time": self.step_time,
             "days": self.days,
@@ -141,13 +141,13 @@ class _Steps:
     base: Estimate
     known: dict[Execution, Estimate] = field(default_factory=dict)
 
-    def of(self, execution: Execution, rung: Rung) -> tuple[Estimate, str]:
-        """Return an estimate of a step of a segment with an execution, and a note about adjustments.
+    def of(self, execution: Execution, segment: RunSegment) -> tuple[Estimate, str]:
+        """Return a step of a rung by an execution, and what differs from that one.
 
         If a batch has too few microbatches for interleaved stages, one chunk per stage is used. Errors are as for
         :func:`calculon.estimate`.
         """
-        asked = replace(execution, **_fields(self.base, execution, rung))
+        asked = replace(execution, **_fields(self.base, execution, segment))
         try:
             return self._estimated(asked), ""
         except SpecError as error:
@@ -192,36 +192,36 @@ def parts_of(
     own, steps = _stated(asked, base), _Steps(base)
     usual = base.execution.batch_size, _length(base, base.execution)
     sizes = {phase: (one.batch_size, _length(base, one)) for phase, one in own.items()}
-    all_rungs = rungs(asked, tokens, parameters, *usual, sizes)
-    found = _searched(base, all_rungs)
+    all_segments = run_segments(asked, tokens, parameters, *usual, sizes)
+    found = _searched(base, all_segments)
     everywhere = list(dict.fromkeys((base.execution, *own.values(), *found.values())))
     tried = []
-    for rung in all_rungs:
-        if rung.phase in found:
-            first = found[rung.phase]
+    for segment in all_segments:
+        if segment.phase in found:
+            first = found[segment.phase]
             options = [first, *(one for one in everywhere if one != first)]
         else:
-            options = [own.get(rung.phase, base.execution)]
-        tried.append(_tried(steps, options, rung))
+            options = [own.get(segment.phase, base.execution)]
+        tried.append(_tried(steps, options, segment))
     times = [
-        [_count(rung) * _time(one) for one, _ in row]
-        for rung, row in zip(all_rungs, tried, strict=True)
+        [_count(segment) * _time(one) for one, _ in row]
+        for segment, row in zip(all_segments, tried, strict=True)
     ]
     layouts = [[_layout(one.execution) for one, _ in row] for row in tried]
     chosen = quickest(times, layouts, restart)
     parts: list[Part] = []
-    for i, (rung, number) in enumerate(zip(all_rungs, chosen, strict=True)):
+    for i, (segment, number) in enumerate(zip(all_segments, chosen, strict=True)):
         one, note = tried[i][number]
         changed = i > 0 and layouts[i][number] != layouts[i - 1][chosen[i - 1]]
-        parts.append(_part(rung, one, changed, note))
+        parts.append(_part(segment, one, changed, note))
     return tuple(parts)
 
 
-def _part(rung: Rung, one: Estimate, changed: bool, note: str) -> Part:
+def _part(segment: RunSegment, one: Estimate, changed: bool, note: str) -> Part:
     """Return a part, with the deployment that generates its responses."""
-    if rung.rollout is None:
-        return Part(rung, one, _count(rung), changed, note)
-    part = Part(rung, one, _count(rung), changed, note, generating_deployment(rung, one))
+    if segment.rollout is None:
+        return Part(segment, one, _count(segment), changed, note)
+    part = Part(segment, one, _count(segment), changed, note, generating_deployment(segment, one))
     answers = part.generated.workload.requests if part.generated else 0
     time = duration(part.rollout_time, error=part.rollout_time / 20)
     words = f"{time} of a step generate {answers:,} responses before training"
@@ -258,8 +258,8 @@ def quickest(
     return path[::-1]
 
 
-def _count(rung: Rung) -> float:
-    return float(steps_of(rung.tokens, np.asarray(rung.tokens_per_step)))
+def _count(segment: RunSegment) -> float:
+    return float(steps_of(segment.tokens, np.asarray(segment.tokens_per_step)))
 
 
 def _time(one: Estimate) -> float:
@@ -270,12 +270,12 @@ def _length(base: Estimate, execution: Execution) -> int:
     return execution.seq_length or base.model.seq_size
 
 
-def _fields(base: Estimate, execution: Execution, rung: Rung) -> dict[str, Any]:
+def _fields(base: Estimate, execution: Execution, segment: RunSegment) -> dict[str, Any]:
     """Return the fields of an execution that a segment changes."""
-    same = rung.seq_size == base.model.seq_size and execution.seq_length == 0
-    found = {"batch_size": rung.batch_size, "seq_length": 0 if same else rung.seq_size}
-    if rung.document_mean is not None:
-        found["packed_percent"] = packed_percent_of(rung.document_mean, rung.seq_size)
+    same = segment.seq_size == base.model.seq_size and execution.seq_length == 0
+    found = {"batch_size": segment.batch_size, "seq_length": 0 if same else segment.seq_size}
+    if segment.document_mean is not None:
+        found["packed_percent"] = packed_percent_of(segment.document_mean, segment.seq_size)
     return found
 
 
@@ -311,35 +311,33 @@ def _read(asked: Campaign, phase: int, raw: str | dict[str, Any]) -> Execution:
         raise SpecError(asked.name, problems) from None
 
 
-def _searched(base: Estimate, whole: Iterable[Rung]) -> dict[int, Execution]:
+def _searched(base: Estimate, whole: Iterable[RunSegment]) -> dict[int, Execution]:
     """Return the best execution of each searched phase, for its segment with the most tokens."""
-    largest: dict[int, Rung] = {}
-    for rung in whole:
-        if rung.execution is not None and rung.execution.searched:
-            before = largest.setdefault(rung.phase, rung)
-            # One plan serves a whole phase, so that a batch ramp-up does not restart at every rung:
-            # its largest rung decides.
-            largest[rung.phase] = max(before, rung, key=lambda one: one.tokens)
+    largest: dict[int, RunSegment] = {}
+    for segment in whole:
+        if segment.execution is not None and segment.execution.searched:
+            before = largest.setdefault(segment.phase, segment)
+            largest[segment.phase] = max(before, segment, key=lambda one: one.tokens)
     known: dict[Hashable, Execution] = {}
     found = {}
-    for phase, rung in largest.items():
-        asked = rung.execution, rung.batch_size, rung.seq_size, rung.document_mean
+    for phase, segment in largest.items():
+        asked = segment.execution, segment.batch_size, segment.seq_size, segment.document_mean
         if asked not in known:
-            known[asked] = _found(base, rung)
+            known[asked] = _found(base, segment)
         found[phase] = known[asked]
     return found
 
 
-def _found(base: Estimate, rung: Rung) -> Execution:
+def _found(base: Estimate, segment: RunSegment) -> Execution:
     """Search the execution of a segment on the processors of the run."""
-    assert rung.execution is not None
-    e, options = base.execution, rung.execution.options
+    assert segment.execution is not None
+    e, options = base.execution, segment.execution.options
     kept = {name: getattr(e, name) for name in _KEPT} | {"packed_percent": e.packed_percent}
-    return _named(rung, lambda: _best(base, rung, kept | _fields(base, e, rung), options))
+    return _named(segment, lambda: _best(base, segment, kept | _fields(base, e, segment), options))
 
 
 def _best(
-    base: Estimate, rung: Rung, fixed: Mapping[str, Any], options: Mapping[str, Any]
+    base: Estimate, segment: RunSegment, fixed: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Execution:
     """Return the fastest execution with some fixed fields."""
     e = base.execution
@@ -347,7 +345,7 @@ def _best(
         base.model,
         base.system,
         e.num_procs,
-        rung.batch_size,
+        segment.batch_size,
         e.datatype,
         fix={**fixed, **(options.get("fix") or {})},
         add=options.get("add"),
@@ -360,8 +358,10 @@ def _best(
     return found[0].execution
 
 
-def _tried(steps: _Steps, options: Sequence[Execution], rung: Rung) -> list[tuple[Estimate, str]]:
-    """Return the steps of a segment with each execution that can run it.
+def _tried(
+    steps: _Steps, options: Sequence[Execution], segment: RunSegment
+) -> list[tuple[Estimate, str]]:
+    """Return the steps of a rung by those of some executions that can run it.
 
     Raises:
         SpecError, Infeasible: If none can run it: the problem of the first.
@@ -369,20 +369,22 @@ def _tried(steps: _Steps, options: Sequence[Execution], rung: Rung) -> list[tupl
     found = []
     for one in options[1:]:
         try:
-            found.append(steps.of(one, rung))
+            found.append(steps.of(one, segment))
         except (SpecError, Infeasible):
             continue  # an execution of another part need not suit this one
     try:
-        return [steps.of(options[0], rung), *found]
+        return [steps.of(options[0], segment), *found]
     except (SpecError, Infeasible):
         if found:
             return found
-    return [_named(rung, lambda: steps.of(options[0], rung))]
+    return [_named(segment, lambda: steps.of(options[0], segment))]
 
 
-def _named(rung: Rung, make: Callable[[], T]) -> T:
+def _named(segment: RunSegment, make: Callable[[], T]) -> T:
     """Return the result of `make`; errors name the segment."""
-    where = f"{rung.name or 'the run'} at batch {rung.batch_size:,}, {rung.seq_size:,} tokens"
+    where = (
+        f"{segment.name or 'the run'} at batch {segment.batch_size:,}, {segment.seq_size:,} tokens"
+    )
     try:
         return make()
     except SpecError as error:

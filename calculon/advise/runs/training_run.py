@@ -18,16 +18,16 @@ from calculon.advise.runs.run_parts import Part, parts_of
 from calculon.advise.sensitivity_of_case import largest, run_sensitivity
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
-from calculon.campaign.assumed import told_defaults
-from calculon.campaign.exponentials import quiet
+from calculon.campaign.assumed import assumed_defaults
+from calculon.campaign.exponentials import ignore_float_errors
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_columns import job, stretch, tokens_of_run
+from calculon.campaign.run_columns import job, timed_segment, tokens_of_run
 from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.model import Model
@@ -38,7 +38,6 @@ from calculon.estimate.question import question
 from calculon.hardware.system import System
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -47,9 +46,13 @@ NEVER = 1e6
 """Ratio of the time of a run to the time of its steps from which on it never ends."""
 
 
+_NESTED = ("execution", "rollout")
+"""Members of a part that have members."""
+
+
 @dataclass(frozen=True)
-class TrainingRun(Displayed):
-    """Whole training run.
+class TrainingRun(Tabular):
+    """A whole training run.
 
     Attributes:
         campaign: Requested run.
@@ -95,7 +98,7 @@ class TrainingRun(Displayed):
     @property
     def assumed(self) -> list[dict[str, Any]]:
         """Defaults of the campaign that were not stated, as plain data."""
-        return told_defaults(self.campaign, [self.system.name])
+        return assumed_defaults(self.campaign, [self.system.name])
 
     @property
     def preset(self) -> Preset:
@@ -194,16 +197,25 @@ class TrainingRun(Displayed):
             "assumed": self.assumed,
         }
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a row for each part as a DataFrame, in their order; of their executions the fields that differ."""
-        import pandas as pd  # only for people who want frames
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation of a step of the longest part; ``figures["mfu_effective"]`` is that of the run."""
+        return self.main.estimate.mfu
 
-        rows = [one.to_dict() for one in self.parts]
-        plans = [row.pop("execution") for row in rows]
-        differ = [name for name in plans[0] if len({str(plan[name]) for plan in plans}) > 1]
-        return pd.DataFrame(
-            row | {name: plan[name] for name in differ if name not in row}
-            for row, plan in zip(rows, plans, strict=True)
+    def table(self) -> dict[str, list[Any]]:
+        """Return a row for each part, in their order, with fields and statistics of its execution.
+
+        A part has the number of its ``phase``, a ``name``, ``tokens``, ``seq_size`` in tokens, ``steps``, and whether
+        the run ``restarts`` before it. ``step_time`` (s) has ``rollout_time``, ``days`` are without failures, and
+        ``note`` says how its execution differs from the stated one.
+        """
+        return columns_of(
+            {
+                **{name: value for name, value in one.to_dict().items() if name not in _NESTED},
+                "rollout_time": one.rollout_time,
+                **one.estimate.row,
+            }
+            for one in self.parts
         )
 
     @overload
@@ -253,8 +265,8 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base), parameters), ())
     parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
-    stretches = tuple(
-        stretch(
+    segments = tuple(
+        timed_segment(
             np.asarray(one.steps),
             np.asarray(one.tokens_per_step),
             _lookup(one.estimate),
@@ -264,7 +276,7 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     )
     of_job = job(asked, base.system, e.datatype, _lookup(main), parameters)
     pauses = sum(one.restarts for one in parts)
-    whole = replace(run, job=of_job, stretches=stretches, pauses=pauses)
+    whole = replace(run, job=of_job, segments=segments, pauses=pauses)
     found = TrainingRun(asked, parts, whole)
     _check(found)
     return found
@@ -273,7 +285,7 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
 def _check(found: TrainingRun) -> None:
     """Refuse a run that never ends, and limits that cannot be checked."""
     whole = found.whole
-    with quiet():
+    with ignore_float_errors():
         longer = float(whole.wall / whole.useful)
     # Written so that NaN counts as never.
     if not longer < NEVER:

@@ -1,4 +1,4 @@
-"""The law ``fused`` (``ext.kernels.attention``), fitted to measured kernels of fused attention."""
+"""The law ``fused`` of attention kernels (FlashAttention, cuDNN; ``ext.kernels.attention``), fitted to measurements."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -32,14 +32,14 @@ PATH = "ext.kernels.attention"
 
 
 class Gpu(NamedTuple):
-    """What is known of a processor beside its system file.
+    """Facts about a processor that its system file does not state.
 
     Attributes:
-        multiprocessors: Multiprocessors that are enabled.
-        default: The kernel that runs unless an execution names one.
-        why: Why that.
-        borrowed: By kernel, other processors of the same architecture, whose rows count for passes and head widths
-            without rows of its own, and their peak beside this one's.
+        multiprocessors: Number of enabled multiprocessors.
+        default: Kernel that runs unless an execution names one.
+        why: Reason for the default.
+        borrowed: By kernel, processors of the same architecture with their peak relative to this one's; their rows are
+            used for passes and head widths that were not measured here.
     """
 
     multiprocessors: int
@@ -65,23 +65,23 @@ NAMES: Mapping[str, Sequence[str]] = {
     "cudnn": ("cudnn",),
     "trtllm": ("trtllm_mha",),
 }
-"""Kernels of the table by our name; those of vLLM read a paged cache, and TensorRT-LLM's chain does more."""
+"""Kernel names in the table by our name. vLLM's kernels read a paged cache and TensorRT-LLM's chain does extra work."""
 
 _SERVING = ("trtllm",)
-"""Kernels of serving, without a backward pass: they tell the last constants of those not measured with few tiles."""
+"""Serving kernels without a backward pass, which provide the last three constants for kernels without small rows."""
 
 OLDER: Mapping[str, Mapping[float, tuple[float, float]]] = {
     "flash1": {64.0: (1.7, 1.7), 128.0: (2.8, 2.8)},
     "triton": {64.0: (1.5, 1.95), 128.0: (1.5, 1.95)},
 }
-"""How many times as fast FlashAttention-2 is as older kernels, forward and backward, by head width.
+"""Speedup of FlashAttention-2 over older kernels, forward and backward, by head width.
 
 Source: Dao, arXiv 2307.08691, section 4.1: both passes together 1.7 to 3.0 times as fast as FlashAttention, 1.3 to 2.5
 times as fast as FlashAttention in Triton. By width as read in its figure 4 (73 against 203 TFLOP/s at 128, about 5 %).
 Triton: 0.37 of the peak forward and 0.25 backward with 4,096 keys at width 64 (its regression test of 2023, an A100).
 """
 
-_TOLD = {
+_OLDER_SOURCES = {
     "flash1": "1.7 times at width 64 and 2.8 times at 128: 1.7 to 3.0 times in Dao 2023 (arXiv:2307.08691), section "
     "4.1, by width as read in its figure 4, about 5 %",
     "triton": "1.5 times forward and 1.95 times backward: 0.37 and 0.25 of the peak of an A100 at width 64 in "
@@ -90,25 +90,25 @@ _TOLD = {
 }
 
 SAG_TIME = 0.03
-"""Seconds of repeated calls after which half of the fall of the clock is there; of 3 to 100 ms it fits an H100 best."""
+"""Seconds of repeated calls after which the clock has fallen half-way; of 3 to 100 ms, 30 ms fit an H100 best."""
 
 _FEW_RUNS, _RUNS = "aic-", (9, 30)
-"""Calls of one measurement: those of aiconfigurator (3 to warm up, 6 timed), and usual ones of other benchmarks."""
+"""Calls per measurement: aiconfigurator (3 to warm up, 6 timed), and other benchmarks."""
 
 FEW_WAVES = 4
-"""Tiles of every multiprocessor below which a kernel's tail and start are seen."""
+"""Tiles per multiprocessor below which the tail and the start of a kernel show in its time."""
 
 LEAST_SMALL = 10
-"""Rows with so few tiles that a kernel needs for a tail and start of its own."""
+"""Rows with few tiles that a kernel needs so that its own tail and start are fitted."""
 
 _MOST_HELD = 0.6
-"""Share of the rows of a pass and a head width beyond which they are too few to hold any out."""
+"""Held-out share of the rows of a pass and head width above which too few are left, so that none is held out."""
 
 _PRIOR = 0.03
-"""Weight of the prior of a constant: little beside any measured row that depends on it."""
+"""Weight of the prior of a constant; any measured row that depends on the constant outweighs it."""
 
 _TIE = 0.3
-"""Weight of equal shares forward and backward, which rows of both passes together do not tell apart."""
+"""Weight of equal forward and backward shares, which rows that time both passes together cannot separate."""
 
 _SHARE, _LEAD, _CAUSAL, _SUSTAINED, _TAIL, _START = 0.5, 50.0, 100.0, 0.9, 1.0, 5e-6
 _DIGITS = 3
@@ -117,12 +117,12 @@ _HUBER = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernels:
-    """Measured passes of one kernel: the layers that they are, in groups of one mask, and of widths that are equal.
+    """Measured passes of one kernel, as layers grouped by mask and head widths.
 
     Attributes:
-        rows: Of the measured table.
-        peaks: Peak of each processor beside that of the system.
-        groups: Rows of each group, its layer, whose sizes are columns, and its processor's peak.
+        rows: Rows of the measured table.
+        peaks: Peak of each processor relative to the system's.
+        groups: Row indices of each group, its layer (whose sizes are columns), and the relative peak of its processor.
     """
 
     rows: pd.DataFrame
@@ -131,7 +131,7 @@ class Kernels:
 
     @classmethod
     def of(cls, rows: pd.DataFrame, peaks: Mapping[str, float]) -> "Kernels":
-        """Return the layers of rows; peaks are by processor."""
+        """Return the layers of rows; `peaks` is by processor."""
         rows = rows.reset_index(drop=True)
         alike: Any = rows.groupby(["dim_qk", "dim_v", "causal", "gpu"])
         groups = tuple(
@@ -141,7 +141,7 @@ class Kernels:
         return cls(rows, peaks, groups)
 
     def times(self, law: FusedAttention, system: System, engine: Engine) -> Seconds:
-        """Return the times of the rows: of one pass, or of both, at the clock that they were measured at."""
+        """Return the times of the rows, of one pass or combined, at the clock rate of their measurement."""
         found, sustained = np.zeros(len(self.rows)), law.kernels[law.default].sustained
         runs = np.where(self.rows.source.str.startswith(_FEW_RUNS), *_RUNS)
         passes = self.rows["pass"].to_numpy()
@@ -151,27 +151,27 @@ class Kernels:
             faster = replace(engine, peak=engine.peak * peak)
             arithmetic, _ = law.times(shapes, faster, system.mem1, 2.0)
             arithmetic = arithmetic[:2, 0] * _burst(arithmetic[:2, 0], runs[rows], sustained)
-            both = system.combine(arithmetic, system.mem1.time(accessed[:, 0]))
-            kind = passes[rows]
-            found[rows] = both[0] * (kind != "bwd") + both[1] * (kind != "fwd")
+            combined = system.combine(arithmetic, system.mem1.time(accessed[:, 0]))
+            which = passes[rows]
+            found[rows] = combined[0] * (which != "bwd") + combined[1] * (which != "fwd")
         return found
 
-    def widths(self, one: str) -> list[float]:
-        """Return the head widths of rows with a pass, ``fwd`` or ``bwd``."""
-        has = self.rows["pass"].isin([one, "fwd_bwd"])
+    def widths(self, which: str) -> list[float]:
+        """Return the head widths of rows that time a pass, ``fwd`` or ``bwd``."""
+        has = self.rows["pass"].isin([which, "fwd_bwd"])
         return sorted({float(width) for width in self.rows.dim_qk[has]})
 
     def few(self, multiprocessors: int) -> int:
-        """Return the number of rows that have few tiles."""
+        """Return the number of rows with few tiles."""
         rows = self.rows
         tiles = rows.batch * rows.heads_q * rows.seq_q / QUERY_TILE
         return int((tiles < FEW_WAVES * multiprocessors).sum())
 
 
 def _burst(time: Seconds, runs: Array, sustained: float) -> Array:
-    """Return the time of calls at the clock of their measurement beside that of continuous work.
+    """Return the clock correction of a measurement: time of calls relative to the sustained rate.
 
-    The clock falls while they are repeated: with 30 ms half-way to that of continuous work.
+    The clock falls while calls repeat: after :data:`SAG_TIME` it is half-way to the rate of continuous work.
     """
     lasts = time * runs
     found: Array = sustained * (1 + (1 / sustained - 1) * lasts / (lasts + SAG_TIME))
@@ -179,12 +179,13 @@ def _burst(time: Seconds, runs: Array, sustained: float) -> Array:
 
 
 def _layer(rows: pd.DataFrame, widths: tuple[int, int], causal: bool) -> Layer:
-    """Return a layer of fused attention whose sizes are those of rows; widths of keys and of values."""
+    """Return a fused-attention layer with the sizes of rows; `widths` are the head widths of keys and values."""
     width, value = (int(one) for one in widths)
     sequences, heads, queries = (
         rows[name].to_numpy(float) for name in ("batch", "heads_q", "seq_q")
     )
     keys = rows.seq_kv.to_numpy(float)
+    # A causal query attends to (keys + 1) / 2 keys on average, itself included.
     return flash_attention(
         "attention",
         sequences * queries,
@@ -200,13 +201,13 @@ def _layer(rows: pd.DataFrame, widths: tuple[int, int], causal: bool) -> Layer:
 
 
 def _passes(layer: Layer, count: int) -> tuple[list[Array], list[Array]]:
-    """Return FLOP and bytes of the passes of a layer as columns."""
+    """Return FLOP and bytes of each pass of a layer as columns."""
     whole = np.ones(count)
     return [one * whole for one in layer.flops], [one * whole for one in layer.accessed]
 
 
 def _third(passes: Array) -> Array:
-    """Return the passes with the third one, which does nothing."""
+    """Append the empty third pass: attention has no weight gradient."""
     return np.concatenate([passes, np.zeros_like(passes[:1])])
 
 
@@ -214,20 +215,20 @@ def _third(passes: Array) -> Array:
 
 
 class Form(NamedTuple):
-    """The constants of a kernel as coordinates: head widths of both passes; the last three if they are known."""
+    """Coordinates of a kernel's constants: head widths of both passes, and the last three constants if known."""
 
     forward: Sequence[float]
     backward: Sequence[float]
     known: tuple[float, float, float] | None
 
     def prior(self) -> Array:
-        """Return logarithms of what constants are where no row tells."""
+        """Return the log constants assumed in the absence of measurements."""
         shares = [_SHARE] * (len(self.forward) + len(self.backward))
         small = [] if self.known else [_SUSTAINED, _TAIL, _START]
         return np.log([*shares, _LEAD, _CAUSAL, _LEAD, _CAUSAL, *small])
 
     def tied(self, at: Array) -> Array:
-        """Return by how much forward and backward shares of a width are apart, in logarithms."""
+        """Return the log difference between the forward and backward share of each common head width."""
         forward, backward = at[: len(self.forward)], at[len(self.forward) :]
         pairs = [
             forward[i] - backward[j]
@@ -238,7 +239,7 @@ class Form(NamedTuple):
         return np.array(pairs)
 
     def kernel(self, at: Array, digits: int = 0) -> AttentionKernel:
-        """Return the kernel at some coordinates, with rounded constants if asked."""
+        """Return the kernel at given coordinates, with constants rounded to `digits` unless 0."""
         values = [rounded(one, digits) if digits else one for one in np.exp(at).tolist()]
         forward, rest = values[: len(self.forward)], values[len(self.forward) :]
         backward, rest = rest[: len(self.backward)], rest[len(self.backward) :]
@@ -260,7 +261,7 @@ def _pass(
 
 
 def _rising(kernel: AttentionKernel) -> AttentionKernel:
-    """Return a kernel in which no wider head takes less time, as it must be in a system file."""
+    """Return a kernel in which a wider head never takes less time, as system files require."""
 
     def one(which: AttentionPass) -> AttentionPass:
         costs = tuple(np.maximum.accumulate(which.shares.costs).tolist())
@@ -277,14 +278,14 @@ def fit_kernel(
     multiprocessors: int,
     known: tuple[float, float, float] | None,
 ) -> AttentionKernel:
-    """Fit the constants of one kernel by robust least squares of logarithms of times.
+    """Fit the constants of one kernel by robust least squares of log times.
 
     Args:
-        measured: Its rows.
-        used: Rows that are not held out.
-        system, engine: Memory, mode and peak are taken as they are.
-        multiprocessors: Over which tiles are spread.
-        known: Sustained rate, tail and start, where too few rows have few tiles and are short.
+        measured: Rows of the kernel.
+        used: Mask of the rows that are not held out.
+        system, engine: Memory, processing mode and peak, which are not fitted.
+        multiprocessors: Multiprocessors over which tiles are spread.
+        known: Sustained rate, tail and start to use if too few rows are small enough to determine them.
     """
     widths = [measured.widths(one) or measured.widths("fwd") for one in ("fwd", "bwd")]
     form = Form(widths[0], widths[1], known)
@@ -299,9 +300,9 @@ def fit_kernel(
 
     high = np.full(len(prior), np.inf)
     shares = len(widths[0]) + len(widths[1])
-    high[:shares] = 0.0  # at most 1
+    high[:shares] = 0.0  # logarithms: the shares are at most 1
     if known is None:
-        high[shares + 4] = 0.0  # the sustained rate
+        high[shares + 4] = 0.0  # the sustained rate is at most 1
     bounds = (np.full(len(prior), -np.inf), high)
     found = least_squares(errors, prior, bounds=bounds, loss="soft_l1", f_scale=_HUBER)
     return _rising(form.kernel(found.x, _DIGITS))
@@ -314,7 +315,7 @@ def _law(kernel: AttentionKernel, multiprocessors: int) -> FusedAttention:
 
 
 def older(kernel: AttentionKernel, name: str) -> AttentionKernel:
-    """Return an older kernel of :data:`OLDER` from FlashAttention-2."""
+    """Derive an older kernel of :data:`OLDER` from FlashAttention-2."""
     slower = OLDER[name]
     widths = list(slower)
 
@@ -334,33 +335,34 @@ def older(kernel: AttentionKernel, name: str) -> AttentionKernel:
 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
-    """Fit the kernels of fused attention of a processor.
+    """Fit the fused-attention kernels of a processor.
 
     Args:
-        tables: Measured kernels by name of their table; ``attention`` is used.
+        tables: Measured kernels by table name; only ``attention`` is used.
         gpu: Name of the processor in the tables.
-        system: Its memory, mode and peak in bfloat16 are taken as they are.
+        system: Memory, processing mode and bfloat16 peak, which are not fitted.
 
     Returns:
-        None without rows of this processor.
+        The fitted part; None without rows of this processor.
     """
     about, table = GPUS.get(gpu), tables.get("attention")
     if about is None or table is None:
         return None
     engine = system.product_engine("bfloat16")
     measured = {name: _measured(table, gpu, name, about) for name in NAMES}
-    measured = {name: one for name, one in measured.items() if len(one.rows)}
-    kept = {name: _held_out(one.rows) for name, one in measured.items()}
+    measured = {name: rows for name, rows in measured.items() if len(rows.rows)}
+    kept = {name: _held_out(rows.rows) for name, rows in measured.items()}
     run = partial(_run, measured, kept, system, engine, about)
-    few = {name: one.few(about.multiprocessors) for name, one in measured.items()}
+    few = {name: rows.few(about.multiprocessors) for name, rows in measured.items()}
+    # Kernels with the most small rows come first: the first fit lends its last three constants to kernels without.
     order = sorted(measured, key=lambda name: -few[name])
     kernels: dict[str, AttentionKernel] = {}
     first: tuple[float, float, float] | None = None
     for name in order:
-        own = few[name] >= LEAST_SMALL
-        kernels[name] = run(name, None if own or first is None else first)
-        one = kernels[name]
-        first = first or (one.sustained, one.tail, one.start)
+        enough = few[name] >= LEAST_SMALL
+        kernels[name] = run(name, None if enough or first is None else first)
+        fitted = kernels[name]
+        first = first or (fitted.sustained, fitted.tail, fitted.start)
     rows = pd.concat(
         [
             _compared(name, measured[name], kept[name], kernels[name], system, engine, about)
@@ -384,7 +386,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 
 
 def _rows(table: pd.DataFrame, name: str, gpus: Iterable[str]) -> pd.DataFrame:
-    """Return the rows of a kernel in 16 bits, without decoding."""
+    """Return the prefill and training rows of a kernel in 16 bits."""
     return table[
         table.kernel.isin(NAMES[name])
         & table.gpu.isin(list(gpus))
@@ -394,7 +396,7 @@ def _rows(table: pd.DataFrame, name: str, gpus: Iterable[str]) -> pd.DataFrame:
 
 
 def _narrow(table: pd.DataFrame, gpu: str, name: str, about: Gpu) -> Kernels:
-    """Return the rows of a kernel with values narrower than queries and keys, each of one pass."""
+    """Return the rows of a kernel whose value heads are narrower than its query heads (MLA), each of one pass."""
     peaks = {gpu: 1.0, **about.borrowed.get(name, {})}
     rows = _rows(table, name, peaks)
     return Kernels.of(rows[(rows.dim_v < rows.dim_qk) & (rows["pass"] != "fwd_bwd")], peaks)
@@ -408,7 +410,7 @@ def filled(
     engine: Engine,
     multiprocessors: int,
 ) -> AttentionKernel:
-    """Return a kernel whose passes fill narrower values up where that is nearer to the rows of the pass."""
+    """Return the kernel with value padding enabled in each pass if that fits the rows of the pass better."""
     for of_row, of_kernel in (("fwd", "forward"), ("bwd", "backward")):
         some = Kernels.of(rows.rows[rows.rows["pass"] == of_row], rows.peaks)
         if not len(some.rows):
@@ -427,17 +429,18 @@ def filled(
 
 
 def _measured(table: pd.DataFrame, gpu: str, name: str, about: Gpu) -> Kernels:
-    """Return the rows of a kernel in 16 bits, without decoding, and with values as wide as keys."""
+    """Return the prefill and training rows of a kernel in 16 bits with equal head widths of keys and values."""
     peaks = {gpu: 1.0, **about.borrowed.get(name, {})}
     rows = _rows(table, name, peaks)
     rows = rows[rows.dim_qk == rows.dim_v]
+    # Rows of other processors only fill gaps: passes and head widths that this processor was not measured at.
     own, what = rows.gpu == gpu, rows["pass"] + rows.dim_qk.astype(str)
     rows = rows[own | ~what.isin(set(what[own]))]
     return Kernels.of(rows, peaks)
 
 
 def _held_out(rows: pd.DataFrame) -> Array:
-    """Return which rows are kept from the fit by their shape; where a head width would have none left, none of it."""
+    """Return a mask of held-out rows, chosen by shape; head widths that would keep too few rows hold out none."""
     found = held_out(rows[["heads_q", "heads_kv", "dim_qk", "dim_v", "seq_kv"]])
     share = pd.Series(found).groupby([rows["pass"], rows.dim_qk], sort=False).transform("mean")
     kept: Array = found & (share < _MOST_HELD).to_numpy()
@@ -459,20 +462,20 @@ def _run(
 
 def _compared(
     name: str,
-    one: Kernels,
+    measured: Kernels,
     kept: Array,
     kernel: AttentionKernel,
     system: System,
     engine: Engine,
     about: Gpu,
 ) -> pd.DataFrame:
-    """Return the measured and predicted times of a kernel."""
+    """Return measured and predicted times of a kernel."""
     words = {"fwd": "forward", "bwd": "backward", "fwd_bwd": "both passes"}
-    predicted = one.times(_law(kernel, about.multiprocessors), system, engine)
+    predicted = measured.times(_law(kernel, about.multiprocessors), system, engine)
     return pd.DataFrame(
         {
-            "group": [f"attention, {name}, {words[which]}" for which in one.rows["pass"]],
-            "measured": one.rows.time_s.to_numpy(),
+            "group": [f"attention, {name}, {words[which]}" for which in measured.rows["pass"]],
+            "measured": measured.rows.time_s.to_numpy(),
             "predicted": predicted,
             "held_out": kept,
         }
@@ -480,46 +483,48 @@ def _compared(
 
 
 def _fragment(kernels: Mapping[str, AttentionKernel], about: Gpu, system: System) -> dict[str, Any]:
-    """Return the law for the types of 16 bits, and for 8 bits, which run at the same rate, half the share of a peak."""
+    """Return the law by type; 8-bit types run at the 16-bit rate, so their share of the higher peak is lower."""
     peak = system.product_engine("bfloat16").peak
     by_type = {}
     for name in system.matmul_types:
         if MATMUL_BYTES[name] > 2:
             continue
-        beside = system.product_engine(name).peak / peak
+        relative_peak = system.product_engine(name).peak / peak
         by_type[name] = {
             "law": "fused",
             "default": about.default,
             "multiprocessors": about.multiprocessors,
-            "kernels": {one: _constants(kernels[one], beside) for one in sorted(kernels)},
+            "kernels": {one: _constants(kernels[one], relative_peak) for one in sorted(kernels)},
         }
     return {"ext": {"kernels": {"attention": by_type}}}
 
 
-def _constants(kernel: AttentionKernel, beside: float) -> dict[str, Any]:
+def _constants(kernel: AttentionKernel, relative_peak: float) -> dict[str, Any]:
     return {
-        "forward": _of_pass(kernel.forward, beside),
-        "backward": _of_pass(kernel.backward, beside),
+        "forward": _of_pass(kernel.forward, relative_peak),
+        "backward": _of_pass(kernel.backward, relative_peak),
         "tail": kernel.tail,
         "start": kernel.start,
         "sustained": kernel.sustained,
     }
 
 
-def _of_pass(one: AttentionPass, beside: float) -> dict[str, Any]:
-    pairs = zip(one.shares.widths, one.shares.costs, strict=True)
+def _of_pass(attention_pass: AttentionPass, relative_peak: float) -> dict[str, Any]:
+    pairs = zip(attention_pass.shares.widths, attention_pass.shares.costs, strict=True)
     found = {
-        "shares": [[int(width), rounded(width / cost / beside, _DIGITS)] for width, cost in pairs],
-        "lead": one.lead,
-        "causal_lead": one.causal_lead,
+        "shares": [
+            [int(width), rounded(width / cost / relative_peak, _DIGITS)] for width, cost in pairs
+        ],
+        "lead": attention_pass.lead,
+        "causal_lead": attention_pass.causal_lead,
     }
-    return found | ({"fills_values": True} if one.fills_values else {})
+    return found | ({"fills_values": True} if attention_pass.fills_values else {})
 
 
 def _sources_of_filled(
     narrow: Mapping[str, Kernels], kernels: Mapping[str, AttentionKernel]
 ) -> dict[str, str]:
-    """Return which rows say that a pass fills narrower values up."""
+    """Return the sources of value padding: the rows that show it."""
     found = {}
     for name, of_name in narrow.items():
         for of_row, of_kernel in (("fwd", "forward"), ("bwd", "backward")):
@@ -535,14 +540,14 @@ def _sources_of_filled(
 def _sources(
     measured: Mapping[str, Kernels], kernels: Mapping[str, AttentionKernel]
 ) -> dict[str, str]:
-    """Return where the constants of each kernel come from."""
+    """Return the sources of each kernel's constants."""
     found = {
         f"{PATH}.*.law": "Dao 2023, arXiv:2307.08691, sections 3.1 and 3.2: tiles of queries over multiprocessors",
         f"{PATH}.*.multiprocessors": "NVIDIA's whitepaper or data sheet of the architecture: those that are enabled",
     }
     for name in sorted(kernels):
         if name in OLDER:
-            text = f"flash2, slower {_TOLD[name]}"
+            text = f"flash2, slower {_OLDER_SOURCES[name]}"
         else:
             rows = measured[name].rows
             names = ", ".join(sorted(set(rows.source)))
@@ -556,7 +561,7 @@ def _sources(
 def _assumed(
     gpu: str, system: System, kernels: Mapping[str, AttentionKernel], few: Mapping[str, int]
 ) -> list[str]:
-    """Return what no measurement says."""
+    """Return the assumptions that no measurement supports."""
     found = [f"{PATH}.*.default: {GPUS[gpu].why}"]
     if "float8" in system.matrix:
         text = "runs attention in 16 bits: half the share of twice the peak"

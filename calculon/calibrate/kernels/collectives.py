@@ -1,7 +1,7 @@
-"""Laws of collectives in one node, fitted to tables of nccl-tests.
+"""Laws of intra-node collectives, fitted to nccl-tests tables.
 
-Only tables of NCCL itself count: kernels that inference frameworks bring, and times with a resolution of a microsecond,
-are left out, but for transfers between two processors, which only these have.
+Only NCCL measurements count. Kernels of inference frameworks and times with microsecond resolution are left out, except
+for transfers between two processors, which have no other source.
 """
 
 from collections.abc import Mapping
@@ -22,30 +22,32 @@ from calculon.hardware.stated_networks import MEASURABLE, CollectiveLaw, GroupRa
 from calculon.hardware.system import System
 
 COPY_SHARE = 0.845
-"""Most of a port that links carry for anybody. Source: github.com/NVIDIA/nccl/issues/1264: copies from an H100 to
-another, one direction, 380 of 450 GB/s."""
+"""Largest share of a port's bandwidth that any transfer reaches.
+
+Source: github.com/NVIDIA/nccl/issues/1264: copies from an H100 to another, one direction, 380 of 450 GB/s.
+"""
 
 SAME_LINKS = {
     "A100-SXM4-40GB": ("A100-SXM4-80GB",),
     "H200-SXM5-141GB": ("H200-SXM5-141GB", "H100-SXM5-80GB"),
     "B200-SXM-180GB": ("B200-SXM-180GB", "GB200", "H100-SXM5-80GB"),
 }
-"""GPUs whose tables stand for those of another, in this order: an operation is taken from the first that has it."""
+"""GPUs whose tables are used for another GPU, in order of preference: the first with rows of an operation counts."""
 
 _OPERATIONS = {"alltoall": "all_to_all", "send_recv": "p2p"}
 _PORTS = {"NVLink3": 300e9, "NVLink4": 450e9, "NVLink5": 900e9}
 _LEAST_ROWS = 8
 _START = (1e-5, 1e-6, 0.7, 3e-6)
-"""Where the search begins: latency, latency of a rank, share and ramp of each group."""
+"""Start of the search: latency, latency per rank, and share and ramp of each group size."""
 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
-    """Return the laws of collectives on the first network of a system; None where no table knows its links.
+    """Fit the collectives of a system's first network; None if no table covers its links.
 
     Args:
-        tables: Measured kernels by family; those of ``collectives`` count.
-        gpu: The processor, as the tables name it.
-        system: Its networks are kept; the operations of the first one are replaced.
+        tables: Measured kernels by table name; only ``collectives`` is used.
+        gpu: Name of the processor in the tables.
+        system: System whose networks are kept; only the operations of the first network are replaced.
     """
     if "collectives" not in tables:
         return None
@@ -55,21 +57,21 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     assumed: list[str] = []
     rows = []
     for operation in MEASURABLE:
-        for one in SAME_LINKS.get(gpu, (gpu,)):
-            of_it = table[(table.gpu == one) & (table.op == operation)]
-            if len(of_it) >= _LEAST_ROWS:
+        for source_gpu in SAME_LINKS.get(gpu, (gpu,)):
+            measured = table[(table.gpu == source_gpu) & (table.op == operation)]
+            if len(measured) >= _LEAST_ROWS:
                 break
         else:
             continue
         reduces = operation == "all_reduce" and system.reduces_in_network(0)
-        law, seen = _fit_operation(of_it, switched=reduces)
+        law, seen = _fit_operation(measured, switched=reduces)
         laws[operation] = law
         path = f"ext.networks[0].operations.{operation}.*"
-        keys = ", ".join(sorted(of_it.source.unique()))
+        keys = ", ".join(sorted(measured.source.unique()))
         sources[path] = f"fitted to systems/measured/collectives.csv: {keys}"
-        if one != gpu:
+        if source_gpu != gpu:
             assumed.append(
-                f"{path}: shares of the port and latencies of {one}, whose table is used"
+                f"{path}: shares of the port and latencies of {source_gpu}, whose table is used"
             )
         rows.append(seen)
     if not laws:
@@ -80,7 +82,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 
 
 def _of_one_node(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of NCCL in one node, by our names of operations, with `wire`: seconds at the full port."""
+    """Return intra-node NCCL rows with our names of operations and a column `wire`: seconds at full port bandwidth."""
     by_tests = table.library.str.match("NCCL|nccl-tests") | (table.op == "send_recv")
     some = table[by_tests & (table.nodes == 1)].copy()
     some["op"] = some.op.replace(_OPERATIONS)
@@ -91,18 +93,19 @@ def _of_one_node(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fit_operation(rows: pd.DataFrame, *, switched: bool) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Return the law of an operation as in a system file, and its rows."""
+    """Return the law of an operation as in a system file, and the measured and predicted times of its rows."""
     hidden = held_out(
         pd.DataFrame({"op": rows.op, "bytes": np.log2(rows.bytes).round().astype(int)})
     )
     ranks = np.array(sorted(rows.num_gpus.unique()), dtype=float)
     wire, members, seconds = (rows[name].to_numpy(float) for name in ("wire", "num_gpus", "time_s"))
     seen = ~hidden
-    # of switches the bus bandwidth is up to 2 (n - 1) / (n + 1) of what they pass
+    # In-network reduction: the bus bandwidth may exceed the link bandwidth by up to 2 (n - 1) / (n + 1).
     bus = 2 * (ranks - 1) / (ranks + 1) if switched else np.ones_like(ranks)
     most = COPY_SHARE * np.maximum(1.0, bus)
     several = len(ranks) > 1
     start = [*_START[:2], *([_START[2]] * len(ranks)), *([_START[3]] * len(ranks))]
+    # With a single group size the latency per rank cannot be separated from the latency: pin it near 0.
     high = [1e-3, 1e-4 if several else 1e-12, *most, *([1e-3] * len(ranks))]
     low = [1e-7, 1e-13, *([0.1] * len(ranks)), *([1e-10] * len(ranks))]
     found = least_squares(
@@ -132,7 +135,7 @@ def _fit_operation(rows: pd.DataFrame, *, switched: bool) -> tuple[dict[str, Any
 
 
 def _law(values: Array, ranks: Array) -> CollectiveLaw:
-    """Return the law of a point: latencies, then shares and ramps by group size."""
+    """Return the law at given values: two latencies, then the shares and ramps by group size."""
     shares, ramps = values[2:].reshape(2, -1)
     return CollectiveLaw(
         latency=float(values[0]),
@@ -142,7 +145,7 @@ def _law(values: Array, ranks: Array) -> CollectiveLaw:
 
 
 def _document(link: Link) -> dict[str, Any]:
-    """Return the plain values that a link states, as in a system file."""
+    """Return the values that a link states, as in a system file."""
     stated = {
         one.key: getattr(link, one.name) for one in spec_fields(Link) if one.name != "operations"
     }

@@ -1,4 +1,4 @@
-"""Layers of experts, as engines of inference run them: the rate of their products beside that of others."""
+"""Mixture-of-experts layers of inference engines: the rate of grouped GEMM relative to other products."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,13 +17,15 @@ from calculon.serving.passes.row_times import RowTime, pass_times
 from calculon.serving.records.number_types import NumberTypes
 
 GROUP = "serving, layers of experts"
-"""What the rows of these layers are called."""
+"""Label of these layers in the table of residuals."""
 
 _WEIGHTS = {"bfloat16": "bfloat16", "fp8": "float8"}  # types of the table, as deployments name them
 _SHAPE = ["hidden", "ffn", "topk", "experts", "tp"]
 _KEY = ["dtype", *_SHAPE[:4]]
-_BOUND = 1.5  # arithmetic over reading from which the rate of arithmetic shows in a time
-_LEAST = 10  # rows that are bound by arithmetic, from which on they tell a rate
+_BOUND = (
+    1.5  # ratio of arithmetic to reading time above which a time depends on the arithmetic rate
+)
+_LEAST = 10  # arithmetic-bound rows needed for a rate
 _DIGITS = 3
 
 _OTHER = Model(
@@ -37,53 +39,55 @@ _OTHER = Model(
     activation="swiglu",
     norm="rmsnorm",
 )
-"""A model whose layers of experts are those of a table, once their sizes are set."""
+"""Template of a model with one expert layer; its expert sizes are set from the table."""
 
 
 def share_of_products(
     table: pd.DataFrame, gpu: str, system: System
 ) -> tuple[dict[str, Any], dict[str, str], list[str], pd.DataFrame] | None:
-    """Return the share of the rate of products that those of experts reach; None where no layer was measured.
+    """Return the rate of grouped GEMM relative to other products; None if no layer was measured.
 
-    A layer is timed by the model as a rank that has all experts runs it: the choice of experts, permutations, products
-    and the activation. Where its products take much longer to multiply than to read, the time that is left for them
-    tells their rate; the share is the median. Rows that split experts over ranks are left out, since what the exchange
-    does is not in them, and so are processors with few rows that tell it.
+    The model times each layer on a rank that holds all experts: gating, permutation, grouped GEMM and activation. If a
+    layer's products are clearly bound by arithmetic, subtracting everything else from the measured time leaves their
+    time and so their rate; the share is the median. Rows with expert parallelism are left out, since they contain no
+    all-to-all, and so are processors with too few arithmetic-bound rows.
 
     Args:
         table: Measured layers.
-        gpu: The processor, as the table names it.
-        system: With the law of its products.
+        gpu: Name of the processor in the table.
+        system: System with the fitted GEMM law.
     """
     rows = table[(table.gpu == gpu) & (table.ep == 1) & table.dtype.isin(list(_WEIGHTS))]
     if rows.empty:
         return None
-    whole = replace(
+    full_rate = replace(
         system,
         ext=replace(system.ext, serving=replace(system.ext.serving, grouped_efficiency=1.0)),
     )
-    time, arithmetic, reading = layer_times(rows, whole)
+    time, arithmetic, reading = layer_times(rows, full_rate)
     seconds, kept = rows.time_s.to_numpy(float), held_out(rows[_SHAPE])
-    tells = arithmetic > _BOUND * reading
+    bound = arithmetic > _BOUND * reading
     fragment: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    if tells.sum() >= _LEAST:
-        left = seconds - (time - np.maximum(arithmetic, reading))
-        share = rounded(min(1.0, float(np.median((arithmetic / left)[tells & ~kept]))), _DIGITS)
+    if bound.sum() >= _LEAST:
+        product_time = seconds - (time - np.maximum(arithmetic, reading))
+        share = rounded(
+            min(1.0, float(np.median((arithmetic / product_time)[bound & ~kept]))), _DIGITS
+        )
         fragment["grouped_efficiency"] = share
         used = ", ".join(sorted(rows.source.unique()))
         sources["ext.serving.grouped_efficiency"] = (
-            f"median of {int((tells & ~kept).sum())} layers of experts bound by arithmetic, of {len(rows)} in "
+            f"median of {int((bound & ~kept).sum())} layers of experts bound by arithmetic, of {len(rows)} in "
             f"systems/measured/moe.csv: {used}"
         )
-        slower = replace(whole.ext.serving, grouped_efficiency=share)
-        time, *_ = layer_times(rows, replace(whole, ext=replace(whole.ext, serving=slower)))
+        slower = replace(full_rate.ext.serving, grouped_efficiency=share)
+        time, *_ = layer_times(rows, replace(full_rate, ext=replace(full_rate.ext, serving=slower)))
     columns = {"measured": seconds, "predicted": time, "held_out": kept}
     return fragment, sources, [], pd.DataFrame({"group": [GROUP] * len(rows)} | columns)
 
 
 def layer_times(rows: pd.DataFrame, system: System) -> tuple[Seconds, Seconds, Seconds]:
-    """Return the times of layers by the model, and those of the arithmetic and the reading of their products."""
+    """Return the predicted times of layers, and the arithmetic and reading times of their products."""
     time, arithmetic, reading = (np.zeros(len(rows)) for _ in range(3))
     places = np.arange(len(rows))
     for dtype, hidden, width, each, experts in {tuple(one) for one in rows[_KEY].to_numpy()}:
@@ -107,7 +111,7 @@ def layer_times(rows: pd.DataFrame, system: System) -> tuple[Seconds, Seconds, S
 
 
 def _layers(model: Model, weights: str, rows: pd.DataFrame, system: System) -> list[RowTime]:
-    """Return the kernels of a layer of experts without its router, which the table does not have."""
+    """Return the timed kernels of an expert layer without its router, which the table does not include."""
     types = NumberTypes.of(system, weights, weights, "bfloat16", "bfloat16")
     tokens: Array = rows.tokens.to_numpy(float)
     sizes = PassSizes.of(tensor_par=rows.tp.to_numpy(float), decoded=tokens, context=1)

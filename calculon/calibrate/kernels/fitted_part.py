@@ -1,4 +1,4 @@
-"""What a fit of one family of kernels gives: a part of a system file, and how far it is off."""
+"""Result of fitting one family of kernels: a part of a system file, and its errors."""
 
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
@@ -9,16 +9,14 @@ import pandas as pd
 
 from calculon.base.units import Array
 
-# Processors that kernels were measured on.
-
 
 class Processor(NamedTuple):
     """A processor of the measured tables.
 
     Attributes:
-        multiprocessors: How many there are.
-        bandwidth: Of its memory, in B/s.
-        alike: Processors with the same chip: their kernels count where nothing was measured on this one.
+        multiprocessors: Number of multiprocessors.
+        bandwidth: Memory bandwidth in B/s.
+        alike: Processors with the same chip, whose kernels are used if none was measured on this one.
     """
 
     multiprocessors: int
@@ -34,22 +32,22 @@ PROCESSORS: Mapping[str, Processor] = {
     "B200-SXM-180GB": Processor(148, 8000e9),
     "L40S": Processor(142, 864e9),
 }
-"""By their names in the tables. Source: NVIDIA's datasheets and architecture whitepapers."""
+"""Processors by their names in the tables. Source: NVIDIA's datasheets and architecture whitepapers."""
 
 
 HELD_OUT = 0.3
-"""Share of the shapes that no fit sees."""
+"""Share of the shapes that are held out of every fit."""
 
 
 class FittedPart(NamedTuple):
     """A part of a system file, fitted to the measured kernels of one family.
 
     Attributes:
-        fragment: What is merged into the system file.
-        sources, assumed: Where each path of the fragment comes from, and what no measurement says: as under ``about``
+        fragment: Values to merge into the system file.
+        sources, assumed: Source of each path of the fragment, and assumptions without a measurement, as under ``about``
             of a system file.
-        rows: The measured rows: `group` (such as ``"product, m from 1,024"``), `measured` and `predicted` seconds, and
-            whether the row was `held_out` of the fit.
+        rows: Measured rows: `group` (such as ``"product, m from 1,024"``), `measured` and `predicted` seconds, and
+            `held_out`.
     """
 
     fragment: dict[str, Any]
@@ -59,7 +57,7 @@ class FittedPart(NamedTuple):
 
 
 def held_out(shapes: pd.DataFrame) -> Array:
-    """Return which rows are kept from a fit, by a hash of their shape: equal shapes are together on every processor.
+    """Return a mask of held-out rows, by a hash of their shape, so that equal shapes agree on every processor.
 
     >>> held_out(pd.DataFrame({"n": [4096, 4096, 8192], "k": [1024, 1024, 512]})).tolist()
     [False, False, True]
@@ -68,6 +66,6 @@ def held_out(shapes: pd.DataFrame) -> Array:
 
 
 def _hash(shape: Sequence[Hashable]) -> float:
-    """Return a number from 0 to below 1 that a shape decides."""
+    """Return a number in [0, 1) that depends only on a shape."""
     text = " ".join(map(str, shape))
     return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:8], 16) / 2**32

@@ -1,4 +1,4 @@
-"""What launching kernels costs, of measured launches: on the device, and on the host by mode."""
+"""Kernel-launch overhead from measured launches: on the device, and on the host by mode (eager, compile, graph)."""
 
 from collections.abc import Mapping
 
@@ -9,34 +9,34 @@ from calculon.calibrate.kernels.fitted_part import FittedPart
 from calculon.hardware.system import System
 
 LEAST = "smallest bf16 product in a CUDA graph: 5th percentile"
-"""What stands in the table for the least time of a kernel on a processor."""
+"""Entry of the table with the shortest time of a kernel on a processor."""
 
 HOST = {
     "eager": "eager inference, host-bound: 53.7 ms for 1185 kernels",
     "compile": "Triton CompiledKernel.run, 19 arguments",
     "graph": "add of two 1024-element tensors in a CUDA graph of 2000",
 }
-"""What stands in the table for the time of the host by mode; hosts differ less than modes, so one counts for all.
+"""Entries of the table with the host time by mode. Hosts differ less than modes, so one host's time is used for all.
 
-That of eager mode is a model of Python modules, with dispatcher, allocator and launch; its certainty is low.
+The eager time comes from a model of Python modules with dispatcher, allocator and launch; its certainty is low.
 """
 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
-    """Return the launches of a processor; None where its least kernel was not measured."""
+    """Return the launch overheads of a processor; None if its shortest kernel was not measured."""
     if "launches" not in tables:
         return None
     table = tables["launches"]
-    of_what = table.set_index("what")["time_s"]
-    own = table[(table["gpu"] == gpu) & (table["what"] == LEAST)]["time_s"]
-    if own.empty:
+    times = table.set_index("what")["time_s"]
+    shortest = table[(table["gpu"] == gpu) & (table["what"] == LEAST)]["time_s"]
+    if shortest.empty:
         return None
-    if missing := [what for what in HOST.values() if what not in of_what.index]:
-        problem = Problem("what", "a row of each time of the host", f"none of '{missing[0]}'")
+    if missing := [what for what in HOST.values() if what not in times.index]:
+        problem = Problem("what", "a row for each host time", f"none of '{missing[0]}'")
         raise SpecError("launches.csv", problem)
-    of_what = of_what[~of_what.index.duplicated()]
-    host = {mode: float(of_what[what]) for mode, what in HOST.items()}
-    seconds = {"kernel": float(own.iloc[0]), **host}
+    times = times[~times.index.duplicated()]
+    host = {mode: float(times[what]) for mode, what in HOST.items()}
+    seconds = {"kernel": float(shortest.iloc[0]), **host}
     launch = {name: float(f"{value:.2g}") for name, value in seconds.items()}
     return FittedPart(
         fragment={"ext": {"launch": launch}},

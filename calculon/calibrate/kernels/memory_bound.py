@@ -1,7 +1,7 @@
-"""Rates of memory-bound kernels fitted to measured ones, by what each implementation moves.
+"""Rates of memory-bound kernels, fitted to measured kernels by the traffic of each implementation.
 
-The tables count the least traffic of an operation. What an implementation moves is more: a framework that runs
-operators one by one reads and writes every value between them, and a row that does not fit on chip is read twice.
+The tables count the minimum traffic of an operation. Implementations move more: a framework that runs operators one by
+one reads and writes every intermediate value, and a row that does not fit on chip is read twice.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,24 +27,27 @@ CACHE = {
 """Bytes of the L2 cache by the first word of a processor's name. Source: NVIDIA's architecture whitepapers."""
 
 SIBLINGS = {"A100-SXM4-80GB": {"A100-PCIe-80GB": 1935e9}, "B200-SXM-180GB": {"GB200": 8000e9}}
-"""Processors with the same chip and memory, and their bandwidth by datasheet: kernels reach the same share of it."""
+"""Processors with the same chip and memory, and their datasheet bandwidth: kernels reach the same share of it."""
 
 CACHES, HOST_CACHES = 3, 6
-"""Least traffic of a row that counts, in caches: what is left of the cache, or dirty in it, is then a small part; and
-of passes that a host launches one by one (through autograd, or in NeuSight's timer), its launches too."""
+"""Minimum traffic, in multiples of the L2 cache, of rows that are fitted.
+
+Above it cached and dirty lines matter little. Passes that a host launches one by one (through autograd, or in
+NeuSight's timer) need more traffic, so that their launches matter little too.
+"""
 
 STARTS = np.arange(0.0, 8.1e-6, 0.25e-6)
-"""Seconds among which the start of a kernel is found; more is not that of all kernels, but of a slow one."""
+"""Candidate start times of a kernel in seconds; a longer one would describe a slow kernel and not all of them."""
 
 MOST = 0.95
-"""Largest share of the bandwidth that a kernel is taken to reach: the best copy measured reaches 0.93."""
+"""Largest share of the bandwidth that a kernel may reach: the best measured copy reaches 0.93."""
 
 _GRAPHS, _GRAPH_CACHES, _FEW = "aic-", 1, 5
-"""Sources of kernels in CUDA graphs, without gaps: short ones tell the start, of some caches, if there are a few."""
+"""Source prefix of kernels timed in CUDA graphs, without gaps. If there are a few, short ones determine the start."""
 
 
 class Passes(NamedTuple):
-    """What kernels move per element of the result: values of the operand's type, more bytes, and how many kernels."""
+    """Traffic per element of the result: values of the operand's type, extra bytes, and the number of kernels."""
 
     values: float
     more: float = 0.0
@@ -52,10 +55,9 @@ class Passes(NamedTuple):
 
 
 class Implementation(NamedTuple):
-    """How one implementation runs an operation; `kind` is that of ``ext.kernels``, or ``memory`` for all others.
+    """Traffic of one implementation of an operation; `kind` is a kind of ``ext.kernels``, or ``memory`` for all others.
 
-    Passes that are None are left out of the fit. `short` is `forward` for rows of up to :data:`SHORT` bytes, where it
-    is another.
+    A pass that is None is left out of the fit. `short` replaces `forward` for rows of up to :data:`SHORT` bytes.
     """
 
     kind: str
@@ -69,22 +71,22 @@ def _plain(forward: float) -> Implementation:
 
 
 SHORT = 8192
-"""Bytes of rows that stay in the L1 cache between two reads: 16 blocks of 128 threads share its 192 KiB on an A100."""
+"""Bytes of a row that stays in the L1 cache between two reads: 16 blocks of 128 threads share 192 KiB on an A100."""
 
 _TORCH_NORM = Implementation("norm", Passes(3), Passes(7, kernels=3), short=Passes(2))
-"""PyTorch's kernel reads a row for its sums and once more; backward likewise both inputs, and again for the weights."""
+"""PyTorch's kernel reads a row twice, once for its sums; backward reads both inputs twice, once for the weights."""
 
 _FUSED_NORM = Implementation("norm", Passes(2), Passes(5, kernels=2))
-"""A row is read once; the gradient of the weights is a sum over tokens that reads both inputs again."""
+"""A row is read once; the weight gradient is a sum over tokens that reads both inputs again."""
 
 _LIGER_NORM = Implementation("norm", Passes(2))
-"""Backward it runs one program on each multiprocessor, which waits for its loads: no rate of the memory."""
+"""Only forward: the backward pass runs one program per multiprocessor, which is bound by latency, not bandwidth."""
 
 _ONCE_NORM = Implementation("norm", Passes(2), Passes(3, kernels=2))
-"""The same, with partial sums for the weights made in the kernel that has both inputs."""
+"""As above, but the kernel that already holds both inputs makes the partial sums for the weights."""
 
 _TORCH_LOSS = Implementation("loss", Passes(0, 16), Passes(0, 20, kernels=3))
-"""Log-softmax of long rows reads three times and writes; backward: zeros, two reads of gradient and result, a write."""
+"""Log-softmax of long rows reads three times and writes; backward zeroes, reads gradient and result, and writes."""
 
 IMPLEMENTATIONS: Mapping[tuple[str, str], Implementation] = {
     **{(op, "torch"): _plain(3) for op in ("add", "mul", "div")},
@@ -103,7 +105,7 @@ IMPLEMENTATIONS: Mapping[tuple[str, str], Implementation] = {
     ("relu_squared", "torch"): Implementation(
         "activation", Passes(4, kernels=2), Passes(10, kernels=4)
     ),
-    # the measured passes begin with a sum over the result, whose gradient is written
+    # These backward passes begin with a sum over the result, whose gradient is written: 2 values more.
     ("megatron_swiglu", "liger"): Implementation("activation", Passes(3), Passes(5 + 2)),
     ("megatron_swiglu", "liger_in_place"): Implementation("activation", Passes(3), Passes(5 + 2)),
     ("softmax", "torch"): Implementation("softmax", Passes(2), Passes(3)),
@@ -137,9 +139,9 @@ IMPLEMENTATIONS: Mapping[tuple[str, str], Implementation] = {
         for name in ("liger", "liger_triton", "liger_cutile", "liger_cutedsl")
     },
 }
-"""By operation and implementation of the table; others are left out: inference kernels (vLLM's norms and activations),
-TorchScript, PyTorch's SwiGLU of the halves of one tensor (half the rate, as they are not contiguous), Liger's loss per
-token, and Liger's product with the gradient of the loss, which is 1 in training.
+"""Traffic by operation and implementation of the table. Left out are inference kernels (vLLM's norms and activations),
+TorchScript, PyTorch's SwiGLU of the halves of one tensor (not contiguous, so half the rate), Liger's loss per token,
+and Liger's product with the gradient of the loss, which is 1 in training.
 
 Sources: PyTorch's kernels (aten/src/ATen/native/cuda, layer_norm_kernel.cu and SoftMax.cu), the benchmark scripts and
 norms of linkedin/Liger-Kernel (benchmark/scripts, src/liger_kernel/ops/layer_norm.py: a grid of ``sm_count``),
@@ -147,17 +149,17 @@ megatron/core/tensor_parallel/cross_entropy.py.
 """
 
 _FLOAT_INPUTS = ("cross_entropy",)
-"""Operations of Liger's table whose inputs are made without a type, and so in 4 bytes, whatever the table says."""
+"""Operations of Liger's table whose inputs are created without a type, hence in 4 bytes, whatever the table says."""
 
 _FORWARD_TOO = "megatron_"
-"""Operations whose backward rows time the forward pass again, as their scripts say: the rows of both say the same."""
+"""Prefix of operations whose ``bwd`` rows include the forward pass, by their scripts: they repeat the other rows."""
 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
-    """Fit start and shares of the bandwidth of a processor's memory-bound kernels; None without rows of it.
+    """Fit the start and the bandwidth shares of a processor's memory-bound kernels; None without rows.
 
-    The start is one for all kernels, found where some were timed without gaps between them. Shares are medians over the
-    rows that are not held out, of backward passes after those of forward passes.
+    All kernels share one start, found if some were timed without gaps. Shares are medians over the fitted rows;
+    backward shares come second, because many rows time both passes and the forward time must be subtracted.
     """
     if "memory_bound" not in tables:
         return None
@@ -191,20 +193,20 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 
 
 def _counted(table: pd.DataFrame, bandwidths: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    """Yield the rows that count, with seconds of their passes at the whole bandwidth, and kernels."""
+    """Yield the usable rows, with the seconds of their passes at full bandwidth and the number of kernels."""
     for row in table.to_dict("records"):
-        how = IMPLEMENTATIONS.get((row["op"], row["impl"]))
-        if how is None or row["gpu"] not in bandwidths:
+        moves = IMPLEMENTATIONS.get((row["op"], row["impl"]))
+        if moves is None or row["gpu"] not in bandwidths:
             continue
         forward, backward = row["pass"] != "bwd", row["pass"] != "fwd"
         if backward and (not forward and row["op"].startswith(_FORWARD_TOO)):
             continue
         liger = row["source"].startswith("liger")
         width = 4 if liger and row["op"] in _FLOAT_INPUTS else BYTES[row["dtype"]]
-        first = how.short if how.short and row["cols"] * width <= SHORT else how.forward
-        wanted = [first] * forward + [how.backward] * backward
-        passes = [one for one in wanted if one is not None]
-        if len(passes) < len(wanted):
+        first = moves.short if moves.short and row["cols"] * width <= SHORT else moves.forward
+        timed = [first] * forward + [moves.backward] * backward
+        passes = [one for one in timed if one is not None]
+        if len(passes) < len(timed):
             continue
         elements = row["rows"] * row["cols"]
         moved = [elements * (width * one.values + one.more) for one in passes]
@@ -216,7 +218,7 @@ def _counted(table: pd.DataFrame, bandwidths: Mapping[str, float]) -> Iterator[d
         ideal = [one / bandwidths[row["gpu"]] for one in moved]
         yield {
             **{name: row[name] for name in ("source", "op", "impl", "rows", "cols")},
-            "kind": how.kind,
+            "kind": moves.kind,
             "forward": ideal[0] if forward else 0.0,
             "backward": ideal[-1] if backward else 0.0,
             "kernels": sum(one.kernels for one in passes),
@@ -227,7 +229,7 @@ def _counted(table: pd.DataFrame, bandwidths: Mapping[str, float]) -> Iterator[d
 
 
 def _start(rows: pd.DataFrame) -> float | None:
-    """Return the start with which a share by kind fits rows best; None where no kernels were timed in graphs."""
+    """Return the start with the least error, with the best share of each kind; None without kernels in CUDA graphs."""
     if rows["graph"].sum() < _FEW:
         return None
     rows = rows[~rows["hosted"]]
@@ -236,7 +238,7 @@ def _start(rows: pd.DataFrame) -> float | None:
 
 
 def _error(rows: pd.DataFrame, start: float) -> float:
-    """Return the error with a start and shares of their own: the mean of those of kinds."""
+    """Return the mean over kinds of the log error, with the best shares of each kind for a given start."""
     errors = []
     for _, some in rows.groupby("kind"):
         shares = _shares(some, start)
@@ -246,7 +248,7 @@ def _error(rows: pd.DataFrame, start: float) -> float:
 
 
 def _least(launches: pd.DataFrame, gpu: str) -> float:
-    """Return the time of the smallest kernel of a processor in a CUDA graph; 0 where there is none."""
+    """Return the time of a processor's smallest kernel in a CUDA graph; 0 if there is none."""
     small = launches["what"].str.startswith("smallest") & ~launches["what"].str.contains(
         "all-reduce"
     )
@@ -255,7 +257,7 @@ def _least(launches: pd.DataFrame, gpu: str) -> float:
 
 
 def _shares(rows: pd.DataFrame, start: float) -> tuple[float, float]:
-    """Return the shares of the bandwidth that forward and backward passes reach."""
+    """Return the shares of the bandwidth of forward and backward passes."""
     rest = rows["measured"] - start * rows["kernels"]
     alone = rows["backward"] == 0
     forward = _share((rows["forward"] / rest)[alone].to_numpy())
@@ -266,7 +268,7 @@ def _shares(rows: pd.DataFrame, start: float) -> tuple[float, float]:
 
 
 def _share(shares: Array) -> float:
-    """Return the median as a share of a peak; 0 of none."""
+    """Return the median as a share of a peak; 0 if there is none."""
     return round(min(MOST, float(np.median(shares))), 3) if shares.size else 0.0
 
 
@@ -275,7 +277,7 @@ def _predicted(row: Any, forward: float, backward: float, start: float) -> float
 
 
 def _fragment(rates: Mapping[str, tuple[float, float]], start: float) -> dict[str, Any]:
-    """Return what the system file states under ``ext``."""
+    """Return the fields under ``ext`` of a system file."""
     stated: dict[str, Any] = {}
     kernels: dict[str, Any] = {}
     for kind, (forward, backward) in rates.items():
@@ -290,7 +292,7 @@ def _fragment(rates: Mapping[str, tuple[float, float]], start: float) -> dict[st
 
 
 def _sources(measured: pd.DataFrame, gpu: str) -> dict[str, str]:
-    """Return where the shares come from, by path."""
+    """Return the sources of the shares by path."""
     found = {}
     for kind, rows in measured.groupby("kind", sort=False):
         path = "ext.traffic.*" if kind == "memory" else f"ext.kernels.{kind}.*"

@@ -1,4 +1,4 @@
-"""Constants of the law ``tiles`` of matrix products, fitted to measured products."""
+"""Constants of the GEMM law ``tiles``, fitted to measured matrix products."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,52 +17,53 @@ from calculon.hardware.kernels.laws import Gemm, Processor, Tile, Tiles, alignme
 from calculon.hardware.system import System
 
 LARGE = 1024
-"""Least m, n and k of a group of residuals: products of training are of this kind."""
+"""Least m, n and k of the group of large products in the residuals; products in training are large."""
 
 BURST_RANGE = 100.0
-"""Factor of the duration over which the clock falls from that of short calls to that of continuous work.
+"""Ratio of the durations at which the clock has fallen to its sustained rate and at which it begins to fall.
 
-Products of the A100, H100 and H200 that take 10 ms and more keep their rate. Where a source of :data:`CONTINUOUS` tells
-where the clock ends, the factor is fitted.
+Products of the A100, H100 and H200 that take 10 ms and more keep their rate. The ratio is fitted if a source of
+:data:`CONTINUOUS` shows the sustained rate.
 """
 
 CONTINUOUS = {"B200-SXM-180GB": "simumax-b200_bf16_ceperm"}
-"""Source of products that follow each other until the clock no longer falls, by processor: another machine than that of
-the other sources. Every source then counts the same, whatever its number of rows.
+"""Source of back-to-back products with a fully throttled clock, by processor; it ran on a different machine than the
+other sources. Every source then has the same weight, whatever its number of rows.
 
-A B200 has no other that tells. Those of nine calls fall on to the longest one: beside short ones 1.17 times the time at
-10 to 30 ms, 1.25 at 42, 1.30 at 69 to 87 and 1.34 at 141 ms. Another one, from 1,965 to 1,580 MHz, falls after 5 ms of
-work and gives 15 % less after 0.15 s (flashinfer-ai/flashinfer pull request 2899). The rows of this source have 1.39
-times at 0.2 to 0.5 ms, and 1.43 to 1.48 above.
+No other B200 source shows the sustained rate. Products of nine calls slow down to the longest one: relative to
+short ones they take 1.17 times as long at 10 to 30 ms, 1.25 at 42, 1.30 at 69 to 87 and 1.34 at 141 ms. Another B200,
+which throttles from 1,965 to 1,580 MHz, falls after 5 ms of work and is 15 % slower after 0.15 s
+(flashinfer-ai/flashinfer pull request 2899). Rows of this source take 1.39 times as long at 0.2 to 0.5 ms, and 1.43 to
+1.48 times above.
 """
 
 CONTINUOUS_LEAST = 2e-4
-"""Seconds of a product of :data:`CONTINUOUS` from which it counts: shorter ones run at a higher clock."""
+"""Least duration in seconds of a row of :data:`CONTINUOUS`: shorter ones run at a higher clock."""
 
 _DIGITS = 4
-_SCALE = 0.03  # logarithmic error from which rows count by their error, no longer by its square
+_SCALE = 0.03  # log error above which a row counts linearly instead of squared
 _ROUNDS = 2
 
 
 class Kind(NamedTuple):
-    """Products of one width of arithmetic.
+    """Products with one width of arithmetic.
 
     Attributes:
-        words: Its name in residuals.
-        types: Types of arithmetic of a system file that have these constants.
+        words: Label in the residuals.
+        types: Types of a system file that have these constants.
         measured: Types of the measured rows.
-        beside: Constants of what a measured time has in it beside the product. With 8 and 4 bits that is the cast of
-            the left operand: its largest value is searched, and it is written again. With 32 bits it is the host: no
-            graph held these launches.
-        aligned: Whether the rate depends on the alignment of rows, as it does on tensor cores.
-        alike: Constants that are those of the kind before: one product in 4 bits takes more than 10 ms, which alone
-            would tell how far the rate falls in continuous work.
+        overhead: Constants of work that a measured time includes in addition to the product. With 8 and 4 bits it is
+            the cast of the left operand, which finds its largest value and rewrites it. With 32 bits it is the host, as
+            no CUDA graph hides the launches.
+        aligned: True if the rate depends on the alignment of rows, as on tensor cores.
+        alike: Constants taken from the previous kind: a single 4-bit product takes more than 10 ms, too few to fit the
+            sustained rate.
     """
 
     words: str
     types: tuple[str, ...]
     measured: tuple[str, ...]
-    beside: tuple[str, ...] = ()
+    overhead: tuple[str, ...] = ()
     aligned: bool = True
     alike: tuple[str, ...] = ()
 
@@ -82,7 +83,7 @@ KINDS = (
 
 
 ALIGNMENT = ((128, 1.0), (16, 0.95), (8, 0.84), (4, 0.63), (0, 0.42))
-"""Share of the rate by the alignment of rows in bytes, which no row of the tables tells.
+"""Relative rate by alignment of the rows in bytes, which no row of the tables determines.
 
 Source: A. Karpathy, nanoGPT, 3 February 2023: GPT-2 124M trains 25 % faster on an A100 with a vocabulary of 50,304 than
 of 50,257, which is a share of 0.42; between that and 16 bytes by the number of loads.
@@ -90,13 +91,13 @@ of 50,257, which is a share of 0.42; between that and 16 bytes by the number of 
 
 
 PROMOTED = {"H100-SXM5-80GB": 0.91, "H200-SXM5-141GB": 0.91}
-"""Rate of 8-bit products whose sums of 128 terms are added up in 32 bits, as frameworks have gradients, by processor.
+"""Relative rate of 8-bit products that accumulate blocks of 128 terms in 32 bits, as frameworks do for gradients.
 
-It is what the tensor cores of Hopper need for exact sums; those of Blackwell keep 32 bits. Who asks for it:
-Transformer Engine, ``_2X_ACC_DGRAD`` and ``_2X_ACC_WGRAD``; torchao, ``Float8LinearConfig``, ``use_fast_accum`` of the
-forward product alone. Its cost: pytorch/ao issue 2377, 1.1 to 1.2 times the time; the smaller, as products scaled by
-blocks of 128, which add up so, have 0.86 of the rate in ``gemm.csv`` (H100, ``fp8_block`` beside ``fp8``), with all
-that scaling takes.
+Tensor cores of Hopper need this for exact sums; Blackwell's keep 32 bits. Transformer Engine requests it by
+``_2X_ACC_DGRAD`` and ``_2X_ACC_WGRAD``; torchao's ``Float8LinearConfig`` sets ``use_fast_accum`` for the forward
+product alone. Cost: 1.1 to 1.2 times the time (pytorch/ao issue 2377). The smaller value is used, because products with
+128-block scaling, which accumulate the same way, reach 0.86 of the rate in ``gemm.csv`` (H100, ``fp8_block`` against
+``fp8``), scaling overhead included.
 """
 
 PROMOTED_SOURCE = (
@@ -106,7 +107,7 @@ PROMOTED_SOURCE = (
 
 
 class Unknown(NamedTuple):
-    """A constant to fit: where the search begins, and its bounds; those above 0 are searched by their logarithm."""
+    """A constant to fit: start of the search, and bounds. With a lower bound above 0 its logarithm is searched."""
 
     start: float
     low: float
@@ -127,34 +128,35 @@ UNKNOWNS: Mapping[str, Unknown] = {
     "beside_start": Unknown(8e-6, 1e-7, 3e-5),
     "beside_bytes": Unknown(5, 0, 10),
 }
-"""Constants of the law, and of how it was measured.
+"""Constants of the law, and of its measurement.
 
-``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside the others.
-``burst`` is the duration in seconds of a call up to which the clock stays; within ``burst_range`` times that the rate
-falls to ``sustained``. A system file has the latter alone: training is continuous work. ``beside_start`` (seconds)
-and ``beside_bytes`` (for an element of the left operand) are of what was timed with a product, and is no part of it.
+``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 relative to larger
+tiles. ``burst`` is the duration in seconds up to which a call runs at the full clock; within ``burst_range`` times that
+duration the rate falls to ``sustained``. System files state only the sustained rate, as training is continuous work.
+``beside_start`` (seconds) and ``beside_bytes`` (per element of the left operand) describe work that was timed together
+with a product and is not part of it.
 """
 
 LASTING: Mapping[str, Unknown] = {
     "sustained": Unknown(0.8, 0.5, 1.0),
     "burst_range": Unknown(300, 30, 1e4),
 }
-"""Constants that are searched otherwise, or only, where a source of :data:`CONTINUOUS` tells them."""
+"""Constants with different bounds, or searched only, if a source of :data:`CONTINUOUS` determines them."""
 
 TFLOAT32 = ("tfloat32", "bfloat16")
-"""A type that no table has, and the one whose constants it has instead: tensor cores compute both, of the same tiles.
+"""TF32, which no table has, and the type whose constants it takes: tensor cores compute both with the same tiles.
 
-Its half depth is in proportion to the peak: begin and end of a tile take as long in any type.
+Its half depth scales with the peak: prologue and epilogue of a tile take the same time in any type.
 """
 
 _SHARED = ("wave_overlap", "start", "memory_efficiency", "burst", "burst_range")
-"""Constants that are found from 16-bit products, of which there are most, and hold for other types."""
+"""Constants found from 16-bit products, which have the most rows, and used for all types."""
 
 
 class Rows(NamedTuple):
-    """Measured products ``(m, k) x (k, n)``, and what they ran on.
+    """Measured products ``(m, k) x (k, n)``, and the processor that ran them.
 
-    `continuous` rows are of :data:`CONTINUOUS`. `weight` is that of a row in the fit, 1 in the mean.
+    `continuous` marks rows of :data:`CONTINUOUS`. `weight` is the weight of a row in the fit, with a mean of 1.
     """
 
     batch: Array
@@ -170,13 +172,13 @@ class Rows(NamedTuple):
     multiprocessors: int
 
     def kept(self, which: Array) -> "Rows":
-        """Return some of the rows."""
+        """Return the rows of a mask."""
         columns = {name: one[which] for name, one in self._asdict().items() if name in _COLUMNS}
         return self._replace(**columns)
 
     @property
     def groups(self) -> Array:
-        """Whether a row is large in all of its sizes."""
+        """Mask of rows that are large in all dimensions."""
         large: Array = np.minimum(np.minimum(self.m, self.n), self.k) >= LARGE
         return large
 
@@ -185,16 +187,16 @@ _COLUMNS = tuple(name for name in Rows._fields if name not in ("on", "multiproce
 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
-    """Fit the rate of products by shape to the forward products of a processor.
+    """Fit the GEMM law to the forward products of a processor.
 
-    The constants of a type have the least mean absolute error of the logarithm of the times: least squares that do not
-    follow outliers come near, and a search along each constant in turn goes on from there (Powell, *Computer Journal*
-    7(2), 1964). Rows of low or medium certainty, grouped products, and products of zeros do not count.
+    The constants of a type minimize the mean absolute log error. Robust least squares gives the start, and a search
+    along each constant in turn refines it (Powell, *Computer Journal* 7(2), 1964). Rows of low or medium certainty,
+    grouped products, and products of zeros are left out.
 
     Args:
-        tables: Tables ``gemm`` and ``sources`` of ``systems/measured``.
-        gpu: The processor's name in the tables.
-        system: Peaks of its engines and bandwidth of its memory.
+        tables: Measured kernels; ``gemm`` and ``sources`` of ``systems/measured`` are used.
+        gpu: Name of the processor in the tables.
+        system: Peaks of the engines and memory bandwidth.
     """
     if gpu not in PROCESSORS or "gemm" not in tables:
         return None
@@ -203,19 +205,19 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     parts: list[pd.DataFrame] = []
     known = {} if gpu in CONTINUOUS else {"burst_range": BURST_RANGE}
     values, engines = dict[str, float](), _engines(system)
-    across, across_where = _weight_gradients(tables, gpu)
+    transposed, transposed_source = _weight_gradients(tables, gpu)
     for kind in KINDS:
         measured = _measured(tables, gpu, kind)
         if measured is None or not engines.intersection(kind.types):
             continue
         chosen, name = measured
         rows = _rows(chosen, kind, name, system)
-        told = {**known, **{one: values[one] for one in kind.alike if one in values}}
-        values = _solved(rows, _unknowns(kind, gpu, told), told)
+        given = {**known, **{one: values[one] for one in kind.alike if one in values}}
+        values = _solved(rows, _unknowns(kind, gpu, given), given)
         known = {**{name: values[name] for name in _SHARED}, **known}
         parts.append(_residuals(rows, kind, values))
         promoted = PROMOTED.get(gpu, 1.0) if kind.types == ("float8",) else 1.0
-        law = _stated(values, rows, across, promoted, aligned=kind.aligned)
+        law = _stated(values, rows, transposed, promoted, aligned=kind.aligned)
         if promoted < 1:
             sources["ext.kernels.product.float8.gradients"] = PROMOTED_SOURCE
         products |= {one: law for one in kind.types if one in engines}
@@ -229,7 +231,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     type_, like = TFLOAT32
     if type_ in system.matmul_types and like in products:
         products[type_] = _slower(products[like], system, like, type_)
-    sources["ext.kernels.product.*.weight_gradients"] = across_where
+    sources["ext.kernels.product.*.weight_gradients"] = transposed_source
     sources["ext.kernels.product.*.multiprocessors"] = "NVIDIA, architecture whitepaper"
     sources["ext.processing_mode"] = (
         "times of measured products have arithmetic and traffic in them"
@@ -243,23 +245,23 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 
 
 def _engines(system: System) -> set[str]:
-    """Return the types that the matrix engine has a peak of."""
+    """Return the types for which the matrix engine has a peak."""
     return {*system.matrix, *(system.ext.matrix or {})}
 
 
 def _unknowns(kind: Kind, gpu: str, known: Mapping[str, float]) -> dict[str, Unknown]:
-    """Return the constants of products that are not known yet, those of what is timed beside them last."""
+    """Return the constants that are not known yet; constants of the measurement overhead come last."""
     every = {**UNKNOWNS, **(LASTING if gpu in CONTINUOUS else {})}
-    own = [name for name in every if not name.startswith("beside") and name not in known]
-    return {name: every[name] for name in (*own, *kind.beside)}
+    law = [name for name in every if not name.startswith("beside") and name not in known]
+    return {name: every[name] for name in (*law, *kind.overhead)}
 
 
 def _measured(
     tables: Mapping[str, pd.DataFrame], gpu: str, kind: Kind
 ) -> tuple[pd.DataFrame, str] | None:
-    """Return the rows of a processor that count, or of one with the same chip, and its name.
+    """Return the usable rows of a processor, or of one with the same chip, and its name.
 
-    Those of :data:`CONTINUOUS` count, whatever their certainty.
+    Rows of :data:`CONTINUOUS` are used whatever their certainty.
     """
     table, sources = tables["gemm"], tables["sources"]
     certain = sources.source[sources.certainty == "high"]
@@ -296,30 +298,31 @@ def _rows(chosen: pd.DataFrame, kind: Kind, name: str, system: System) -> Rows:
 
 
 def _weight(source: pd.Series) -> Array:
-    """Return weights of rows with which every source weighs the same, 1 in the mean."""
+    """Return row weights with which every source has the same total weight; their mean is 1."""
     weight = 1 / source.map(source.value_counts()).to_numpy(float)
     in_mean: Array = weight / weight.mean()
     return in_mean
 
 
 def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[float, str]:
-    """Return the rate of weight gradients beside that of the forward products of the same sizes, and where from.
+    """Return the rate of weight gradients relative to forward products of the same sizes, and its source.
 
-    Of the processor or one with the same chip, else of all that were measured; 1 without any.
+    Rows of the processor or one with the same chip count; else all measured pairs; without any the rate is 1.
     """
     table = tables["gemm"]
     table = table[(table.kernel == "TE") & table.layout.isin(("TN", "NT"))]
     names = (gpu, *PROCESSORS[gpu].alike)
-    own = next((table[table.gpu == name] for name in names if (table.gpu == name).any()), table)
-    sizes = ["/".join(map(str, sorted(row))) for row in own[["m", "n", "k"]].to_numpy().tolist()]
-    each = own.assign(sizes=sizes).pivot_table(
+    pairs = next((table[table.gpu == name] for name in names if (table.gpu == name).any()), table)
+    # Pairs must have the same three dimensions; transposition permutes them.
+    sizes = ["/".join(map(str, sorted(row))) for row in pairs[["m", "n", "k"]].to_numpy().tolist()]
+    rates = pairs.assign(sizes=sizes).pivot_table(
         index=["gpu", "sizes"], columns="layout", values="tflops"
     )
-    if not {"NT", "TN"} <= set(each.columns):
+    if not {"NT", "TN"} <= set(rates.columns):
         return 1.0, "no pair of products was measured: as other products"
-    ratios = (each["NT"] / each["TN"]).dropna()
-    measured = " and ".join(sorted(own.gpu.unique()))
-    used = ", ".join(sorted(own.source.unique()))
+    ratios = (rates["NT"] / rates["TN"]).dropna()
+    measured = " and ".join(sorted(pairs.gpu.unique()))
+    used = ", ".join(sorted(pairs.source.unique()))
     text = (
         f"median of {len(ratios)} pairs of products, {measured} (systems/measured/gemm.csv: {used})"
     )
@@ -327,7 +330,7 @@ def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[flo
 
 
 def _law(values: Mapping[str, float], rows: Rows) -> Gemm:
-    """Return the law in short calls."""
+    """Return the law for short calls, without throttling."""
     medium, narrow, small = (values[name] for name in ("medium", "narrow", "small"))
     tiles = (
         (256, 128, 1.0),
@@ -349,7 +352,7 @@ def _law(values: Mapping[str, float], rows: Rows) -> Gemm:
 
 
 def _predicted(rows: Rows, values: Mapping[str, float]) -> Seconds:
-    """Return the times of rows as they were measured: in short or continuous calls, and with what was timed beside."""
+    """Return the times of rows as measured: throttled as far as the clock fell, with the overhead timed with them."""
     gemm = _law(values, rows)
     time = partial(gemm.seconds, rows.batch, rows.m, rows.n, rows.k, rows.aligned, rows.on)
     passed = np.log(time() / values["burst"]) / np.log(values["burst_range"])
@@ -363,7 +366,7 @@ def _predicted(rows: Rows, values: Mapping[str, float]) -> Seconds:
 def _solved(
     rows: Rows, unknowns_of: Mapping[str, Unknown], known: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the constants that suit the rows which are not held out, beside known ones."""
+    """Return the constants that fit the rows which are not held out, together with known ones."""
     seen = rows.kept(~rows.held_out)
     names, unknowns = list(unknowns_of), list(unknowns_of.values())
     low, high, start = (
@@ -385,6 +388,7 @@ def _solved(
     at = least_squares(
         errors, start, bounds=(low, high), loss="soft_l1", f_scale=_SCALE, diff_step=0.01
     ).x
+    # Powell alternates between constants, so a second round can still improve the first.
     for _ in range(_ROUNDS):
         at = minimize(
             lambda at: float(np.abs(errors(at)).mean()),
@@ -396,12 +400,12 @@ def _solved(
     return {name: rounded(value, _DIGITS) for name, value in constants(at).items()}
 
 
-def _inside(one: Unknown, value: float) -> float:
-    return float(np.log(value)) if one.low > 0 else value
+def _inside(unknown: Unknown, value: float) -> float:
+    return float(np.log(value)) if unknown.low > 0 else value
 
 
-def _outside(one: Unknown, coordinate: float) -> float:
-    return float(np.exp(coordinate)) if one.low > 0 else coordinate
+def _outside(unknown: Unknown, coordinate: float) -> float:
+    return float(np.exp(coordinate)) if unknown.low > 0 else coordinate
 
 
 def _residuals(rows: Rows, kind: Kind, values: Mapping[str, float]) -> pd.DataFrame:
@@ -418,10 +422,10 @@ def _residuals(rows: Rows, kind: Kind, values: Mapping[str, float]) -> pd.DataFr
 
 
 def _stated(
-    values: Mapping[str, float], rows: Rows, across: float, gradients: float, *, aligned: bool
+    values: Mapping[str, float], rows: Rows, transposed: float, gradients: float, *, aligned: bool
 ) -> dict[str, Any]:
-    """Return the members of a rate in a system file."""
-    gemm = replace(_law(values, rows), sustained=values["sustained"], weight_gradients=across)
+    """Return the fields of a rate in a system file."""
+    gemm = replace(_law(values, rows), sustained=values["sustained"], weight_gradients=transposed)
     names = ("max_efficiency", "multiprocessors", "half_depth", "wave_overlap", "start")
     more = ("memory_efficiency", "sustained", "weight_gradients")
     return {
@@ -434,13 +438,13 @@ def _stated(
 
 
 def _slower(law: Mapping[str, Any], system: System, like: str, type_: str) -> dict[str, Any]:
-    """Return the constants of a type for one with another peak."""
-    beside = system.product_engine(type_).peak / system.product_engine(like).peak
-    return dict(law) | {"half_depth": rounded(law["half_depth"] * beside, _DIGITS)}
+    """Return the constants of a type for another type with a different peak."""
+    relative_peak = system.product_engine(type_).peak / system.product_engine(like).peak
+    return dict(law) | {"half_depth": rounded(law["half_depth"] * relative_peak, _DIGITS)}
 
 
 def _assumed(products: Mapping[str, Any], gpu: str) -> list[str]:
-    """Return what no measurement says."""
+    """Return the assumptions that no measurement supports."""
     warm = "as the longest measured products"
     if gpu in CONTINUOUS:
         warm = (

@@ -1,4 +1,4 @@
-"""Constants of ``ext.serving``: attention of one new token, small reductions, the floor of small kernels in graphs."""
+"""Constants of ``ext.serving``: decode attention, small all-reduces, and the floor of small kernels in CUDA graphs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,30 +18,30 @@ from calculon.hardware.system import System
 PATH = "ext.serving"
 
 SMALL = 4 * 2**20
-"""Largest message in bytes that counts as small: beyond it the library of collectives is as fast."""
+"""Largest message in bytes that counts as small: beyond it NCCL is as fast."""
 
 FLOOR = "smallest elementwise kernel (fp8 quantisation) in a CUDA graph: median"
-"""What stands in the table of launches for the floor of a small kernel."""
+"""Entry of the table of launches with the floor of a small kernel."""
 
 SAME_LINKS = {"H200-SXM5-141GB": "H100-SXM5-80GB"}
-"""The processor whose small reductions stand for those of one that has none measured: the links are the same."""
+"""Processor whose small all-reduces are used for one without measured ones, as the links are the same."""
 
 BETTER_KERNELS = {"A100-SXM4-80GB": "H100-SXM5-80GB"}
-"""The processor whose decode attention stands for that of one where a single engine's was measured, and others' differ.
+"""Processor whose decode attention is used for one with measurements of a single, unrepresentative engine.
 
-SGLang's kernel of release 0.5.10 on an A100 loses in waves of blocks that are not full: fitted by itself it reads at
+SGLang's kernel of release 0.5.10 on an A100 loses time in waves of blocks that are not full: fitted alone it reads at
 0.543 of the bandwidth with a tail of 0.374, after 13.7 us. With it, static batches of Llama 2 7B on TensorRT-LLM
-(`validation/serving/trtllm_static`), in sight when this was chosen, come out 24 % too slow; with that of the H100 they
-are within 5 %.
+(`validation/serving/trtllm_static`, which was known when this was chosen) come out 24 % too slow; with the H100's
+kernel they are within 5 %.
 """
 
 _DIGITS = 3
-_SCALE = 0.03  # logarithmic error from which rows count by their error, no longer by its square
-_ELEMENT = 2  # bytes, of caches, queries and results in measured decode attention
+_SCALE = 0.03  # log error above which a row counts linearly instead of squared
+_ELEMENT = 2  # bytes of KV cache, queries and results in measured decode attention
 
 
 class Unknown(NamedTuple):
-    """A constant to fit, by its logarithm: where the search begins, and its bounds."""
+    """A constant to fit: start and bounds of the search, which runs over its logarithm."""
 
     start: float
     low: float
@@ -54,29 +54,28 @@ _ATTENTION = {
     "key_tile": Unknown(100, 1, 1000),
     "tail": Unknown(0.1, 1e-4, 2.0),
 }
-_LEAST_TAIL = 1e-3  # below it a tail is none
+_LEAST_TAIL = 1e-3  # a smaller tail is dropped
 _LATENCY = Unknown(4e-6, 1e-6, 5e-5)
-_MORE = Unknown(3e-7, 1e-9, 5e-5)  # latency of a group beside that of the next smaller one
+_MORE = Unknown(3e-7, 1e-9, 5e-5)  # latency added by the next larger group, so that latencies rise
 _SHARE = Unknown(0.6, 0.1, 1.0)
 
 _NOTHING: Array = np.array([])
 
 Part = tuple[dict[str, Any], dict[str, str], list[str], pd.DataFrame]
-"""Constants, their sources, what is assumed, and the measured rows."""
+"""Constants, their sources, assumptions, and the measured rows."""
 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
-    """Return what a processor's kernels of serving take; None where none of them was measured.
+    """Fit the serving kernels of a processor; None if none was measured.
 
-    Products are no part of it: the law ``tiles`` of training holds for products of few rows, and its `start` is their
-    floor.
+    Products are not fitted here: the law ``tiles`` of training also holds for products with few rows, and its `start`
+    is their floor.
 
     Args:
-        tables: Measured kernels by family; of ``attention`` decoding counts, of ``collectives`` all-reduces of kernels
-            of inference engines in graphs, of ``launches`` the least time of a small kernel, of ``moe`` layers of
-            experts.
-        gpu: The processor, as the tables name it.
-        system: Bandwidth of a port of its first network.
+        tables: Measured kernels by table name: decode rows of ``attention``, all-reduces of inference engines in CUDA
+            graphs of ``collectives``, the least time of a small kernel of ``launches``, and expert layers of ``moe``.
+        gpu: Name of the processor in the tables.
+        system: System whose first network has the port bandwidth.
     """
     parts = [
         part
@@ -92,9 +91,9 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         return None
     fragment: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for stated, told, _, _ in parts:
+    for stated, origin, _, _ in parts:
         fragment |= stated
-        sources |= told
+        sources |= origin
     rows = [one for *_, one in parts if len(one)]
     return FittedPart(
         {"ext": {"serving": fragment}},
@@ -104,7 +103,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     )
 
 
-# -- attention of one new token ---------------------------------------------------------------------------------------
+# -- decode attention -----------------------------------------------------------------------------------------------
 
 
 def _attention(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
@@ -144,20 +143,20 @@ def _attention(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
 def _decode_law(
     rows: pd.DataFrame, multiprocessors: int, bandwidth: float
 ) -> Callable[[Array], Seconds]:
-    """Return the function from floor, efficiency, tile and tail to the times of rows."""
+    """Return a function from floor, efficiency, tile and tail to the times of rows."""
     names = ("batch", "heads_q", "heads_kv", "seq_kv", "dim_qk", "dim_v")
     batch, heads, kv_heads, keys, key_width, value_width = (
         rows[name].to_numpy(float) for name in names
     )
     key_bytes = (key_width + value_width) * _ELEMENT
-    beside = batch * heads * key_bytes  # queries are as wide as keys, results as values
+    other = batch * heads * key_bytes  # queries are as wide as keys, results as values
 
     def times(constants: Array) -> Seconds:
         floor, efficiency, key_tile, tail = constants.tolist()
         law = DecodeAttention(
             efficiency=efficiency, key_tile=key_tile, tail=tail, multiprocessors=multiprocessors
         )
-        found: Seconds = floor + law.reading(batch, keys, kv_heads, key_bytes, beside, bandwidth)
+        found: Seconds = floor + law.reading(batch, keys, kv_heads, key_bytes, other, bandwidth)
         return found
 
     return times
@@ -173,6 +172,7 @@ def _reduce(table: pd.DataFrame, gpu: str, system: System) -> Part | None:
     if name is None:
         return None
     rows = table[table.gpu == name]
+    # Disturbed rows are found within a group size: larger groups are slower anyway.
     strange = np.zeros(len(rows), bool)
     for ranks in rows.num_gpus.unique():
         group = (rows.num_gpus == ranks).to_numpy()
@@ -229,7 +229,7 @@ def _floor(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
 def _solved(
     law_of: Callable[[Array], Seconds], unknowns: Sequence[Unknown], seconds: Seconds, used: Array
 ) -> list[float]:
-    """Return the constants by least squares of logarithms of times, which do not follow outliers."""
+    """Return the constants by robust least squares of log times."""
     start, low, high = np.log(np.array(unknowns, dtype=float).T)
 
     def errors(at: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The system file of a processor whose kernels were measured: its base with fitted parts, and where they come from."""
+"""System file of a processor with measured kernels: its base, the fitted parts, and the source of each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +16,8 @@ from calculon.calibrate.parts import quietly_decoded
 from calculon.calibrate.solve import residuals
 from calculon.hardware.system import System
 
-# The families of kernels that a system file is fitted to.
-
 Fit = Callable[[Mapping[str, pd.DataFrame], str, System], FittedPart | None]
-"""From tables by name, a processor's name in them and a system with its peaks: a part, if there are rows for one."""
+"""Function from tables, a processor's name and a system with its peaks to a fitted part; None without usable rows."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "products": ("gemm", "sources"),
@@ -29,8 +27,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "collectives": ("collectives",),
     "serving": (),
 }
-"""Modules of this room with a function ``fit``, in the order in which their parts are merged, and the tables that they
-cannot do without."""
+"""Modules of this package with a function ``fit``, in the order in which their parts are merged, and the tables that
+each requires."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "gemm": (
@@ -90,36 +88,36 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "sources": ("source", "certainty"),
 }
-"""Columns that the fits read of each table."""
+"""Columns of each table that the fits read."""
 
 
 def fits(tables: Mapping[str, pd.DataFrame]) -> list[Fit]:
-    """Return the fits of the families whose tables are there."""
-    room = __name__.rpartition(".")[0]
+    """Return the fits of the families whose tables are present."""
+    package = __name__.rpartition(".")[0]
     return [
-        import_module(f"{room}.{name}").fit
+        import_module(f"{package}.{name}").fit
         for name, needed in FAMILIES.items()
         if all(one in tables for one in needed)
     ]
 
 
 SUPERSEDED = {"gemm": "product", "attention": "attention"}
-"""Former keys of ``ext`` by the kind of kernel whose rates ``ext.kernels`` states instead."""
+"""Former keys of ``ext`` by the kind of kernel whose rates are now under ``ext.kernels``."""
 
 TOTALS = ("attention", "memory-bound", "collectives")
-"""Families whose groups are also taken together: products of unlike sizes and types are not."""
+"""Families with a summary over all groups; products of different sizes and types have none."""
 
 _SCORES = ("n", "median", "p90", "bias")
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """A new system file, and the residuals of its kernels.
+    """A new system file, and the measured rows with their predictions.
 
     Attributes:
-        document: The file.
-        processor: Its name in the tables.
-        rows: The measured rows of all families, as in :class:`FittedPart`.
+        document: Document of the file.
+        processor: Name of the processor in the tables.
+        rows: Measured rows of all families, as in :class:`FittedPart`.
     """
 
     document: dict[str, Any]
@@ -127,7 +125,7 @@ class Kernels:
     rows: pd.DataFrame
 
     def residuals(self) -> list[dict[str, Any]]:
-        """Return the errors of fitted and of held-out rows in percent, for each group and for :data:`TOTALS`."""
+        """Return the errors of fitted and held-out rows in percent, by group and for :data:`TOTALS`."""
         records = []
         for group, rows in self._groups():
             for words, which in (("fitted", ~rows.held_out), ("held out", rows.held_out)):
@@ -141,7 +139,7 @@ class Kernels:
         return records
 
     def _groups(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Yield names and rows of groups, those of a family together, and after them all of the family."""
+        """Yield names and rows of the groups of each family, followed by the family as a group if it has a summary."""
         families = self.rows["group"].str.partition(", ")[0]
         for family, rows in self.rows.groupby(families, sort=False):
             groups = [(str(group), some) for group, some in rows.groupby("group", sort=False)]
@@ -157,17 +155,17 @@ def fitted_system(
     tables: Mapping[str, pd.DataFrame],
     processor: str | None,
 ) -> Kernels:
-    """Fit all families of kernels, and return the file.
+    """Fit all families of kernels and return the system file.
 
     Args:
         base: Document of the system to start from.
-        file, name: Its path, for messages, and its name.
+        file, name: Path of the base, for messages, and its name.
         tables: Measured kernels by the stem of their file.
-        processor: Name of the processor in the tables; None for that of the document.
+        processor: Name of the processor in the tables; None takes the name that the document states.
 
     Raises:
-        SpecError: For an unknown processor, and one without measured kernels. Families without a table are left as they
-            are.
+        SpecError: For an unknown processor, or one without measured kernels. Families without a table are left
+            unchanged.
     """
     gpu = processor or _about(base).get("processor")
     if not isinstance(gpu, str) or gpu not in PROCESSORS:
@@ -176,6 +174,7 @@ def fitted_system(
         problem = Problem("" if processor else "about.processor", f"one of {known}", f"{gpu!r}")
         raise SpecError(where, problem)
     system = quietly_decoded(base, file, name)
+    # Kernels were measured on real hardware, so shares refer to the datasheet bandwidth of the measured processor.
     memory = replace(system.mem1, bandwidth=PROCESSORS[gpu].bandwidth)
     measured = replace(system, mem1=memory)
     parts = [part for fit in fits(tables) if (part := fit(tables, gpu, measured)) is not None]
@@ -209,9 +208,10 @@ def _about(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_part(document: Mapping[str, Any], part: FittedPart) -> dict[str, Any]:
-    """Return a document with a fitted part in it; what it said about the same values before is left out."""
+    """Return a document with a fitted part merged in; earlier statements about the same values are removed."""
     found: dict[str, Any] = _merged(document, part.fragment)
     extension = found.get("ext", {})
+    # A fitted kind replaces its rates under the former key; rates of types that were not fitted stay there.
     gone = list(part.sources)
     for former, kind in SUPERSEDED.items():
         fitted = part.fragment.get("ext", {}).get("kernels", {}).get(kind, {})
@@ -232,7 +232,8 @@ def _with_part(document: Mapping[str, Any], part: FittedPart) -> dict[str, Any]:
 
 
 def _merged(target: Any, patch: Any) -> Any:
-    """Return a value with another one merged over it: objects by member but for rates, lists of objects by element."""
+    """Merge a value over another one: objects field by field, except rates; lists of objects element by element."""
+    # A rate (a law, a curve or a table) is replaced as a unit: fields of two laws must not mix.
     if isinstance(patch, Mapping) and not {"law", "curve", "table"} & set(patch):
         old = target if isinstance(target, Mapping) else {}
         return {**old, **{key: _merged(old.get(key), one) for key, one in patch.items()}}
@@ -244,11 +245,11 @@ def _merged(target: Any, patch: Any) -> Any:
 
 
 def _paths(line: str) -> list[str]:
-    """Return the paths that a line of ``about.assumed`` is about: those before its colon."""
+    """Return the paths that a line of ``about.assumed`` concerns: those before its colon."""
     return line.partition(": ")[0].split(", ")
 
 
 def _within(path: str, others: Sequence[str]) -> bool:
-    """Return whether a path is one of others, or below one; those may end in ``.*``."""
+    """Return true if a path equals one of others or is below one; `others` may end in ``.*``."""
     above = [one.removesuffix(".*") for one in others]
     return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in (*others, *above))

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     log_changes(log, asked[0].model, asked[0].system)
 
     def columns_of(table: "Evaluation") -> "Columns":
-        ends = bounds(space.model, space.system, table)
+        ends = bounds(space.model, table, space.system)
         columns = evaluation_columns(table, ends, space.names)
         return {name: columns[name] for name in names} if names else columns
 

@@ -20,10 +20,16 @@ from calculon.declarations.model import PARTS
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the operators of one block for one microbatch, on one rank: arithmetic, tier-1 memory traffic and time "
-        "of the forward pass, of the gradients of inputs and of weights, and of recomputation; weights and activation "
-        "memory; and the tensor-parallel collectives: message, bytes through each port, time, and exposed time. Sums "
-        "are those that calculon llm reports for the same settings (block_*, baseblock_*).\n\n"
+        "List the operators of one block for one microbatch, on one rank: arithmetic, memory traffic and time of each "
+        "pass, weights, activations, and tensor-parallel collectives. The whole model need not fit into memory.",
+        "calculon block gpt3-175B 3072_t4_p64_d12_mbs4_full a100_80g\n"
+        "calculon block llama3-8B llama3-8B_h100x64 h100_80g_sxm --part mlp\n"
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set tp_async=true\n"
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm -o block.json\n"
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set matmul_impl=mul_sum",
+        "Passes are the forward pass, the gradients of inputs and of weights, and recomputation; memory traffic is of "
+        "tier 1; collectives have message, bytes through each port, time, and exposed time. Sums are as calculon llm "
+        "reports them for the same settings (block_*, baseblock_*).\n\n"
         "--part looks at attention or the MLP alone, without norm, dropout after it and residual sum, in edition "
         "corrected; a model may say so itself (field part). --set changes a value for this call, mostly a field of the "
         "execution, to compare forms:\n"
@@ -31,12 +37,7 @@ def configure(parser: Parser) -> None:
         "  tp_impl=allgather             every product column-parallel, its output gathered\n"
         "  tp_async=true                 gradients of inputs reduced behind those of weights\n"
         "  bias_after_reduce=true        biases in a pass of their own; false: in the product\n"
-        "  matmul_impl=mul_sum           products as multiplication, then sum\n"
-        "The whole model need not fit into memory.",
-        "calculon block gpt3-175B 3072_t4_p64_d12_mbs4_full a100_80g\n"
-        "calculon block llama3-8B llama3-8B_h100x64 h100_80g_sxm --part mlp\n"
-        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set matmul_impl=mul_sum\n"
-        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm -o block.json",
+        "  matmul_impl=mul_sum           products as multiplication, then sum",
     )
     add_specs(parser, "model", "MODEL")
     parser.option(

@@ -52,13 +52,17 @@ MOST_STEPS = 40
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Fit parts of a system file to measured times: latency, efficiency and ramp of networks, efficiency curves of "
-        "the matrix engine and of memories, rates of products by shape; or factors of efficiencies to the times of "
-        "whole training steps. Peaks, sizes and everything else stay those of the base. Whole groups of rows (the "
+        "Fit parts of a system file to measured times: networks, matrix engine and memories by kernels, or factors of "
+        "efficiencies by whole training steps. Part of the rows is held out and predicted: estimates with the new "
+        "file have an interval. scripts/measure measures kernels.",
+        f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
+        f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
+        "Kernels determine latency, efficiency and ramp of networks, efficiency curves of the matrix engine and of "
+        "memories, and rates of products by shape. Peaks, sizes and everything else stay those of the base. Whole "
+        "groups of rows (the "
         "column group; else an octave of sizes, products of one n and k, or steps of one model) are held out and "
         "predicted; errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The "
-        "new file says under calibration what was fitted to what, and how far unseen rows are from it: estimates on "
-        "it have an interval.\n\n"
+        "new file says under calibration what was fitted to what, and how far unseen rows are from it.\n\n"
         "scripts/measure makes files of kernels: calculon calibrate SYS --collectives collectives.csv --gemm gemm.csv "
         "--memory memory.csv -o mine.json; with --shapes --multiprocessors N products tell their rate by shape.\n\n"
         "Logs of training are a CSV that you write, with a line for each run: calculon calibrate SYS --training "
@@ -68,8 +72,6 @@ def configure(parser: Parser) -> None:
         "The kernels of the systems of the catalog were fitted to public measurements: calculon calibrate --kernels "
         "systems/measured h100_80g_sxm -o mine.json makes its laws of matrix products, attention, memory-bound kernels "
         "and collectives anew. A hash of the shapes says which are held out, the same on every processor.",
-        f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
-        f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
     )
     declare(parser)
     parser.show_first(
@@ -174,13 +176,18 @@ def _read(
     """Read all files of measurements."""
     from calculon.calibrate.fit_result import Measurements
     from calculon.calibrate.parts import quietly_decoded
-    from calculon.calibrate.readers import Known, read_collectives, read_gemm, read_memory
+    from calculon.calibrate.readers import (
+        CollectiveOptions,
+        read_collectives,
+        read_gemm,
+        read_memory,
+    )
 
     system = quietly_decoded(base, file, name)
     if arguments.network is not None and arguments.network >= len(system.networks):
         wanted = f"a network of {name}: 0 to {len(system.networks) - 1}"
         raise SpecError("--network", Problem("", wanted, str(arguments.network)))
-    known = Known(arguments.operation, arguments.members)
+    known = CollectiveOptions(arguments.operation, arguments.members)
     read = [
         (one, read_collectives(one, system, known, arguments.network))
         for one in arguments.collectives

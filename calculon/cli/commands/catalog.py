@@ -87,21 +87,26 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         records = {name: table.records() for name, table in tables.items()}
         log(json_text(records if kind is None else records[kind]))
         return 0
+    apart = form == "text" and not words and not arguments.family
+    parts = _parts_of_models() if apart else ()
     for i, (name, table) in enumerate(tables.items()):
         if kind is None:
             title = f"## {name.capitalize()}\n" if form == "markdown" else name.capitalize()
             log(f"\n{title}" if i else title)
-        apart = form == "text" and not words and not arguments.family
-        shown, aside = _set_aside(table) if apart else (table, [])
+        shown, aside = _set_aside(table, parts)
         log.table(shown, form)
         if aside:
             log(f"for tests, parts of a model: {', '.join(aside)}")
     return 0
 
 
-def _set_aside(table: Table) -> tuple[Table, list[str]]:
-    """Return a table without parts of models, which are for tests, and without their executions; and their names."""
-    parts = tuple(name for name in catalog.names("model") if model(name).part != "block")
+def _parts_of_models() -> tuple[str, ...]:
+    """Return the names of parts of models, which are for tests."""
+    return tuple(name for name in catalog.names("model") if model(name).part != "block")
+
+
+def _set_aside(table: Table, parts: tuple[str, ...]) -> tuple[Table, list[str]]:
+    """Return a table without parts of models and their executions; and the names of these."""
     aside = [row["name"] for row in table.rows if row["name"].partition("_")[0] in parts]
     return replace(table, rows=[row for row in table.rows if row["name"] not in aside]), aside
 

@@ -28,16 +28,22 @@ def configure(parser: Parser) -> None:
     algorithms = "\n".join(f"  {name:12}  {one.words}" for name, one in ALGORITHMS.items())
     parser.explain(
         "Estimate a collective as nccl-tests measures it: time, algorithm bandwidth (size / time), and bus bandwidth. "
+        "SIZE is the size of the full array. Ranks fill the nodes of the system one after the other. auto takes the "
+        "fastest algorithm that NCCL chooses from, or what was measured. With --from or --to sizes double.\n"
+        f"{algorithms}",
+        "calculon collective all_reduce 1GiB 8 h100_80g_sxm\n"
+        "calculon collective all_reduce 1GB 128 h100_80g_sxm --algorithm hierarchical\n"
+        "calculon collective all_to_all 64MB 64 h100_80g_sxm --per-node 4\n"
+        "calculon collective all_reduce 1KiB 64 h100_80g_sxm --to 8GiB -o all_reduce.png",
         "The bus bandwidth can be compared with the rate of the links: it is 2 (n - 1) / n of the algorithm bandwidth "
         "for all_reduce, (n - 1) / n for reduce_scatter, all_gather, all_to_all, scatter and gather, and the same for "
-        "the others. SIZE is that of the full array: what all_reduce and reduce_scatter start from, what all_gather "
+        "the others. The full array is what all_reduce and reduce_scatter start from, what all_gather "
         "ends with, all that a rank sends in all_to_all, that the root has in scatter and gather.\n\n"
         "Ranks fill the first network of the system up to its size, a node, then the next; --per-node says otherwise. "
         "Efficiency, latency and ramp are those of the networks; ext.networks[].step_latency is that of one step, and "
         "ext.networks[].in_network_reduction says that switches reduce. Where ext.networks[].kind (nvlink, pcie, net) "
         "is known, and no step_latency or ramp stated, rings, trees and switches have the latencies of NCCL's tuner, "
-        "each with the fastest of its protocols: Simple, LL and, on systems with NVLink, LL128. Algorithms:\n\n"
-        f"{algorithms}\n\n"
+        "each with the fastest of its protocols: Simple, LL and, on systems with NVLink, LL128.\n\n"
         "auto takes what was measured on one network, where ext.networks[].operations states that, or else the fastest "
         "that NCCL chooses from, as its tuner does; where a network was measured none of those is faster than that. "
         "They are ring, tree, nvls, nvls_tree and collnet for all_reduce, ring and nvls for "
@@ -45,13 +51,9 @@ def configure(parser: Parser) -> None:
         "gather. "
         "Frameworks build the others, such as HSDP the hierarchical one; they are listed, and can be asked for. "
         "pipelined overlaps its phases perfectly, which nothing quite does.\n\n"
-        "With --from or --to sizes double, and a row or a picture shows them all; a CSV of rows is one that "
+        "A range of sizes is shown as rows or as a picture; a CSV of rows is one that "
         "calculon calibrate reads. Executions use these algorithms where they state coll_algo, and their groups span "
         "networks where they state mesh_order.",
-        "calculon collective all_reduce 1GiB 8 h100_80g_sxm\n"
-        "calculon collective all_reduce 1GB 128 h100_80g_sxm --algorithm hierarchical\n"
-        "calculon collective all_to_all 64MB 64 h100_80g_sxm --per-node 4\n"
-        "calculon collective all_reduce 1KiB 64 h100_80g_sxm --to 8GiB -o all_reduce.png",
     )
     parser.argument(
         "OPERATION", ", ".join(OPERATIONS), type=one_of(*OPERATIONS), choices=OPERATIONS

@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Set two or more executions or results side by side: the inputs that differ, the parts of the "
-        "iteration time and of the memory that differ (the largest difference first), and every statistic with "
-        "its difference and ratio. The others are compared with the first result. In edition corrected it says "
-        "whether measured runs confirm the order of their times. Plans of one model on one system are led from one to "
-        "the other, one change at a time: the largest first, as far as each can be made alone. Deployments "
-        "that serve a model are compared likewise: files of serve and serve-optimal, or MODEL,DEPLOYMENT,SYSTEM with "
-        "a workload.",
+        "Compare two or more plans, results or deployments side by side: inputs that differ, parts of time and "
+        "memory, and all statistics. The others are compared with the first.",
+        'calculon compare llama-3.1-8b "tp=4 dp=16" "tp=2 dp=32" h100\n'
+        "calculon plan llama-3-8b 64 h100 -o plan.json\n"
+        "calculon compare mine=run.sh best=plan.json\n"
+        "calculon compare llama3-70B,8,h100 llama3-70B,8,h200 --prompt 2k --output 500\n"
+        "calculon compare best.json#0 best.json#9 --format csv --all\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
         "calculon compare before.json after.json\n"
-        "calculon compare before.json after.json --format csv --all\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon compare best.json#0 best.json#9 --model megatron-22B --system a100_80g\n"
         "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g "
         "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e\n"
-        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected\n"
-        "calculon plan llama-3-8b 64 h100 -o plan.json\n"
-        "calculon compare mine=run.sh best=plan.json\n"
-        "calculon compare llama3-70B,8,h100 llama3-70B,8,h200 --prompt 2k --output 500 --tpot 50ms",
+        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected",
+        "Parts and statistics have the largest difference first, with difference and ratio. In edition corrected the "
+        "page says whether measured runs confirm the order of the times. Plans of one model on one system are led "
+        "from one to the other, one change at a time: the largest first, as far as each can be made alone. "
+        "Deployments are files of serve and serve-optimal, or MODEL,DEPLOYMENT,SYSTEM with a workload.",
     )
     add_result_arguments(parser)
     add_workload(parser.add_argument_group("workload of deployments"))
     parser.option(
         "-d, --dialect NAME",
-        "launcher in whose settings the differences are told: megatron-lm, megatron-bridge, nemo, torchtitan, "
-        "deepspeed, accelerate (default: that of the first launch file)",
+        "launcher in whose settings the page names differences: megatron-lm, megatron-bridge, nemo, torchtitan, "
+        "deepspeed, accelerate (default: the launcher of the first launch file)",
         default="",
     )
     values = "a line per value; ' before texts that begin with =, +, - or @"

@@ -4,15 +4,24 @@ import argparse
 from typing import Any
 
 from calculon.cli.options import Log, Parser
+from calculon.cli.respelling import DEGREES
+from calculon.declarations.short_names import FIELDS as SHORT
+from calculon.declarations.short_names import QUESTION_WORDS
 
 SHELLS = ("bash", "zsh", "tcsh")
 SPECS = {
     **{"APP": "model", "MODEL": "model"},
-    **{"EXE": "execution", "EXECUTION": "execution"},
+    **{"EXE": "execution", "EXECUTION": "execution", "PLAN": "execution"},
     **{"SYS": "system", "SYSTEM": "system"},
-    "NAME|FILE": "campaign",
+    "DEPLOYMENT": "deployment",
 }
 """Arguments that take a catalog name or a file, by what the help calls them."""
+
+OPTIONS = ("campaign", "workload")
+"""Kinds of specs that options of these names take."""
+
+WORDS = {"execution": (*SHORT, *QUESTION_WORDS.values()), "deployment": DEGREES}
+"""Names of pairs that an argument may state instead."""
 
 FILES = ("FILE", "STATS", "LOG", "CONFIG")
 
@@ -46,8 +55,8 @@ def _mark(parser: argparse.ArgumentParser, files: Any) -> None:
         if isinstance(action, argparse._SubParsersAction):
             for below in {id(one): one for one in action.choices.values()}.values():
                 _mark(below, files)
-        elif action.metavar in SPECS:
-            name = f"_calculon_{SPECS[str(action.metavar)]}"
+        elif action.metavar in SPECS or action.dest in OPTIONS:
+            name = f"_calculon_{SPECS.get(str(action.metavar), action.dest)}"
             complete = {"bash": name, "zsh": name, "tcsh": "f"}
             action.complete = complete  # type: ignore[attr-defined]
         elif action.metavar in FILES:
@@ -59,8 +68,9 @@ def _preamble() -> dict[str, str]:
     from calculon.declarations import catalog
 
     bash, zsh = [], []
-    for kind in dict.fromkeys(SPECS.values()):
-        names = " ".join(catalog.names(kind))
+    for kind in dict.fromkeys((*SPECS.values(), *OPTIONS)):
+        pairs = (f"{word}=" for word in WORDS.get(kind, ()))
+        names = " ".join((*catalog.names(kind), *pairs))
         bash.append(
             f"_calculon_{kind}() {{\n"
             f"  compgen -W '{names}' -- \"$1\"\n"

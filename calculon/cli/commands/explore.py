@@ -8,6 +8,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.cli.changes import add_changes, parsed
 from calculon.cli.field_options import COUNT
 from calculon.cli.options import USUAL, Log, Parser, add_preset
+from calculon.cli.progress import end as end_progress
 from calculon.cli.question_options import add_question_options, only_plan
 from calculon.cli.streams import Terminated, caught, tell
 from calculon.explore.packages import require
@@ -28,9 +29,9 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Open a page in the browser on which every control answers at once: a plan with its time, memory and rivals, "
-        "a search, the machine and what more of it would buy, and the pipeline down to single operators. It takes the "
-        "question of calculon plan, and shows the same numbers. The address of the page is its state: a link "
-        "reproduces it.\n"
+        "a search, the machine and what more of it would buy, the pipeline down to single operators, and deployments "
+        "that serve the model. It takes the question of calculon plan, and shows the same numbers. The address of the "
+        "page is its state: a link reproduces it.\n"
         "The page is served by this program, to this machine alone and without any other network; Ctrl-C ends it. On "
         "a machine without a screen, forward the port (ssh -L 8765:localhost:8765 MACHINE) and open the address that "
         "is printed.",
@@ -42,7 +43,7 @@ def configure(parser: Parser) -> None:
         "calculon explore ./config.json mi300x 64 --set system.mem1.GiB=256 --port 8080",
     )
     _add_specs(parser)
-    add_preset(parser, absent=USUAL, files=False)
+    add_preset(parser, absent=USUAL, longer="", files=False)
     add_question_options(parser)
     parser.option("--tokens N", "tokens of the whole training (15T)")
     add_changes(parser, "system")
@@ -111,6 +112,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         tell(
             f"calculon: warning: everybody who reaches this machine can use the page, at {address}"
         )
+    end_progress()
     log(f"{address}{first.link()}  (Ctrl-C ends it)")
     log.stream.flush()
     if not arguments.no_browser and has_browser():

@@ -10,8 +10,10 @@ from calculon.cli.emission import check_launch_file, show_changes
 from calculon.cli.field_options import processors_in_place
 from calculon.cli.options import STDOUT, Log, Parser, add_preset, naming
 from calculon.cli.streams import tell
+from calculon.declarations import catalog
 from calculon.declarations.files import reason, replacing
 from calculon.declarations.result_selection import split
+from calculon.declarations.spellings.plan_pairs import is_plan, pairs_of
 
 if TYPE_CHECKING:
     from calculon.declarations.execution import Execution
@@ -27,6 +29,7 @@ def configure(parser: Parser) -> None:
         "names the field and the nearest value. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, "
         "deepspeed, accelerate; and of a deployment, or of a result of calculon serve, the engines vllm, sglang, "
         "tensorrt-llm.",
+        'calculon export megatron-lm llama-3.1-8b "tp=4 dp=16" -o run.sh\n'
         "calculon export-flags megatron-lm llama3-8B_h100x64 llama3-8B -o run.sh\n"
         "calculon loe llama3-8B 64 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
         "calculon export-flags megatron-lm best.json#0\n"
@@ -39,16 +42,17 @@ def configure(parser: Parser) -> None:
     parser.argument("FORMAT", "what to write for", "dialect")
     parser.argument(
         "EXE",
-        "the execution, or the deployment: of the catalog, a file, of a result (best.json#0), or with --system a "
-        "number of processors",
+        "the execution, or the deployment: of the catalog, a file, of a result (best.json#0); words "
+        '("tp=4 dp=16"); or with --system a number of processors',
         "execution",
     )
     parser.argument(
         "APP",
-        "the model (default: what the result says; else its settings are left out)",
+        "the model, before or after the execution (default: what the result says; else its settings are left out)",
         "model",
         nargs="?",
     )
+    parser.argument("SYSTEM", "the machine, which a file need not say", "machine", nargs="?")
     parser.option(
         "-o, --output FILE", "the script or configuration; - prints it (default)", default=STDOUT
     )
@@ -70,6 +74,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.launch.dialects import find_dialect
 
     dialect = find_dialect(arguments.dialect)
+    _set_in_order(arguments)
     output, source = arguments.output, arguments.execution
     if output != STDOUT:
         check_launch_file(output, dialect, arguments.patch or "")
@@ -94,6 +99,30 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
+def _set_in_order(arguments: argparse.Namespace) -> None:
+    """Exchange the model and the execution if the model comes first; take the machine from either place."""
+    first, second = arguments.execution, arguments.model
+    if second is not None and _is_model(first) and not _is_model(second):
+        arguments.execution, arguments.model = second, first
+    arguments.system = arguments.system or arguments.machine
+    if is_plan(arguments.execution) and arguments.model is None:
+        hint = "calculon export FORMAT MODEL PLAN"
+        raise SpecError(
+            arguments.execution, Problem("", "the model of a plan in words", "none", hint)
+        )
+
+
+def _is_model(text: str) -> bool:
+    """Return whether a text names a model of the catalog and no execution or deployment."""
+    if is_plan(text) or Path(text).exists():
+        return False
+    others = (*catalog.names("execution"), *catalog.names("deployment"))
+    try:
+        return text not in others and catalog.exact("model", text) in catalog.names("model")
+    except SpecError:
+        return False
+
+
 def _write(output: str, text: str) -> None:
     """Write a file; SpecError if it cannot be written."""
     try:
@@ -103,13 +132,17 @@ def _write(output: str, text: str) -> None:
         raise SpecError(output, Problem("", "a writable file", reason(error))) from None
 
 
-def _asked(arguments: argparse.Namespace) -> tuple["Execution", "Model | None"]:
+def _asked(arguments: argparse.Namespace, dialect: "Dialect") -> tuple["Execution", "Model | None"]:
     """Return the execution, and the model where it is known."""
     from calculon import inputs
 
     source = arguments.execution
     changed = with_changes(arguments.changes, execution=source)["execution"]
-    asked = inputs.asked_execution(changed, preset=arguments.preset)
+    model = inputs.model(arguments.model) if is_plan(source) else None
+    preset = arguments.preset
+    if model is not None and preset is None and "preset" not in pairs_of(source):
+        preset = dialect.preset
+    asked = inputs.asked_execution(changed, preset=preset, model=model)
     known = {"model": arguments.model} if arguments.model else {}
     specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
     return asked.execution, inputs.model(specs["model"]) if "model" in specs else None
@@ -119,7 +152,7 @@ def _training(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, s
     """Return the launch file of an execution, and what to tell of it."""
     from calculon.advise.launch_text import launch_text
 
-    execution, model = _asked(arguments)
+    execution, model = _asked(arguments, dialect)
     with naming(arguments.execution):
         text = launch_text(dialect, execution, model)
     unknown = "Note: no model is known, and its settings are left out; name it after EXE"
@@ -132,7 +165,7 @@ def _patched(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, st
     from calculon.advise.launch_flags import patched_file
 
     file = arguments.patch
-    execution, model = _asked(arguments)
+    execution, model = _asked(arguments, dialect)
     launch = inputs.launch_in(file, execution.num_procs)
     if launch is None or launch.dialect.name != dialect.name:
         other = "another file" if launch is None else f"one of {launch.dialect.title}"

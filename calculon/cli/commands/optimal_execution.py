@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from calculon.base.errors import Problem, SpecError
+from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.units import Unit
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.cli.search_options import (
@@ -20,7 +20,7 @@ from calculon.cli.search_options import (
     searches,
 )
 from calculon.cli.whole_runs import assumed_of_run, interval_of_run, missed
-from calculon.declarations.files import document_suffix, replacing, write_json
+from calculon.declarations.files import document_suffix, json_text, replacing, write_json
 from calculon.declarations.named_values import PUBLISHED
 
 if TYPE_CHECKING:
@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".json", ".csv", ".parquet")
 
+FORMATS = ("text", "json", "csv")
+FORMAT_HELP = "what is printed: a table (text, default), or the best as json or csv"
+
 
 EXAMPLES = (
-    "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
+    "calculon loe turing-530B 5128 2520 float16 a100_80g output.json -m\n"
     "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
     "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
-    "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
     "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash\n"
+    "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
     "calculon loe llama3-8B 64:512:x2 512 bfloat16 h100_80g_sxm - --tokens 1T --objective usd --where 'days <= 30'"
 )
 
@@ -45,16 +48,15 @@ EXAMPLES = (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Find the best executions of a model on so many processors of a system: every split, schedule and "
-        "switch is counted, and the best are exact. Several processor counts give one result each.",
+        "Find the best executions of a model on a number of processors of a system: every split, schedule and "
+        "switch is counted, and the best are exact. Several numbers give one result each.",
         EXAMPLES,
     )
     add_space_arguments(
         parser,
-        "processors: a count (1k is 1024), a list (512,1024) or inclusive ranges: 512-2048 doubles (512, 1024, 2048), "
+        "processors: a count (1k is 1024), a list (512,1024) or inclusive ranges: 512-2048 doubles, "
         "512:4096:256 adds, 8:4096:x2 multiplies",
-        "- prints the summary only; NAME.json, .csv (both also .gz) or .parquet gets the winners, in edition "
-        "corrected with the interval of their time",
+        "NAME.json, .csv (both also .gz) or .parquet for the winners; - prints the summary only",
     )
     parser.option(
         "-c, --cpus N",
@@ -66,6 +68,7 @@ def configure(parser: Parser) -> None:
         "give up on larger microbatches after the first that does not fit",
     )
     parser.switch("-l, --layers", "with the cost of every layer")
+    parser.option("--format FORMAT", FORMAT_HELP, choices=FORMATS, default="text")
     parser.switch("--no-tp-overlap", "never overlap tensor-parallel traffic")
     parser.switch("--no-dp-overlap", "never overlap data-parallel traffic")
     add_winners(parser)
@@ -79,7 +82,6 @@ def configure(parser: Parser) -> None:
         "--preset",
         "--risk",
         "--verbose",
-        "--quiet",
     )
 
 
@@ -94,10 +96,11 @@ def add_winners(parser: Parser) -> None:
     )
     parser.option(
         "--pareto STAT,STAT[,STAT...]",
-        "all that no other execution beats in each of these 2 to 4, of which the first two are drawn",
+        "all executions that no other beats in each of these 2 to 4 statistics",
+        "; the first two are drawn",
     )
     add_verbose(
-        parser, "count what fits, say why the rest does not, explain the columns, list every plan"
+        parser, "count what fits and why the rest does not, explain columns, list all plans"
     )
 
 
@@ -124,6 +127,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     writes = arguments.output != STDOUT and (found or arguments.noneok)
     if writes:  # first: whoever reads the report may stop reading
         _write(results, asked, arguments)
+    if arguments.format != "text":
+        log(_winners(results, asked, arguments, arguments.format))
+        if found or arguments.noneok:
+            return 0
+        from calculon.advise.infeasibility import why_none
+
+        raise Infeasible("nothing", f"no plan fits: {why_none(results[-1].counts)}")
     _report(results, asked, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
@@ -319,6 +329,7 @@ def _draw(
 def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
     """Say why nothing fits on the most processors, and what would mend it."""
     from calculon.advise.infeasibility import PROPOSED, infeasibility_report
+    from calculon.declarations.statistics import RISK
     from calculon.render.document import Grid
     from calculon.search.effect import COMMAND_LINE
 
@@ -326,7 +337,9 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     result, where = results[most], asked[most].ranking().where
     if len(results) > 1:
         log.show(f"On {result.space.num_procs:,} processors:")
-    found = infeasibility_report(result.space, result.counts, where)
+    risk = asked[most].risk
+    accepted = RISK if risk is None else risk
+    found = infeasibility_report(result.space, result.counts, where, accepted)
     if not found.executions:
         log.show(f"Nothing fits: {found.why}.")  # else the table of reasons says so
     log.show(*found.nearest_in_words)
@@ -408,16 +421,7 @@ def _write(
     """Write the winners in the format that the file name asks for."""
     path = arguments.output
     if document_suffix(path) == ".json":
-        from calculon.documents.winner_files import document
-
-        documents = {
-            str(result.space.num_procs): document(
-                result, search.question(result.space.preset), layers=arguments.layers
-            )
-            for result, search in zip(results, asked, strict=True)
-        }
-        one = len(results) == 1
-        write_json(path, next(iter(documents.values())) if one else documents)
+        write_json(path, _document(results, asked, arguments))
     elif document_suffix(path) == ".csv":
         from calculon.documents.winner_files import table_text
 
@@ -431,3 +435,29 @@ def _write(
         none = {name: column[:0] for name, column in results[0].bounds.items()}
         empty = evaluation_columns(results[0].evaluation.take(slice(0, 0)), none, results[0].names)
         write_tables(path, tables, empty)
+
+
+def _document(
+    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
+) -> Any:
+    """Return the winners as plain data: of one number of processors, or of each by its number."""
+    from calculon.documents.winner_files import document
+
+    documents = {
+        str(result.space.num_procs): document(
+            result, search.question(result.space.preset), layers=arguments.layers
+        )
+        for result, search in zip(results, asked, strict=True)
+    }
+    return next(iter(documents.values())) if len(results) == 1 else documents
+
+
+def _winners(
+    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace, form: str
+) -> str:
+    """Return the winners as JSON or CSV."""
+    if form == "json":
+        return json_text(_document(results, asked, arguments))
+    from calculon.documents.winner_files import table_text
+
+    return table_text(results, layers=arguments.layers).removesuffix("\n")

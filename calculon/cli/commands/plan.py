@@ -42,24 +42,26 @@ OBJECTIVE = "usd"
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Plan a training run: which plan, does it fit, how long, how sure. The best of all executions that the "
-        "framework can run, its rivals, the same for half and twice the processors, and a plan of your own beside.\n"
-        "With a deadline, a budget, an objective or several systems: which machine and how many processors, as whole "
-        "runs with failures, checkpoints and money; exit code 1 where nothing meets the limits.",
+        "Plan a training run: which plan, does it fit, how long, how sure. With a deadline, a budget, an objective or "
+        "several systems: which machine and how many processors; exit code 1 if nothing meets the limits.",
         "calculon plan llama-3.1-70b 1024 h100\n"
-        "calculon plan llama-3.1-70b 1k h100 --preset megatron-lm --tokens 15T --batch 4M\n"
-        'calculon plan llama-3.1-405b 16384 h100 --batch 16M --mine "tp=8 pp=16 mbs=1"\n'
+        'calculon plan llama-3.1-70b 1k h100 --batch 4M --mine "tp=8 pp=4 mbs=1"\n'
         "calculon plan qwen2.5-7b 8,16,32 a100-40 --seq 4k -o plan.json\n"
-        "calculon plan llama-3-8b 64 h100 --batch 4M --emit megatron-lm:run.sh\n"
+        "calculon plan llama-3-8b 64 h100 --emit megatron-lm:run.sh\n"
+        "calculon plan llama-3-8b 256-2048 h100,h200 --tokens 15T --deadline 30d\n"
+        "calculon plan llama-3.1-70b 1k h100 --preset megatron-lm --tokens 15T --batch 4M\n"
         "calculon plan llama-3-8b 64 h100 --mine run.sh\n"
         "calculon plan ./config.json 64 mi300x --dtype fp8\n"
         "calculon plan llama-3.1-70b any h100 --tokens 15T --deadline 60d --objective usd\n"
         "calculon plan llama-3-8b 256-2048 h100,h200 --tokens 15T --deadline 30d --budget-usd 5M",
+        "The plan is the best of all executions that the framework can run, shown with its rivals, the same for half "
+        "and twice the processors, and a plan of your own. Machines and numbers of processors are compared as whole "
+        "runs with failures, checkpoints and money.",
     )
     _add_question(parser)
     parser.switch(
         "-v, --verbose",
-        "print everything: stages, experts, ties, what the interval rests on, nearest runs",
+        "print everything: stages, experts, ties, basis of the interval, nearest runs",
     )
     add_emission(parser)
     add_values(parser)
@@ -87,15 +89,15 @@ def _add_question(parser: Parser) -> None:
     )
     parser.argument(
         "PROCS",
-        "processors: a count (1024, 1k), a list (512,1024), a range of doublings (512-4096), or any: those that "
-        "could meet --deadline",
+        "processors: a count (1024, 1k), a list (512,1024), a range of doublings (512-4096), or any",
         "num_procs",
+        ": those that could meet --deadline",
     )
     parser.argument(
         "SYSTEM",
         "the machine, before or after the processors: a name (h100), a file, or several (h100,h200)",
     )
-    add_preset(parser, absent=USUAL)
+    add_preset(parser, absent=USUAL, longer="")
     add_campaign(parser)
     parser.option(
         "--objective NAME",
@@ -105,8 +107,8 @@ def _add_question(parser: Parser) -> None:
     add_question_options(parser)
     parser.option(
         "--risk P",
-        "probability of running out of memory that the recommended plan may have (default: 10 %%); 100%%: all plans "
-        "that are predicted to fit",
+        "highest probability of running out of memory of the recommended plan (default: 10%%)",
+        "; 100%%: all plans that are predicted to fit",
     )
     parser.option(
         "--evidence FILE",
@@ -186,10 +188,10 @@ def _best_plan(
 
     answer: Answer = plan(model, num_procs, system, **words)
     if (own := answer.question.mine) is not None and own.launch is not None:
-        from calculon.launch.launch_files import tell_lost, tell_other_model
+        from calculon.launch.launch_files import warn_of_lost_settings, warn_of_other_model
 
-        tell_lost(own.file, own.launch)
-        tell_other_model(own.file, own.launch, answer.question.model)
+        warn_of_lost_settings(own.file, own.launch)
+        warn_of_other_model(own.file, own.launch, answer.question.model)
     show(lambda: plan_page(answer, short=short), answer.to_dict)
     if answer.best is None:
         raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
@@ -200,11 +202,8 @@ def _best_fleet(show: "Show", model: Any, num_procs: str, systems: list[Any], wo
     """Compare machines and numbers of processors; Infeasible when nothing meets the limits."""
     from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
     from calculon.documents.fleet_page import fleet_page
-    from calculon.render.console import status
 
-    asked = ask_fleet(model, num_procs, systems, **words)
-    with status("searching") as searched:
-        answer = fleet_answer(asked, searched)
+    answer = fleet_answer(ask_fleet(model, num_procs, systems, **words))
     show(lambda: fleet_page(answer), answer.to_dict)
     if answer.best is None:
         raise Infeasible("limits", answer.misses)

@@ -18,7 +18,7 @@ from calculon.cli.options import (
 )
 from calculon.cli.pictures import check_picture, write_picture
 from calculon.cli.results import add_result_arguments
-from calculon.cli.search_options import NEEDED, SEARCHED, add_choice_options, add_values
+from calculon.cli.search_options import add_choice_options, add_edition_and_preset, add_values
 from calculon.cli.serving_options import (
     FRONTIER_KINDS,
     add_deployment,
@@ -37,8 +37,7 @@ SOURCE_HELP = (
 def _add_source(parser: Parser) -> None:
     parser.argument("SOURCE", SOURCE_HELP, nargs="+")
     add_choice_options(parser)
-    add_edition(parser, absent=NEEDED)
-    add_preset(parser, absent=SEARCHED)
+    add_edition_and_preset(parser)
 
 
 def _heatmap_options(parser: Parser) -> None:
@@ -139,6 +138,7 @@ class Kind:
         configure: Declares its own arguments.
         module: Has the function of its name, which makes the chart of the arguments.
         page: The function there that makes the document for a terminal, if there is one, which needs no file.
+        first: Options that the short help lists; empty: all.
     """
 
     name: str
@@ -147,11 +147,22 @@ class Kind:
     module: str
     examples: str
     page: str = ""
+    first: tuple[str, ...] = ()
 
     def call(self, function: str, arguments: argparse.Namespace) -> Any:
         """Return what a function of the module makes of the arguments."""
         return getattr(import_module(f"calculon.cli.{self.module}"), function)(arguments)
 
+
+_OF_SPACES = ("--fix", "--add", "--where", "--preset", "--edition", "--objective", "--tokens")
+_OF_RUNS = (
+    *("--campaign", "--tokens", "--deadline", "--budget-usd", "--price", "--preset", "--set"),
+    *("--batch", "--dtype", "--objective"),
+)
+_OF_SERVED = (
+    *("--workload", "--prompt", "--output", "--rate", "--users", "--ttft", "--tpot", "--fix"),
+    *("--add", "--set"),
+)
 
 KINDS = (
     Kind(
@@ -183,6 +194,7 @@ KINDS = (
         "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
+        first=_OF_SPACES,
     ),
     Kind(
         "surface",
@@ -192,6 +204,7 @@ KINDS = (
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot surface all.csv --objective total_time -o time.svg",
+        first=_OF_SPACES,
     ),
     Kind(
         "scaling",
@@ -202,6 +215,7 @@ KINDS = (
         "calculon loe megatron-22B 8:64:8 64 float16 a100_80g a100.json --quiet\n"
         "calculon loe megatron-22B 8:64:8 64 float16 h100_80g_nvl8 h100.json --quiet\n"
         "calculon plot scaling a100.json h100.json -o both.pdf",
+        first=_OF_SPACES,
     ),
     Kind(
         "validation",
@@ -220,6 +234,7 @@ KINDS = (
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
         "calculon plot pareto gpt3-175B 128:1024:128 1536 float16 a100_80g --against num_procs -o procs.pdf",
+        first=(*_OF_SPACES, "--rate", "--against"),
     ),
     Kind(
         "schedule",
@@ -239,6 +254,7 @@ KINDS = (
         "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "-o campaign.png\n"
         "calculon plot campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 20d -o days.svg",
+        first=_OF_RUNS,
     ),
     Kind(
         "goodput",
@@ -249,6 +265,7 @@ KINDS = (
         "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
         "--procs 1024:131072:x2 -o goodput.png\n"
         "calculon plot goodput llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --mtbf 20000h,80000h -o mtbf.svg",
+        first=(*_OF_RUNS, "--procs", "--mtbf"),
     ),
     Kind(
         "budget",
@@ -258,6 +275,7 @@ KINDS = (
         "plot_answers",
         "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
         "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
+        first=_OF_RUNS,
     ),
     Kind(
         "batch",
@@ -268,6 +286,7 @@ KINDS = (
         "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
         "batch_table",
+        first=_OF_SERVED,
     ),
     Kind(
         "frontier",
@@ -278,6 +297,7 @@ KINDS = (
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
         "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
         "frontier_text",
+        first=_OF_SERVED,
     ),
 )
 """Every kind of picture, in the order of the help."""
@@ -296,6 +316,8 @@ def configure(parser: Parser) -> None:
         own = below.add_parser(kind.name, help=kind.help)
         own.explain(f"Draw {kind.help}.", kind.examples)
         kind.configure(own)
+        if kind.first:
+            own.show_first(*kind.first, "-o")
         own.option(
             "-o FILE" if kind.page else "-o, --output FILE",  # --output are tokens of pages
             "NAME.png, NAME.svg or NAME.pdf" + ("; else in the terminal" if kind.page else ""),

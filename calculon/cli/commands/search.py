@@ -3,8 +3,16 @@
 import argparse
 
 from calculon.cli.commands import optimal_execution
-from calculon.cli.commands.optimal_execution import add_winners
-from calculon.cli.options import STDOUT, USUAL, Log, Parser, add_edition, add_preset
+from calculon.cli.commands.optimal_execution import FORMAT_HELP, FORMATS, add_winners
+from calculon.cli.options import (
+    STDOUT,
+    USUAL,
+    Log,
+    Parser,
+    add_edition,
+    add_format,
+    add_preset,
+)
 from calculon.cli.question_options import set_in_order
 from calculon.cli.search_options import add_choice_options
 from calculon.declarations.named_values import CORRECTED
@@ -40,9 +48,10 @@ def configure(parser: Parser) -> None:
     parser.option(
         "-o, --output FILE", "write the best (.json, .csv, also .gz; .parquet)", default=STDOUT
     )
-    add_choice_options(parser)
+    add_format(parser, FORMATS, FORMAT_HELP)
+    add_choice_options(parser, published=False)
     add_edition(parser, absent=CORRECTED)
-    add_preset(parser, absent=USUAL)
+    add_preset(parser, absent=USUAL, longer="")
     parser.switch("-q, --quiet", "no progress on standard error")
     parser.set_defaults(**dict.fromkeys(_OF_THE_PUBLISHED_TOOL, False), cpus=None)
     parser.show_first(
@@ -56,7 +65,7 @@ def configure(parser: Parser) -> None:
         "--where",
         "--fix",
         "--risk",
-        "--verbose",
+        "--format",
         "--output",
     )
 
@@ -72,22 +81,17 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Search every count, report, and write the winners."""
     from calculon import inputs
     from calculon.cli.changes import with_changes
-    from calculon.declarations.spellings import global_batch, processor_counts, sequence_length
-    from calculon.declarations.usual_batch import LONGEST_UNASKED, usual_batch
+    from calculon.declarations.spellings import processor_counts
+    from calculon.declarations.usual_batch import asked_batch, asked_length
 
     set_in_order(arguments)
     arguments.application = arguments.model
     changes = [one for one in arguments.changes if one.startswith(("model.", "seq_size"))]
     model = inputs.model(with_changes(changes, model=arguments.model)["model"])
-    length = min(model.seq_size, LONGEST_UNASKED)
-    if arguments.seq is not None:
-        length = sequence_length(arguments.seq)
+    length = asked_length(arguments.seq, model.seq_size)
     if length != model.seq_size:
         arguments.changes = [*arguments.changes, f"model.seq_size={length}"]
-    if arguments.batch is None:
-        counts = processor_counts(arguments.num_procs, "PROCS")
-        arguments.max_batch_size = usual_batch(max(counts), length)
-    else:
-        arguments.max_batch_size = global_batch(arguments.batch, length).sequences
+    most = max(processor_counts(arguments.num_procs, "PROCS"))
+    arguments.max_batch_size = asked_batch(arguments.batch, most, length)
     arguments.edition = arguments.edition or CORRECTED
     return optimal_execution.run(arguments, log)

@@ -12,18 +12,22 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Estimate a deployment that serves a model: time to the first token, time per token, tokens per second, price, "
-        "what limits it, and what fits into memory. Without a rate or users, the largest batch that keeps the limits "
-        "counts. A number of processors stands for replicas with tensor parallelism over as much of a node as divides "
-        "processors and attention heads, and with stages only where a sequence does not fit without. Exit code 1 where "
-        "a limit is missed.",
-        "calculon serve llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05\n"
+        "limits and memory. Without a rate or users, the largest batch that keeps the limits counts. Exit code 1 if a "
+        "limit is missed.",
+        "calculon serve llama-3.1-70b 8 h100 --prompt 2k --output 500 --tpot 0.05\n"
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
         "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
+        "A number of processors stands for replicas with tensor parallelism over as much of a node as divides "
+        "processors and attention heads, and with stages only if a sequence does not fit without.",
     )
     add_deployment(parser)
     parser.switch("-v, --verbose", "print everything: what limits, memory, passes, what would help")
     add_answer(parser, flags=("-o",))  # --output are tokens
+    parser.show_first(
+        *("--workload", "--prompt", "--output", "--rate", "--users", "--ttft", "--tpot"),
+        *("--percentile", "--set", "--verbose", "--format", "-o"),
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

@@ -29,15 +29,11 @@ SUFFIXES = (".json", ".csv", ".parquet")
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Find the best deployments that serve a model, exactly, among those tried: each stated count of processors, "
-        "each split into replicas, tensor and pipeline parallelism and groups of experts, budgets of tokens from 512 "
-        "to 16,384 and prompts in passes of their own; of each the batch is solved as `calculon serve` does, and must "
-        "keep the limits. Ranks that share attention stay in a node; --add tensor_par=16 tries more.\n"
-        "Weights and caches have 16 bits unless --add or --fix says otherwise: whether narrower types answer as well "
-        "is not a matter of time.\n"
-        "Each winner of a .json file is a deployment: calculon serve MODEL best.json#0 SYSTEM ... tells all of it. "
-        "Exit code 1 where none keeps the limits.",
-        "calculon serve-optimal llama-3.1-70b 8:64:x2 h100 best.json --prompt 2k --output 256 --rate 40 --ttft 1 "
+        "Find the best deployments that serve a model: replicas, parallelism, groups of experts, token budgets and "
+        "prompts in passes of their own. Each winner of a .json file is a deployment: calculon serve MODEL best.json#0 "
+        "SYSTEM. Exit code 1 if none keeps the limits.",
+        "calculon serve-optimal llama-3.1-70b 8 h100 --prompt 2k --output 256 --tpot 30ms\n"
+        "calculon sop llama-3.1-70b 8:64:x2 h100 best.json --prompt 2k --output 256 --rate 40 --ttft 1 "
         "--tpot 40ms --objective usd_per_mtoken:min\n"
         "calculon sop llama-3.1-70b 8 h100 - --prompt 2k --output 256 --tpot 30ms --add weights_dtype=float8 "
         "--add kv_dtype=float8 -t 5\n"
@@ -45,6 +41,10 @@ def configure(parser: Parser) -> None:
         "output_rate_per_proc,interactivity -o frontier.csv\n"
         "calculon sop llama3-8B 1,2,4 a100_80g_sxm --prompt 1k --output 200 --users 64 --fix tensor_par=1 "
         "--where 'ttft < 0.5'",
+        "The search is exact among what it tries: each stated count of processors, each split, and token budgets from "
+        "512 to 16,384; the batch of each is solved as `calculon serve` does, and must keep the limits. Ranks that "
+        "share attention stay in a node; --add tensor_par=16 tries more. Weights and caches have 16 bits unless --add "
+        "or --fix says otherwise: whether narrower types answer as well is not a matter of time.",
     )
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
@@ -89,20 +89,20 @@ def _add_choices(parser: Parser) -> None:
     """Declare what is looked for, and what is tried."""
     parser.option(
         "--objective FIGURE[:min|max]",
-        "figure to rank by (default output_rate_per_proc: of a rate the fewest processors; calculon describe "
-        "serving lists all); of equal ones the shortest time per token comes first",
+        "figure to rank by (default output_rate_per_proc; calculon describe serving lists all)",
+        "; of a rate the fewest processors; of equal ones the shortest time per token comes first",
     )
     parser.option("-t, --top N", "how many of the best to keep (default 1)", type=positive)
     parser.option(
         "--pareto FIGURE,FIGURE[,...]",
-        "all that no other deployment beats in each of these; without a rate and users, with batches of powers "
-        "of two as well",
+        "all deployments that no other beats in each of these figures",
+        "; without a rate and users, with batches of powers of two as well",
     )
     add_fields(parser)
     parser.option(
         "--where EXPR",
-        "keep only deployments that meet a condition on figures and fields, such as 'ttft_p < 0.5 and tensor_par "
-        "<= 4 and mem_free > 4 * GiB'; several are combined with and",
+        "keep only deployments that meet a condition: 'ttft_p < 0.5 and tensor_par <= 4'",
+        ", 'mem_free > 4 * GiB', on figures and fields; several are combined with and",
         action=And,
     )
 

@@ -4,8 +4,8 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from calculon.cli.options import Log, Parser, add_edition, add_preset, check_outputs
-from calculon.cli.search_options import SEARCHED, log_edition
+from calculon.cli.options import USUAL, Log, Parser, add_edition, add_preset, check_outputs
+from calculon.cli.search_options import PUBLISHED_FORMS, log_edition
 from calculon.cli.study_run import finish_all, show_summary
 from calculon.declarations import catalog
 from calculon.declarations.files import STDIN
@@ -54,7 +54,12 @@ def configure(parser: Parser) -> None:
     )
     parser.switch("--restart", "forget what is finished, and replace the output")
     add_edition(parser, several=True, absent="what the study says, or each model needs")
-    add_preset(parser, several=True, absent=f"what the study says, or else {SEARCHED}")
+    add_preset(
+        parser,
+        several=True,
+        absent="what the study says, or by machine",
+        longer=f"; by machine: {USUAL}{PUBLISHED_FORMS}",
+    )
     parser.switch("-d, --debug", "only check the study and count its searches")
     parser.switch("-q, --quiet", "no progress on standard error")
 

@@ -2,11 +2,12 @@
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log, Parser, add_edition
+from calculon.cli.progress import progress
+from calculon.cli.streams import tell
 from calculon.declarations.files import check_output, json_text, replacing
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.documents.validation_moves import move_tables
@@ -26,7 +27,7 @@ from calculon.validate import error_summary as summary
 from calculon.validate.baseline import Moves, classes_above, moves, read_baseline
 from calculon.validate.error_summary import published_tables
 from calculon.validate.measured_and_predicted import Result, compare
-from calculon.validate.own_rows import compare_rows, rows_help
+from calculon.validate.own_rows import TEMPLATE, compare_rows, rows_help
 from calculon.validate.published_study import Library
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
@@ -36,25 +37,25 @@ EXCEEDED = 1
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Compare what the model says with published measurements, study by study. Errors are in percent of the "
-        "measured value; a bias below 0 is a model that is too fast, or that needs too little memory. A study whose "
-        "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published "
+        "Compare predictions with published measurements, study by study, or with your own (--rows). Errors are in "
+        "percent of the measured value. Exit code 1 if the mean error of a study exceeds its bound.",
+        "calculon validate --study tab5\n"
+        "calculon validate --edition sc23,corrected\n"
+        "calculon validate --rows mine.csv\n"
+        "calculon validate --edition corrected --format json > before.json\n"
+        "calculon validate --edition corrected --baseline before.json --fail-above 2%\n"
+        "calculon lv\n"
+        "calculon lv --edition corrected --study nemotron4_15b\n"
+        "calculon lv --study serving\n"
+        "calculon lv --format markdown\n"
+        "calculon lv --format csv > rows.csv\n"
+        "calculon lv --edition corrected --runs runs.csv",
+        "A bias below 0 is a model that is too fast, or that needs too little memory. Edition sc23 sees the published "
         "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ... "
         "Served models (serving) and whole runs (campaign: processor-hours, failures, energy and cost) exist in "
         "edition corrected alone.\n\n"
         "With --rows, only the rows of your file are compared, under edition corrected. "
         + " ".join(rows_help()),
-        "calculon llm-validation\n"
-        "calculon lv --study tab5\n"
-        "calculon lv --edition sc23,corrected\n"
-        "calculon lv --edition corrected --study nemotron4_15b\n"
-        "calculon lv --study serving\n"
-        "calculon lv --format markdown\n"
-        "calculon lv --format csv > rows.csv\n"
-        "calculon lv --edition corrected --runs runs.csv\n"
-        "calculon lv --rows mine.csv\n"
-        "calculon lv --edition corrected --format json > before.json\n"
-        "calculon lv --edition corrected --baseline before.json --fail-above 2%",
     )
     parser.option(
         "-b, --base_dir DIR",
@@ -72,23 +73,23 @@ def configure(parser: Parser) -> None:
     )
     parser.option(
         "--runs FILE",
-        "also write the measured whole training steps as CSV, with what edition corrected predicts: intervals "
-        "of predictions rest on validation/runs.csv",
+        "also write the measured training steps as CSV, with the predictions of edition corrected",
+        ": intervals of predictions rest on validation/runs.csv",
     )
 
     parser.option(
         "--rows FILE",
-        "compare your own measurements, a CSV with one training step a row, in place of the studies",
+        f"compare your own measurements, a training step in each row: a CSV {TEMPLATE}, ...",
     )
     parser.option(
         "--baseline JSON",
-        "output of an earlier lv --format json: also say how far the median absolute error of each class and study "
-        "moved since, and which rows moved most",
+        "output of an earlier --format json: also show how errors changed since",
+        ": the median absolute error of each class and study, and the rows that moved most",
     )
     parser.option(
         "--fail-above P%",
-        "exit code 1 if the median absolute error of any class of whole steps rose by more than P percentage points "
-        "since the baseline; with --rows and without --baseline, if it is above P percent",
+        "exit code 1 if the median absolute error of a class rose by more than P percentage points since the baseline",
+        "; with --rows and without --baseline, if it is above P percent",
         type=_percent,
     )
 
@@ -120,7 +121,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.fail_above is not None:
         lines += classes_above(results, arguments.fail_above, found)
     for line in lines:
-        print(f"calculon: validation: {line}", file=sys.stderr)
+        tell(f"calculon: validation: {line}")
     return EXCEEDED if lines else 0
 
 
@@ -144,14 +145,17 @@ def _check(arguments: argparse.Namespace) -> None:
 def _of_studies(arguments: argparse.Namespace, log: Log) -> list[Result]:
     """Return the results of the studies that were asked for."""
     library = Library.at(arguments.base_dir)
+    studies = library.studies(arguments.study)
     results = []
-    for study in library.studies(arguments.study):
-        editions = arguments.edition or (study.usual_edition,)
-        results += [compare(study, library, edition) for edition in editions]
-        if arguments.verbose:
-            log(f"Now running test: {study.name}")
-            for row in results[-1].rows:
-                log(f"Analyzing {row.label}")
+    with progress(len(studies), what="studies") as advance:
+        for study in studies:
+            editions = arguments.edition or (study.usual_edition,)
+            results += [compare(study, library, edition) for edition in editions]
+            advance(1)
+            if arguments.verbose:
+                log(f"Now running test: {study.name}")
+                for row in results[-1].rows:
+                    log(f"Analyzing {row.label}")
     return results
 
 

@@ -11,28 +11,34 @@ from calculon.declarations.axes import MESH_AXES, STATED_DEGREES
 from calculon.declarations.catalog import exact
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import SpecField, spec_fields
+from calculon.declarations.plan_words import RECOMPUTED, recomputed_modules
 from calculon.declarations.short_names import FIELDS as SHORT
 from calculon.declarations.short_names import QUESTION_WORDS, field_name, field_value
 from calculon.declarations.spellings.amounts import global_batch, sequence_length
 from calculon.declarations.spellings.precisions import precision
 from calculon.declarations.spellings.processor_counts import processor_counts
-from calculon.declarations.usual_batch import LONGEST_UNASKED, usual_batch
+from calculon.declarations.usual_batch import asked_batch, asked_length
 
 _KNOWN = {one.name: one for one in spec_fields(Execution)}
 
 
 def is_plan(source: object) -> bool:
-    """Return whether the source of an execution is a plan in words: some of its pairs are known, and it is no file.
+    """Return whether the source of an execution is a plan in words.
 
-    >>> is_plan("tp=8 pp=4"), is_plan("best.json"), is_plan("mine=run.sh"), is_plan({"tensor_par": 8})
-    (True, False, False, False)
+    It is no file, and some of its names are known or all of its values are numbers.
+
+    >>> is_plan("tp=8 pp=4"), is_plan("tpp=8"), is_plan("best.json"), is_plan("mine=run.sh"), is_plan({"tensor_par": 8})
+    (True, True, False, False, False)
     """
     if not isinstance(source, str) or "=" not in source or os.path.exists(source):  # noqa: PTH110
         return False
-    return any(field_name(one) in _KNOWN or one in _ASKED for one in pairs_of(source))
+    pairs = pairs_of(source)
+    numbers = all(re.fullmatch(r"\d+[kKM]?", value) for value in pairs.values())
+    return numbers or any(field_name(one) in _KNOWN or one in ASKED for one in pairs)
 
 
-_ASKED = tuple(QUESTION_WORDS.values())
+ASKED = tuple(QUESTION_WORDS.values())
+"""Words of a question that a plan in words may have."""
 
 
 def pairs_of(text: str) -> dict[str, str]:
@@ -78,7 +84,12 @@ def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()
     fields = {}
     for name, value in pairs.items():
         field = field_name(str(name))
-        if field not in _KNOWN:
+        modules = recomputed_modules(str(value)) if field == "activation_recompute" else ""
+        if modules:
+            fields["recompute_modules"] = modules
+        elif field == "activation_recompute" and (wrong := _not_recomputed(str(name), value)):
+            problems.append(wrong)
+        elif field not in _KNOWN:
             wanted = f"a field of an execution, or one of {', '.join((*SHORT, *others))}"
             hint = nearest(str(name), [*SHORT, *_KNOWN, *others])
             problems.append(Problem(str(name), wanted, "an unknown name", hint))
@@ -87,6 +98,18 @@ def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()
     if problems:
         raise SpecError(place, problems)
     return fields
+
+
+def _not_recomputed(name: str, value: Any) -> Problem | None:
+    """Return the problem with what is computed again, if it is neither a published value nor modules."""
+    known = _KNOWN["activation_recompute"].declaration.choices
+    text = field_value(name, str(value).strip())
+    if text in known:
+        return None
+    words = [*known, *RECOMPUTED]
+    parts = (nearest(one, words) for one in text.split("+") if one not in words)
+    wanted = f"one of {', '.join(words)}, or several of these modules with +"
+    return Problem(name, wanted, repr(value), next(filter(None, parts), ""))
 
 
 def _value(field: SpecField, name: str, value: Any) -> Any:
@@ -123,34 +146,64 @@ def whole_plan(
 
     Examples:
         >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, lambda fields: "megatron-lm")
-        {'datatype': 'bfloat16', 'seq_length': 4096, 'tensor_par': 8, 'pipeline_par': 1, 'data_par': 2,
-        'batch_size': 64, 'preset': 'megatron-lm'}
+        {'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 64, 'tensor_par': 8, 'pipeline_par': 1,
+        'data_par': 2, 'preset': 'megatron-lm'}
     """
-    pairs = pairs_of(text)
-    asked = {word: pairs.pop(word) for word in _ASKED if word in pairs}
-    fields = plan_fields(pairs, "plan", _ASKED)
-    length = sequence_length(asked["seq"]) if "seq" in asked else min(seq_size, LONGEST_UNASKED)
-    found: dict[str, Any] = {
-        **precision(asked.get("dtype", "bf16")),
-        **({} if length == seq_size else {"seq_length": length}),
-        **dict.fromkeys(STATED_DEGREES, 1),
-        **fields,
-    }
-    if "procs" in asked:
-        counts = processor_counts(asked["procs"], "procs")
-        if len(counts) > 1:
-            raise SpecError("plan", Problem("procs", "one number of processors", asked["procs"]))
-        found["num_procs"] = counts[0]
-    elif "num_procs" not in found:
+    asked, pairs = words_and_pairs(text)
+    fields = plan_fields(pairs, "plan", ASKED)
+    length = asked_length(asked.get("seq"), seq_size)
+    said = fields_of_words({"dtype": "bf16", **asked, "seq": str(length)}, seq_size, "plan")
+    found: dict[str, Any] = {**said, **dict.fromkeys(STATED_DEGREES, 1), **fields}
+    if "num_procs" not in found:
         found.setdefault("data_par", 1)
     degrees = {axis.degree: found.get(axis.degree, 1) for axis in MESH_AXES}
     wrong = [one for name, degree in degrees.items() if (one := _problem(name, degree))]
     if wrong:
         raise SpecError("plan", wrong)
     procs = found.get("num_procs") or math.prod(degrees.values())
+    if "batch_size" not in found:
+        found["batch_size"] = asked_batch(None, procs if isinstance(procs, int) else 1, length)
+    return found if "preset" in found else {**found, "preset": usual(found)}
+
+
+def words_and_pairs(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the words of a question in a plan in words, and its other pairs.
+
+    >>> words_and_pairs("tp=8 batch=4M")
+    ({'batch': '4M'}, {'tp': '8'})
+    """
+    pairs = pairs_of(text)
+    return {word: pairs.pop(word) for word in ASKED if word in pairs}, pairs
+
+
+def fields_of_words(asked: Mapping[str, str], seq_size: int, place: str) -> dict[str, Any]:
+    """Return the fields of an execution that the words of a question say.
+
+    Args:
+        asked: Values by word: some of :data:`ASKED`.
+        seq_size: Tokens of the sequences of the model.
+        place: The argument, for messages.
+
+    Raises:
+        SpecError: For a value that cannot be understood.
+
+    Examples:
+        >>> fields_of_words({"batch": "4M", "seq": "4k", "dtype": "bf16"}, 8192, "plan")
+        {'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 1024}
+    """
+    length = sequence_length(asked["seq"]) if "seq" in asked else seq_size
+    found: dict[str, Any] = {}
+    if "preset" in asked:
+        found["preset"] = exact("preset", asked["preset"])
+    if "dtype" in asked:
+        found |= precision(asked["dtype"])
+    if length != seq_size:
+        found["seq_length"] = length
+    if "procs" in asked:
+        counts = processor_counts(asked["procs"], "procs")
+        if len(counts) > 1:
+            raise SpecError(place, Problem("procs", "one number of processors", asked["procs"]))
+        found["num_procs"] = counts[0]
     if "batch" in asked:
         found["batch_size"] = global_batch(asked["batch"], length).sequences
-    else:
-        found.setdefault("batch_size", usual_batch(procs if isinstance(procs, int) else 1, length))
-    asked_preset = exact("preset", asked["preset"]) if "preset" in asked else None
-    return {**found, "preset": asked_preset or usual(found)}
+    return found

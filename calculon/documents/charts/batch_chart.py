@@ -9,7 +9,7 @@ from calculon.documents.batch_page import CUTS
 from calculon.documents.serving_page import deployment_words, requests_words
 from calculon.render.chart import Area, Axis, Chart, Line, Mark, Notes, Panel, Rule, Span, dots
 from calculon.render.chart_axes import count_axis, time_unit, value_axis
-from calculon.serving.by_batch import ByBatch, Cut
+from calculon.serving.by_batch import BatchBound, ByBatch
 from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.load import Workload
 from calculon.serving.serve import Served
@@ -98,7 +98,7 @@ def _limit(
         yield Notes(x=[x.value(0.005)], y=[y.value(0.93)], texts=[text], size=7.0)
 
 
-def _bounds(cuts: Sequence[Cut], x: Axis) -> Iterator[Rule]:
+def _bounds(cuts: Sequence[BatchBound], x: Axis) -> Iterator[Rule]:
     """Yield the bounds of the batch; names of near ones are in lines above each other."""
     names: dict[int, list[str]] = {}
     for cut in sorted(cuts, key=lambda one: one.batch):

@@ -93,8 +93,15 @@ def breakdown(results: Sequence[Result]) -> Chart:
 
 
 def time_parts(result: Result) -> Chart:
-    """Return the parts of the iteration time of a result."""
-    return result_chart(result, _time_panel(result))
+    """Return the parts of the iteration time of a result: a bar for each of :func:`parts_of_time`."""
+    panel = _time_panel(result)
+    return result_chart(result, replace(panel, title=""))  # the page above it says the whole
+
+
+def parts_of_time(result: Result) -> list[str]:
+    """Return the statistics of the parts of the iteration time, largest first."""
+    times = {name: time for name, time in result.times().items() if time > 0}
+    return sorted(times, key=lambda name: -times[name])
 
 
 def result_chart(result: Result, *panels: Panel) -> Chart:
@@ -112,8 +119,7 @@ def _time_panel(result: Result) -> Panel:
     """Return the parts of the iteration time, largest first, each bar where the one before ends."""
     total = result.value("total_time")
     unit, factor = time_unit(total)
-    times = {name: time for name, time in result.times().items() if time > 0}
-    names = sorted(times, key=lambda name: -times[name])
+    times, names = result.times(), parts_of_time(result)
     texts = result.digits.seconds([times[name] for name in names], total)
     axis = Axis(label="Time", unit=unit)
     title = f"Time per iteration: {_time_text(result, unit, factor)}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.documents.charts.breakdown import result_chart
-from calculon.documents.operator_page import PASSES
+from calculon.documents.operator_page import PASS_WORDS
 from calculon.documents.result import Result
 from calculon.render.chart import Axis, Bars, Chart, Panel, categories, stacked
 from calculon.render.chart_axes import time_unit
@@ -60,7 +60,7 @@ def operator_chart(
     """
     rest = operators[MOST:]
     labels = [*names[:MOST], *([counted(len(rest), "other")] if rest else [])]
-    addresses = [*links[:MOST], ""][: len(labels)]
+    addresses = links[: len(labels)]  # the others together lead to the first of them
     total, longest = sum(map(whole_time, operators)), max(map(whole_time, operators), default=0.0)
     unit, factor = time_unit(longest)
     pieces = []
@@ -69,7 +69,7 @@ def operator_chart(
         if not any(times):
             continue
         shown = [*times[:MOST], *([sum(times[MOST:])] if rest else [])]
-        name = PASSES.get(work, work)
+        name = PASS_WORDS.get(work, work)
         texts = zip(labels, seconds(shown, total), strict=True)
         pieces.append(
             Bars(

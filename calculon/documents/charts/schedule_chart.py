@@ -9,6 +9,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.render.chart import Axis, Boxes, Chart, Notes, Panel, lighter
 from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits
+from calculon.render.document import Block, Grid, Swatches, dim
 
 AGAIN = "recomputation"
 
@@ -114,14 +115,42 @@ class Gantt:
 
     def recomputed(self, piece: Piece) -> float:
         """Return the share of a pass that is recomputation."""
-        if not self.again or piece.kind not in _BACKWARD:
-            return 0.0
+        if not self.again or piece.kind not in _BACKWARD or not piece.long:
+            return 0.0  # a stage without blocks in a chunk has passes that take no time
         return self.again[piece.stage][piece.chunk] / piece.long
 
 
 def _busy(pieces: Iterable[Piece]) -> float:
     """Add up the times of pieces; the two of a pair share one time."""
     return sum(piece.long / (2 if piece.half else 1) for piece in pieces)
+
+
+def _shade(kind: str, shade: int, shades: int) -> str:
+    """Return the colour of a kind of pass: the chunks of a later shade are lighter."""
+    return lighter(LOOKS[kind][1], _LIGHTEST * shade / (shades - 1) if shades > 1 else 0.0)
+
+
+BUBBLE_AND_IDLE = (
+    "The bubble is the time to fill and to drain the pipeline, as a share of the whole iteration. Idle is every wait "
+    "of a stage in the time that is drawn, the mean of all stages: also for transfers, and for the slowest stage."
+)
+"""Why both shares differ."""
+
+
+def schedule_key(gantt: Gantt) -> tuple[Block, ...]:
+    """Return the legend of a schedule: the colours of each kind of pass, in a column for each shade of its chunks."""
+    chunks, shades = gantt.chunks, min(gantt.chunks, _SHADES)
+    spans = [[one for one in range(chunks) if one * shades // chunks == n] for n in range(shades)]
+    heads = [f"{one[0] + 1} to {one[-1] + 1}" if len(one) > 1 else f"{one[0] + 1}" for one in spans]
+    rows = [
+        (LOOKS[kind][0], *(Swatches(((_shade(kind, n, shades), ""),)) for n in range(shades)))
+        for kind in gantt.kinds
+    ]
+    heading = ((dim("chunk"), *map(dim, heads)),) if chunks > 1 else ()
+    passes = Grid(("left",) * (1 + shades), (*heading, *rows), heads=len(heading))
+    again = any(gantt.recomputed(piece) for piece in gantt.pieces)
+    idle = dim(f"Hatched: idle, {100 * gantt.idle_share:.1f} % of the time that is drawn.")
+    return passes, *([Swatches((("sky", f"{AGAIN}, the lower part of a pass"),))] * again), idle
 
 
 def schedule(
@@ -209,9 +238,7 @@ class _Schedule:
                 yield Boxes(
                     name=f"{name}, {last_words}" if last else name,
                     boxes=[self._box(piece) for piece in pieces],
-                    color=lighter(
-                        LOOKS[kind][1], _LIGHTEST * shade / (shades - 1) if shades > 1 else 0.0
-                    ),
+                    color=_shade(kind, shade, shades),
                     edge=0.1 if thin else 0.4,
                     words=self._words(pieces),
                     links=links,

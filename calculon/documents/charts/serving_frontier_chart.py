@@ -1,14 +1,14 @@
 """Generated tokens/s of a processor against tokens/s of a user: the frontier of deployments on each machine."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from calculon.base.frozen import dataclass
 from calculon.base.records import Plain
 from calculon.declarations.named_values import CORRECTED
 from calculon.documents.serving_frontier_page import all_types, counts_words, pools_words
-from calculon.documents.serving_page import requests_words
+from calculon.documents.serving_page import duration_of, rate, requests_words
 from calculon.render.chart import Chart, Line, Mark, Notes, Panel, Rule, dots, line_look
 from calculon.render.chart_axes import value_axis
 from calculon.render.label_places import place_labels
@@ -19,10 +19,16 @@ _LEAST = 3  # successive points with one split from which the first one is marke
 _MARKS = "marks: ends, and where another split begins; B: sequences of a replica"
 
 
-def serving_frontier(document: Plain) -> Chart:
+def serving_frontier(
+    document: Plain,
+    link: Callable[[Plain], str] | None = None,
+    here: tuple[float, float] | None = None,
+) -> Chart:
     """Return the frontier of each machine with a mark where another deployment begins.
 
     Args:
+        link: Returns the address that a point leads to. With it, every point has a mark and words.
+        here: Both rates of a deployment that is marked.
         document: ``model``, ``num_procs``, ``workload``, and ``curves``: each with its ``system``, and its ``points``
             in order of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``; if it has
             none, ``none`` is the reason.
@@ -30,6 +36,8 @@ def serving_frontier(document: Plain) -> Chart:
     load, types = document["workload"], all_types(document)
     curves = [curve for curve in document["curves"] if curve["points"]]
     users, rates = _places([point for curve in curves for point in curve["points"]])
+    if here is not None:
+        users, rates = [*users, here[0]], [*rates, here[1]]
     marks: list[Mark] = []
     if (limit := load.tpot_limit) is not None:
         name = f"TPOT {limit * 1e3:,g} ms"
@@ -44,8 +52,12 @@ def serving_frontier(document: Plain) -> Chart:
         labels += own
         across, up = _places(curve["points"])
         marks.append(Line(x=across, y=up, color=color))
+        if link is not None:
+            marks.append(_linked(curve["points"], color, link))
         ends = zip(*_places([one.point for one in own]), strict=True)
         marks.append(dots(ends, marker, name=curve["system"], color=color))
+    if here is not None:
+        marks.append(dots([here], "star", name="this deployment", sizes=(9.0,), color="orange"))
     marks += [
         Line(name=f"{curve['system']}: {curve['none']}", x=(), y=(), dash="none")
         for curve in document["curves"]
@@ -64,6 +76,18 @@ def serving_frontier(document: Plain) -> Chart:
         rows=((Panel(x=x, y=y, marks=marks, height=_HEIGHT),),),
         width=_WIDTH,
     )
+
+
+def _linked(points: Sequence[Plain], color: str, link: Callable[[Plain], str]) -> Mark:
+    """Return a mark for every point of a frontier, with its figures and the address that it leads to."""
+    words = [
+        f"{pools_words(one['deployment'])}, batch {one['batch']:,.0f}\n"
+        f"{rate(one['interactivity'])} tokens/s of a user, {rate(one['output_rate_per_proc'])} of a processor\n"
+        f"first token after {duration_of(one['ttft'])}"
+        for one in points
+    ]
+    at = zip(*_places(points), strict=True)
+    return dots(at, sizes=(4.0,), color=color, words=words, links=[*map(link, points)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ class _Tornado:
                 name="planned again",
                 color="black",
                 sizes=(3.2,),
-                words=[f"{row['path']}: best plan {x:+.1f} %" for _, row, x in best],
+                words=[f"{self._path(row)}: best plan {x:+.1f} %" for _, row, x in best],
             )
 
     def _texts(self, shown: Sequence[tuple[int, Plain]], end: str) -> Notes:
@@ -194,7 +194,11 @@ class _Tornado:
     def _told(self, row: Plain, end: str) -> str:
         """Write a figure at an end of its range, and the change."""
         said = change(row[f"at_{end}"], self.now)
-        return f"{row['path']} {stated(row[end], row['unit'])}: {said}"
+        return f"{self._path(row)} {stated(row[end], row['unit'])}: {said}"
+
+    def _path(self, row: Plain) -> str:
+        """Return the name of a figure; without one its path."""
+        return self.names.get(row["path"], str(row["path"]))
 
     def _label(self, row: Plain) -> str:
         """Write the name of a figure, or its path with its unit, in lines that end at dots."""

@@ -65,6 +65,51 @@ function linked({ customdata, data }) {
   return [...own, data.meta?.[own[0]]].find((one) => typeof one === "string" && one.startsWith("/?"));
 }
 
+// The keyboard: arrows go from one point with an address to the next, Enter follows it
+
+/** Return the points of a chart that lead somewhere, one for each address. */
+function stops(place) {
+  const found = new Map();
+  for (const [curve, trace] of (place.data ?? []).entries()) {
+    for (const [i, customdata] of (trace.customdata ?? []).entries()) {
+      const several = Array.isArray(customdata?.[0]) ? customdata.map((one, j) => [one, [i, j]]) : [[customdata, i]];
+      for (const [told, pointNumber] of several) {
+        const link = told && linked({ customdata: told, data: trace });
+        if (link && !found.has(link)) found.set(link, { link, curveNumber: curve, pointNumber, text: told[2] ?? "" });
+      }
+    }
+  }
+  return [...found.values()];
+}
+
+const MOVES = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
+
+function keyed_to(event) {
+  const place = event.target;
+  if (!place.matches?.(".chart[tabindex]") || event.ctrlKey || event.metaKey || event.altKey) return;
+  const every = stops(place);
+  const at = every.findIndex(({ link }) => link === place.dataset.stop);
+  if (event.key in MOVES && every.length) {
+    event.preventDefault();
+    const next = at < 0 && MOVES[event.key] > 0 ? 0 : at + MOVES[event.key];
+    const stop = every[Math.min(Math.max(next, 0), every.length - 1)];
+    place.dataset.stop = stop.link;
+    const { xaxis, yaxis } = place._fullData[stop.curveNumber];
+    Plotly.Fx.hover(place, [{ curveNumber: stop.curveNumber, pointNumber: stop.pointNumber }], `${xaxis ?? "x"}${yaxis ?? "y"}`);
+    document.getElementById("status").textContent = stop.text.replaceAll("<br>", ", ");
+  } else if ((event.key === "Enter" || event.key === " ") && at >= 0) {
+    event.preventDefault();
+    place.dispatchEvent(new CustomEvent("state", { bubbles: true, detail: every[at].link }));
+  }
+}
+
+document.addEventListener("keydown", keyed_to);
+document.addEventListener("focusout", ({ target }) => {
+  if (!target.dataset?.stop || !target.matches(".chart")) return;
+  delete target.dataset.stop;
+  Plotly.Fx.unhover(target);
+});
+
 // What is pointed at in a table or a chart is marked in the others: rows by data-key, points by a second customdata
 
 let marked = null;

@@ -56,8 +56,9 @@ function told(error) {
 }
 
 /** Show a state: `query` is its address, or the control that was changed. */
-async function show(query, { begun = performance.now(), history: entry = "push", top = null } = {}) {
+async function show(query, { begun = performance.now(), history: entry = "push", top = null, goal = "" } = {}) {
   waiting = { query, begun, entry: inherited(waiting, entry), top };
+  wanted = goal;
   busy(true);
   extra.abort();
   if (asking) {
@@ -120,6 +121,7 @@ async function put(found, { query, begun, entry, top }) {
   refocus(active);
   if (top !== null) scrollTo(0, top);
   else steady();
+  reach();
   await painted();
   main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers can be seen
 }
@@ -152,7 +154,19 @@ function steady() {
   if (Math.abs(moved) >= 1) scrollBy(0, moved);
 }
 
-for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => (held = null), { passive: true, capture: true });
+let wanted = ""; // the place of the page that a link leads to, until it is there
+
+/** Go to the place that is wanted, and stay there while other parts come. */
+function reach() {
+  const place = wanted && document.getElementById(wanted);
+  if (!place) return;
+  wanted = "";
+  place.scrollIntoView({ block: "start" });
+  held = [{ place, top: parseFloat(getComputedStyle(place).scrollMarginTop) }]; // once the page is long enough
+  place.focus({ preventScroll: true });
+}
+
+for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => ((held = null), (wanted = "")), { passive: true, capture: true });
 
 const answer = document.getElementById("answer");
 const above = new IntersectionObserver(([{ isIntersecting, boundingClientRect: { top } }]) => (answer.hidden = isIntersecting || top > 0));
@@ -189,6 +203,7 @@ async function later(query) {
       place.dataset.filled = "";
       refocus(active);
       steady();
+      reach();
       annotate(place);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -261,11 +276,15 @@ function completed({ target }) {
 }
 
 function visit(address, begun = performance.now()) {
-  const query = new URL(address, location).search.slice(1);
+  const { search, hash } = new URL(address, location);
+  const [query, goal] = [search.slice(1), hash.slice(1)];
   const view = (words) => new URLSearchParams(words).get("view");
   pushed = "";
   clearTimeout(timer);
-  show(query, { begun, top: view(query) === view(current) ? null : 0 });
+  if (goal && query === current && !asking) {
+    wanted = goal;
+    reach();
+  } else show(query, { begun, top: view(query) === view(current) ? null : 0, goal });
 }
 
 async function copy(button) {

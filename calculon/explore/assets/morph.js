@@ -32,7 +32,7 @@ export function morph(old, fresh, kept = () => false) {
 }
 
 function attributes(old, fresh, chart) {
-  const own = (name) => (chart && name === "class") || (name === "open" && old.tagName === "DETAILS");
+  const own = (name) => (chart && ["class", "data-stop"].includes(name)) || (name === "open" && old.tagName === "DETAILS");
   for (const { name } of [...old.attributes]) {
     if (!own(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }

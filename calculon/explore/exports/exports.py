@@ -1,7 +1,7 @@
 """Files of what a page shows: the documents and tables that commands write, an execution, launch files, a report."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from calculon import inputs
@@ -34,6 +34,8 @@ from calculon.explore.exports.same_command import (
 from calculon.explore.offer import MODEL, SYSTEM
 from calculon.explore.page_state import State
 from calculon.explore.search.searches import asked, each_split
+from calculon.explore.serving.asked_deployments import answered, deployments
+from calculon.explore.view_names import SERVING
 from calculon.inputs import Changed
 from calculon.launch.dialects import DIALECTS
 from calculon.render.text_tables import Column, Table
@@ -85,7 +87,7 @@ class Export:
 
 def offered(state: State, answers: Answers) -> dict[str, Export]:
     """Return the files that the view of a state offers, by name."""
-    runs = answers.plan(state).estimate is not None
+    runs = state.view == SERVING or answers.plan(state).estimate is not None
     return {
         name: one
         for name, one in EXPORTS.items()
@@ -118,11 +120,19 @@ def written(name: str, state: State, answers: Answers) -> Written:
 
 def _stem(state: State, answers: Answers) -> str:
     """Return what the name of a file says of its page: model, system, what is changed of it, processors, and plan."""
-    fields = answers.plan(state).fields
+    fields = _fields(state, answers)
     degrees = [f"{mark}{fields[name]}" for name, mark in _MARKS.items() if name in fields]
     changed = [f"{path}={value:g}" for path, value in sorted(state.machine.items())]
     words = [state.model, state.system, *changed, str(state.procs), *degrees]
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", "_".join(words))[:_LONGEST]
+
+
+def _fields(state: State, answers: Answers) -> Mapping[str, Any]:
+    """Return the fields of the plan or the deployment of a page."""
+    if state.view != SERVING:
+        return answers.plan(state).fields
+    served = answered(state, answers).served
+    return {} if served is None else served.deployment.to_dict()
 
 
 _MARKS = {axis.degree: axis.name[0] for axis in PUBLISHED_AXES} | {"microbatch_size": "mbs"}
@@ -211,6 +221,18 @@ def _operator_rows(state: State, answers: Answers) -> str:
     return f"{Table(tuple(map(Column, rows[0])), rows).csv()}\n"
 
 
+def _served(state: State, answers: Answers) -> str:
+    """Return the deployment of a page.
+
+    Raises:
+        Infeasible: Where none has room.
+    """
+    found = answered(state, answers)
+    if found.served is None:
+        raise Infeasible("nothing", found.problem)
+    return json_text(found.served.to_dict())
+
+
 def _report(state: State, answers: Answers) -> str:
     """Return the page of the best plan, and of one's own beside."""
     return report_text(results_of("report", [whole_answer(state, answers)], {}))[0]
@@ -282,6 +304,16 @@ EXPORTS: dict[str, Export] = {
         title="Operators of one block",
         text=_operator_rows,
         views=("pipeline",),
+    ),
+    "served.json": Export(
+        title="All of this deployment",
+        text=_served,
+        views=(SERVING,),
+    ),
+    "deployments.json": Export(
+        title="The best deployments",
+        text=lambda state, answers: json_text(deployments(state, answers).to_dict()),
+        views=(SERVING,),
     ),
     "report.html": Export(
         title="Report to send",

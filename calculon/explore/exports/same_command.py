@@ -17,10 +17,23 @@ from calculon.explore.answers import Answers
 from calculon.explore.offer import MODEL, SYSTEM
 from calculon.explore.page_state import MACHINE, State
 from calculon.explore.search.searches import asked, counts_of, offered, on_count, opened
+from calculon.explore.serving.asked_deployments import (
+    LISTED,
+    TOP,
+    answered,
+    counts,
+    fixed,
+    stated,
+    workload,
+)
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
+from calculon.explore.view_names import SERVING
 from calculon.plan.plan import NAMES
 from calculon.search.restrict import parse
 from calculon.search.space import Values
 from calculon.search.within_risk import states_risk
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployments import COUNT
 
 PROGRAM = "calculon"
 
@@ -50,12 +63,13 @@ class Same:
 
 
 def same(state: State, answers: Answers) -> list[Same]:
-    """Return the commands for the view of a state: first the one that plans, on which the others rest in Python.
+    """Return the commands for the view of a state; of views of training the first is the one that plans.
 
     Raises:
         SpecError: For a question that means nothing.
     """
-    return [_answer(state, answers), *_VIEWS[state.view](state, answers)]
+    planned = () if state.view == SERVING else (_answer(state, answers),)
+    return [*planned, *_VIEWS[state.view](state, answers)]
 
 
 def script(commands: Sequence[Same]) -> str:
@@ -318,8 +332,81 @@ def _pipeline(state: State, answers: Answers) -> Iterator[Same]:
         yield of_plan(title, ("block",), "operators", f"block({_SPECS})", state, answers)
 
 
-_VIEWS = {"plan": _plan, "search": _search, "machine": _depends, "pipeline": _pipeline}
-"""The commands of each view beside that which plans."""
+def _serving(state: State, answers: Answers) -> Iterator[Same]:
+    """Yield the command that searches for the best deployments, and the command for the deployment of the page."""
+    model, system = _sources(state, answers)
+    load, held = workload(state), fixed(state)
+    asked = stated(state, REQUESTS)
+    options = ["--workload", state.option("workload")]
+    for name, value in asked.items():
+        options += [f"--{name.removesuffix('_limit').replace('_', '-')}", _written(value)]
+    fix = [part for one in held.items() for part in ("--fix", _listed((one[0], (one[1],))))]
+    count, changes = counts(state, load), _changes(state)
+    named = [f"{name}={value!r}" for name, value in asked.items()]
+    machine, words = _machine(state, system), [f"fix={held!r}"] if held else []
+    call = ", ".join(
+        [
+            repr(model),
+            repr(count),
+            machine,
+            repr(state.option("workload")),
+            f"top={TOP}",
+            *words,
+            *named,
+        ]
+    )
+    yield Same(
+        title="The best deployments",
+        argv=("serve-optimal", model, count, system, *options, *fix, "-t", str(TOP), *changes),
+        name="deployments",
+        call=f"calculon.search_deployments({call})",
+    )
+    served = answered(state, answers).served
+    if served is None:
+        return
+    own = stated_deployment(served.deployment)
+    sets = [part for one in own.items() for part in ("--set", _of_deployment(*one))]
+    procs = served.deployment.num_procs
+    call = ", ".join(
+        [
+            repr(model),
+            str(procs),
+            machine,
+            repr(state.option("workload")),
+            f"changes={own!r}",
+            *named,
+        ]
+    )
+    yield Same(
+        title="All of this deployment",
+        argv=("serve", model, str(procs), system, *options, *sets, *changes, "-v"),
+        name="served",
+        call=f"calculon.serve({call})",
+    )
+
+
+def stated_deployment(one: Deployment) -> dict[str, Any]:
+    """Return the fields of a deployment that a command states over a number of processors."""
+    fields = one.to_dict()
+    return {
+        each.key: fields[each.key]
+        for each in DEPLOYMENT.values()
+        if each.key != COUNT and (each.key in LISTED or fields[each.key] != each.default)
+    }
+
+
+def _of_deployment(name: str, value: Any) -> str:
+    return f"deployment.{name}={_written(value)}"
+
+
+_VIEWS = {
+    "plan": _plan,
+    "search": _search,
+    "machine": _depends,
+    "pipeline": _pipeline,
+    SERVING: _serving,
+}
+"""The commands of each view; those of training also have the one that plans."""
 
 
 def _sources(state: State, answers: Answers) -> tuple[str, str]:

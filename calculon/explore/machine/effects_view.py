@@ -13,7 +13,7 @@ from calculon.documents.sensitivity_page import break_even_section, change, sens
 from calculon.explore.answers import TIME, Answers
 from calculon.explore.machine.both_machines import same_plan, time_of
 from calculon.explore.machine.capacity_view import capacity_text
-from calculon.explore.machine.knobs import CAPACITY, labels
+from calculon.explore.machine.knobs import CAPACITY, figure_labels, labels
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, html
 from calculon.render.document import Grid, Section, dim
@@ -59,7 +59,8 @@ def effects(state: State, answers: Answers) -> Part | None:
         again=bool(state.option("replan")),
         switch=state.with_options(replan="" if state.option("replan") else "on"),
     )
-    names = {**labels(found.system), **STATISTICS}
+    paths = figure_labels(found.system, answers.figures(state))
+    names = {**paths, **STATISTICS}
     shown = document["value"] and kinds_shown(document)
     everything = sensitivity_page(found)
     return Part(
@@ -72,6 +73,7 @@ def effects(state: State, answers: Answers) -> Part | None:
         ),
         chart=tornado(document, names, partial(_link, state)) if shown else None,
         summary=f"{_called(found)} with each figure of the machine lower and higher, as bars",
+        names=paths,
     )
 
 
@@ -138,7 +140,7 @@ def break_even(state: State, answers: Answers) -> Part:
     even = answers.as_fast_as_changed(state, before)
     section = break_even_section(
         even,
-        labels(before.system),
+        figure_labels(before.system, answers.figures(state)),
         lambda path, value: state.link(machine={path: float(f"{value:.6g}")}),
     )
     said = "With the same plan, one of these figures alone makes a step as long as the changed machine does."

@@ -1,7 +1,8 @@
 """The figures of a machine that sliders set: which ones, in which words, and over which values."""
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from calculon.base.frozen import dataclass
 from calculon.documents.sensitivity_page import stated
@@ -157,6 +158,59 @@ def labels(system: System) -> dict[str, str]:
     return dict(_labels(system, next(iter(system.matrix)))) | rates
 
 
+_PARTS = {
+    "mem1": "Memory",
+    "mem2": "Host memory",
+    "matrix": "Matrix engine",
+    "vector": "Vector engine",
+    "ep_library": "Expert library",
+    "gflops_efficiency": "efficiency",
+    "MB_efficiency": "efficiency",
+    "tflops": "peak rate",
+    "size": "processors",
+    "GiB": "capacity",
+    "GBps": "bandwidth",
+}
+"""Words of parts of paths, where they are not the parts themselves."""
+
+_LEFT_OUT = ("ext", "kernels", "any", "operations")
+"""Parts of paths that say nothing to readers."""
+
+_PATH = re.compile(r"(ext|matrix|vector|mem[12]|networks\[\d+\])\.")
+
+
+def figure_words(path: str, networks: int = 2) -> str:
+    """Return the path of a figure of a machine in words; nothing of what is no such path.
+
+    >>> figure_words("ext.kernels.product.bfloat16.sustained"), figure_words("networks[1].processor_usage")
+    ('Product, bfloat16: sustained', 'Outer network: processor usage')
+    >>> figure_words("matrix.float8.gflops_efficiency[2][1]")
+    'Matrix engine, float8: efficiency, point 3'
+    """
+    if not _PATH.match(path):
+        return ""
+    words = [_part_words(part, networks) for part in path.split(".") if part not in _LEFT_OUT]
+    *place, last = words
+    found = f"{', '.join(place)}: {last}" if place else last
+    extended = " (extended)" if path.startswith("ext.networks") else ""  # networks have some, too
+    return found[:1].upper() + found[1:] + extended
+
+
+def _part_words(part: str, networks: int) -> str:
+    """Return a part of a path in words."""
+    name, *numbers = re.split(r"\[(\d+)\]", part)
+    if name == "networks":
+        return network_name(int(numbers[0]), networks)
+    words = _PARTS.get(name, re.sub("_[GM]iB$", "", name).replace("_", " "))
+    return f"{words}, point {int(numbers[0]) + 1}" if numbers else words
+
+
+def figure_labels(system: System, known: Iterable[str]) -> dict[str, str]:
+    """Return a label for each of some paths of figures: that of its slider, if it may have one."""
+    own, networks = labels(system), len(system.networks)
+    return {path: figure_words(path, networks) for path in known} | own
+
+
 def _rate_path(system: System, arithmetic: str) -> str:
     part = "matrix" if arithmetic in system.matrix else "ext.matrix"
     return f"{part}.{arithmetic}.tflops"
@@ -218,13 +272,15 @@ def others(known: Figures, changes: Mapping[str, float], shown: list[Knob]) -> l
     )
 
 
-def found_by(figures: list[Figure], words: str) -> list[Figure]:
-    """Return the figures whose path, name or unit has all words of a filter."""
+def found_by(figures: list[Figure], words: str, names: Mapping[str, str]) -> list[Figure]:
+    """Return the figures whose path, name, label in `names`, or unit has all words of a filter."""
     wanted = words.lower().split()
     return [
         one
         for one in figures
-        if all(word in f"{one.path} {one.name} {one.unit}".lower() for word in wanted)
+        if all(
+            word in f"{one.path} {one.name} {names[one.path]} {one.unit}".lower() for word in wanted
+        )
     ]
 
 
@@ -241,7 +297,7 @@ def changes_in_words(
     system: System, known: Figures, changes: Mapping[str, float]
 ) -> list[tuple[str, str, str]]:
     """Return what differs from the file of a machine: path, what it is, and both values in words."""
-    names = labels(system)
+    names = figure_labels(system, known)
     told = []
     for path in sorted(changes):
         figure = known.get(path)

@@ -27,6 +27,7 @@ from calculon.explore.machine.knobs import (
     Knob,
     changes_in_words,
     field_of,
+    figure_labels,
     found_by,
     knobs,
     others,
@@ -84,7 +85,8 @@ def _machine(state: State, answers: Answers) -> Part | None:
     arithmetic = _arithmetic(state, answers) if known is None else known.execution.matmul_type
     shown = knobs(system, figures, state.machine, arithmetic)
     rest = others(figures, state.machine, shown)
-    listed = found_by(rest, state.option("figures"))
+    names = figure_labels(system, figures)
+    listed = found_by(rest, state.option("figures"), names)
     plans = _columns(state, answers, both)
     controls = html(
         "machine.html",
@@ -99,6 +101,7 @@ def _machine(state: State, answers: Answers) -> Part | None:
             for one in listed[:MOST]
             for value in [state.machine.get(one.path, one.value)]
         ],
+        names=names,
         left=len(listed) - MOST,
         count=len(rest),
     )

@@ -15,7 +15,7 @@ from calculon.documents.charts.operator_chart import (
     whole_time,
 )
 from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
-from calculon.documents.operator_page import PASSES, block_page
+from calculon.documents.operator_page import PASS_WORDS, block_page
 from calculon.documents.result import Result
 from calculon.documents.roofline_chart import BOUND, drawn, roofline_chart
 from calculon.estimate.operator_passes import OperatorPass
@@ -89,10 +89,11 @@ def _operator_link(seen: _Seen, links: Mapping[str, str], name: str) -> Styled:
 
 
 def _links(state: State, seen: _Seen) -> dict[str, str]:
-    """Return the address of each operator; of one that only sends, none."""
+    """Return the address of each operator; of one that only sends, the address of the traffic of the plan."""
     timed = {one.operator for one in seen.passes}
+    traffic = f"{state.link(view='plan')}#part-traffic"
     return {
-        one["name"]: state.with_options(operator=one["name"]) if one["name"] in timed else ""
+        one["name"]: state.with_options(operator=one["name"]) if one["name"] in timed else traffic
         for one in seen.operators
     }
 
@@ -120,10 +121,9 @@ def _block(state: State, answers: Answers) -> Part | None:
         )
         for one in seen.operators
     )
-    titles = ("operator", *(PASSES.get(work, work) for work in works), "together", "share")
+    titles = ("operator", *(PASS_WORDS.get(work, work) for work in works), "together", "share")
     operators = numbers(titles, (*rows, (*map(bold, whole),)))
-    words = ["agrad: gradients of inputs", "wgrad: gradients of weights"]
-    words += ["recompute: the forward pass once more"] if "recompute" in titles else []
+    words = ["recompute: the forward pass once more"] if "recompute" in titles else []
     if any(split_name(one)[1] in ("F", "G") for one in seen.operators):
         words.append("F and G: the collectives before and after tensor-parallel products")
     largest = (
@@ -136,7 +136,7 @@ def _block(state: State, answers: Answers) -> Part | None:
             Styled(seen.lacking, "alert"),
             _kinds(state, seen),
             f"A microbatch takes {whole[-1]} in a block. {largest}. A click on an operator tells more of it below.",
-            dim(f"{'; '.join(words)}."),
+            dim(f"{'; '.join(words)}." if words else ""),
             Section("Table of operators", (operators,)),
             Section("As calculon block prints it", (block_page(answers.block(state)),)),
         ),
@@ -145,7 +145,14 @@ def _block(state: State, answers: Answers) -> Part | None:
         ),
         summary=f"Time of each operator of a block by pass, the longest first: {', '.join(names[:3])}. "
         "The table of operators has all of them.",
+        names=_apart(answers.block(state)),
     )
+
+
+def _apart(found: Block) -> dict[str, str]:
+    """Return the names of operators within their half of a block, in words."""
+    names = (split_name(one)[1] for one in found.operators)
+    return {name: name.replace("_", " ") for name in names if "_" in name}
 
 
 def _kinds(state: State, seen: _Seen) -> Line:
@@ -189,7 +196,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
         ("left", "left", *["right"] * 4, "left"),
         ("operator", "pass", *_FIGURES),
         (
-            (_operator_link(seen, links, one.operator), PASSES[one.work], *_figures(one))
+            (_operator_link(seen, links, one.operator), PASS_WORDS[one.work], *_figures(one))
             for one in sorted(shown, key=lambda one: -one.time)
         ),
     )
@@ -234,7 +241,7 @@ def _operator(state: State, answers: Answers) -> Part | None:
     works = headed(
         (*["left"] * (1 + shaped), *["right"] * 6, "left"),
         titles,
-        ((PASSES[one.work], *[product_words(one)] * shaped, *_work(one)) for one in passes),
+        ((PASS_WORDS[one.work], *[product_words(one)] * shaped, *_work(one)) for one in passes),
     )
     titles = ("", "its time", "saved of it", "of the block")
     faster = numbers(titles, _faster(state, answers, seen, passes))

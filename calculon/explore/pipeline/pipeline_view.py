@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.statistics import memory_by_kind
-from calculon.documents.charts.schedule_chart import LOOKS, Gantt, schedule
+from calculon.documents.charts.schedule_chart import (
+    BUBBLE_AND_IDLE,
+    LOOKS,
+    Gantt,
+    schedule,
+    schedule_key,
+)
 from calculon.documents.page import exposed_grid, memory_grid, time_section
 from calculon.documents.result import Result
 from calculon.documents.stage_table import (
@@ -77,8 +83,11 @@ def _schedule(state: State, answers: Answers) -> Part | None:
             control,
             time,
             _order(gantt, result, _stage(state, stages)),
+            *(() if alone else (dim(BUBBLE_AND_IDLE),)),
             *click,
+            *schedule_key(gantt),
         ),
+        key=True,
         chart=schedule(gantt, result.digits, links, _stage(state, stages)),
         summary=f"Passes of each stage over time: {said}. The table of stages says how long they take.",
     )

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator
 
+from calculon.advise.answer import TOKENS
 from calculon.advise.candidate import candidate_of, trainings
+from calculon.base.records import Plain
+from calculon.base.units import chance
 from calculon.declarations.plan_words import plan_words
-from calculon.documents.how_sure import risk_words
+from calculon.documents.headline import headline
 from calculon.documents.plan_page import against_words
 from calculon.documents.result import Result
+from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers, Shown
 from calculon.explore.page_state import State
+from calculon.render.document import words
 from calculon.render.texts import level_text, token_count
 
 
@@ -19,39 +24,46 @@ def words_of(state: State, answers: Answers, shown: Shown) -> str:
     return plan_words(shown.fields, answers.question(state).preset.usual(shown.fields))
 
 
-def key_figures(state: State, answers: Answers, result: Result) -> Iterator[tuple[str, str, str]]:
+def key_figures(
+    state: State, answers: Answers, shown: Shown, result: Result
+) -> Iterator[tuple[str, str, str]]:
     """Yield the key figures of the plan of a page, with the digits that its interval leaves."""
-    digits, total = result.digits, result.value("total_time")
-    ends = "" if result.interval is None else f"{level_text(result.interval)}: {result.ends}"
-    yield "Time of a step", digits.duration(total), ends
-    if result.mfu:
-        yield "MFU", digits.efficiency(result.mfu), result.masking
+    assert shown.estimate is not None
+    yield _risk(result)
+    training = _training(state, answers, shown.estimate)
+    *rows, _ = headline(result, training, money=True)  # the last one is memory, told with its risk
+    level = f"{level_text(result.interval)}: " if result.interval else ""
+    for label, value, interval in rows:
+        name = words(label)
+        if name == "USD":
+            name = f"US dollars for {token_count(training['tokens'])} tokens"
+        yield f"{name[:1].upper()}{name[1:]}", words(value), f"{level}{interval}" * bool(interval)
     tokens, fields = result.tokens_per_second, result.execution
     if tokens is not None and fields is not None:
-        each = digits.rate(tokens / fields["num_procs"])
-        yield "Tokens/s per processor", each, f"{digits.rate(tokens)} in total"
-    there = (result.capacities or (0.0, 0.0))[0]
+        each = result.digits.rate(tokens / fields["num_procs"])
+        yield "Tokens/s per processor", each, f"{result.digits.rate(tokens)} in total"
+    yield from _against_best(state, answers, result)
+
+
+def _risk(result: Result) -> tuple[str, str, str]:
+    """Return the risk of running out of memory, and the memory that this is about."""
+    digits, there = result.digits, (result.capacities or (0.0, 0.0))[0]
     used = result.value("proc_mem_tier1_cap_req")
-    risk = risk_words(result.fits)
-    yield "Memory", digits.gib(used), f"of {digits.gib(there)}, {digits.left(there - used)}; {risk}"
-    yield from _days(state, answers, result)
-    yield from _against_best(state, answers, total)
+    memory = f"{digits.gib(used)} of {digits.gib(there)} usable, {digits.left(there - used)}"
+    risk = "not known" if result.fits is None else chance(1 - result.fits)
+    return "Risk of running out of memory", risk, memory
 
 
-def _days(state: State, answers: Answers, result: Result) -> Iterator[tuple[str, str, str]]:
-    """Yield the days of the whole training, where its tokens are stated."""
-    question, estimate = answers.question(state), answers.plan(state).estimate
-    if question.tokens is None or estimate is None:
-        return
-    lengths = question.tokens, question.tokens_per_step
+def _training(state: State, answers: Answers, estimate: Estimate) -> Plain:
+    """Return the run by a plan, of the tokens of the question or of the usual ones."""
+    question = answers.question(state)
+    lengths = question.tokens or TOKENS, question.tokens_per_step
     plans = [candidate_of(estimate)]
     (run,) = trainings(plans, question.campaign, question.model, question.system, *lengths)
-    days = result.digits.rate(run["campaign"]["days"])
-    failures = f"goodput {100 * run['campaign']['goodput']:.1f} %"
-    yield f"Days for {token_count(question.tokens)} tokens", days, failures
+    return run
 
 
-def _against_best(state: State, answers: Answers, total: float) -> Iterator[tuple[str, str, str]]:
+def _against_best(state: State, answers: Answers, result: Result) -> Iterator[tuple[str, str, str]]:
     """Yield how far the plan is from the best, as far as that is known already."""
     found = answers.found_before(state)
     if found is None or not len(found):
@@ -63,7 +75,7 @@ def _against_best(state: State, answers: Answers, total: float) -> Iterator[tupl
     best = answers.best(state).brief
     if best is None:
         return
-    least = best.value("total_time")
-    words = against_words(total / least - 1).removesuffix(" against the best")
+    total, least = result.value("total_time"), best.value("total_time")
+    said = against_words(total / least - 1).removesuffix(" against the best")
     which = "the best that the search tried" if total < least else "which"
-    yield "Against the best", words, f"{which} takes {best.digits.duration(least)}"
+    yield "Against the best", said, f"{which} takes {best.digits.duration(least)}"

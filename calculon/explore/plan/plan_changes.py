@@ -30,6 +30,7 @@ from calculon.explore.search.searches import with_opened
 from calculon.plan.columns import field_of
 from calculon.plan.plan import all_fields
 from calculon.plan.rules.all_rules import MEMORY_REASONS
+from calculon.render.chart import Chart, linked
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Line, Section, Styled, dim
 from calculon.render.text_tables import Column, Table
@@ -158,7 +159,7 @@ def against(state: State, answers: Answers) -> Part | None:
     return Part(
         title="From your plan to the best, one change at a time",
         blocks=tuple(blocks),
-        chart=change_waterfall(_drawn(told, digits, best)),
+        chart=_with_steps(state, change_waterfall(_drawn(told, digits, best)), alone),
         summary=f"{said} A bar for each change: {listed}." if steps else "",
     )
 
@@ -168,6 +169,16 @@ def _drawn(told: Mapping[str, Any], digits: Digits, best: Shown) -> WaterfallDat
     assert best.brief is not None
     title = f"{best.brief.title}: one change at a time"
     return WaterfallData(told, ("your plan", "the best"), title, best.brief.terms, digits)
+
+
+def _with_steps(
+    state: State, chart: Chart | None, alone: Sequence[tuple[str, str]]
+) -> Chart | None:
+    """Return a waterfall whose bars make their change alone; those of the plans at its ends lead to them."""
+    if chart is None:
+        return None
+    steps = (link or f"{state.link()}#part-changes" for _, link in alone)
+    return linked(chart, [f"{state.link()}#part-figures", *steps, state.link(plan={})])
 
 
 def _with_buttons(table: Table, alone: Sequence[tuple[str, str]]) -> Table:
@@ -310,6 +321,7 @@ def _row(choice: Choice, chips: Mapping[str, Mapping[str, str]]) -> Mapping[str,
     now["id"] = _id(choice.field, choice.value)
     texts = [(value_text(value), value == choice.value) for value in choice.values]
     return {
+        "id": f"changes-{choice.field}",
         "label": label(choice.field),
         "help": field_of(choice.field).declaration.help,
         "chips": [

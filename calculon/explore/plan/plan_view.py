@@ -5,18 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 from calculon.advise.infeasibility import why_none
-from calculon.documents.charts.breakdown import time_parts
+from calculon.documents.charts.breakdown import parts_of_time, time_parts
 from calculon.documents.charts.stage_memory_chart import kinds_of, stage_memory
 from calculon.documents.charts.traffic_chart import traffic_chart
 from calculon.documents.how_sure import how_sure_section
-from calculon.documents.page import estimate_page, time_section, traffic_section
+from calculon.documents.page import PARTS as PARTS_OF_TIME
+from calculon.documents.page import estimate_page, time_section, traffic_degrees, traffic_section
 from calculon.documents.rank_group_table import groups_section
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
-from calculon.render.chart import legend_entries
+from calculon.render.chart import legend_entries, linked
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Facts, Section, Swatches, dim, numbers, words
 
@@ -44,7 +45,7 @@ def _figures(state: State, answers: Answers) -> Part | None:
     result = shown.brief
     if result is None:
         return None
-    facts = Facts((*key_figures(state, answers, result),))
+    facts = Facts((*key_figures(state, answers, shown, result),))
     return Part(
         title="Your plan" if state.plan else "The best plan",
         blocks=(dim(words_of(state, answers, shown)), facts),
@@ -58,11 +59,24 @@ def _time(state: State, answers: Answers) -> Part | None:
     if result is None:
         return None
     section = time_section(result)
+    links = [_of_time(state, name) for name in parts_of_time(result)]
     return Part(
         title="Where the time goes",
-        chart=time_parts(result),
+        blocks=(dim("A click on a part leads to its operators, passes or traffic."),),
+        chart=linked(time_parts(result), links),
         summary=f"Parts of the time: {words(section.remark)}.",
         below=(_folded(*section.blocks),),
+    )
+
+
+def _of_time(state: State, name: str) -> str:
+    """Return the address of what shows a part of the time in detail."""
+    if name == "bubble_time":
+        return f"{state.link(view='pipeline')}#part-schedule"
+    if name in ("fw_time", "bw_time", "recompute_time"):
+        return f"{state.link(view='pipeline')}#part-block"
+    return (
+        f"{state.link()}#part-{'traffic' if PARTS_OF_TIME[name][1] == 'communicating' else 'whole'}"
     )
 
 
@@ -92,15 +106,27 @@ def _memory(state: State, answers: Answers) -> Part | None:
     )
     table = numbers(titles, rows)
     chart = stage_memory(sizes, stages[0].available[0], result, state.title)
+    if shown_runs := result is not None:
+        chart = linked(chart, [_of_stage(state, one.stage) for one in stages])
     entries = tuple((str(mark.color), mark.name) for mark in legend_entries(chart.panels))
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        blocks=(said, Swatches(entries)),
+        blocks=(
+            said,
+            dim("A click on a bar shows the stage.") if shown_runs else "",
+            Swatches(entries),
+        ),
         chart=chart,
         key=True,
         summary=f"Tier-1 memory by kind and stage: {said}.",
         below=(_folded(table),),
     )
+
+
+def _of_stage(state: State, number: int) -> str:
+    """Return the address of a stage."""
+    there = replace(state, view="pipeline").with_options(stage=str(number))
+    return f"{there}#part-stage"
 
 
 def _sure(state: State, answers: Answers) -> Part | None:
@@ -127,13 +153,19 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     if chart is None:
         return Part(title="Traffic", blocks=("None: one processor works alone.",))
     groups = groups_section(result.groups, result.domains)
+    links = [f"{state.link()}#{_alternatives(one)}" for one in traffic_degrees(result)]
     return Part(
         title="Traffic",
-        blocks=(section.remark,),
-        chart=chart,
+        blocks=(section.remark, dim("A click on a bar leads to other degrees of its parallelism.")),
+        chart=linked(chart, links),
         summary=f"Traffic of each kind of parallelism in a step: {words(section.remark)}.",
         below=(_folded(*section.blocks), *([replace(groups, opened=True)] if groups else [])),
     )
+
+
+def _alternatives(degree: str) -> str:
+    """Return the place on the page of other values of a degree; the degree of replicas follows from the others."""
+    return f"changes-{'zero_stage' if degree == 'data_par' else degree}"
 
 
 def _whole(state: State, answers: Answers) -> Part | None:

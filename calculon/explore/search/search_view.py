@@ -30,6 +30,7 @@ from calculon.explore.answers import Answers
 from calculon.explore.choice_words import label, value_words
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
+from calculon.explore.plain_words import in_labels, in_short
 from calculon.explore.search.found_plans import FoundPlans, plan_point, split_name
 from calculon.explore.search.searches import (
     Asked,
@@ -71,6 +72,7 @@ def _question(state: State, answers: Answers) -> Part:
         "search_question.html",
         state=state,
         lists=_words(state),
+        statistics={"objective": _offered(state, "objective")},
         more=[
             (name, label(name), ", ".join(value_words(name, value) for value in values))
             for name, values in more.items()
@@ -84,16 +86,37 @@ def _question(state: State, answers: Answers) -> Part:
 def _words(state: State) -> dict[str, dict[str, str]]:
     """Return what may be written into the fields, each with its meaning: short names first."""
     known = _statistics(state)
-    runs = OF_RUNS if state.tokens else ()
-    names = dict.fromkeys((*USUAL, *runs, *known))
-    statistics = {short_of(name): known[name].help for name in names}
+    statistics = {short_of(name): known[name].help for name in (*_usual(state), *known)}
     fields = {short_of(name): label(name) for name in FIXABLE}
     words = {one: statistics[one] for one in statistics if one.isidentifier()}
     return {
-        "statistics": statistics,
         "condition-words": {**words, **fields},
         "value-words": {f"{name}=": words for name, words in fields.items()},
     }
+
+
+def _usual(state: State) -> tuple[str, ...]:
+    """Return the statistics that people look for."""
+    return (*USUAL, *(OF_RUNS if state.tokens else ()))
+
+
+def _offered(state: State, name: str) -> list[tuple[str, list[tuple[str, str, bool]]]]:
+    """Return the statistics that an option may name, in groups: value, words, and whether it is the value of now."""
+    known, now, usual = _statistics(state), state.option(name), _usual(state)
+
+    def options(names: Iterable[str]) -> list[tuple[str, str, bool]]:
+        return [
+            (one, in_labels(in_short(known[one].help)), now in (one, short_of(one)))
+            for one in names
+        ]
+
+    groups = [("Usual", options(usual)), ("All", options(one for one in known if one not in usual))]
+    if not any(chosen for _, several in groups for *_, chosen in several):
+        statistic, _, sense = now.partition(":")
+        words = known[statistic].help if statistic in known else statistic
+        own = f"{words}, {'least' if sense == 'min' else 'most'} first" if sense else words
+        groups.insert(0, ("Now", [(now, own, True)]))
+    return groups
 
 
 def _statistics(state: State) -> Mapping[str, Statistic]:
@@ -345,7 +368,10 @@ def _front(state: State, answers: Answers) -> Part | None:
     return Part(
         title="What each plan costs",
         blocks=(
-            html("search_front.html", state=state),
+            html(
+                "search_front.html",
+                statistics={name: _offered(state, name) for name in ("x", "y")},
+            ),
             dim(unbeaten_words),
             Section("As a table", (Grid(("text", "left"), lines),)),
         ),

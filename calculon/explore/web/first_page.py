@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from calculon import inputs
 from calculon.advise.answer import baseline_plan
 from calculon.advise.ask import Question, ask
 from calculon.advise.shorthand import read_baseline
@@ -46,7 +47,9 @@ def first_page(
     if mine is None:
         answers.question(state)
         return state
-    stated = read_baseline(mine, state.procs)
+    model = answers.offer.source(MODEL, state.model)
+    seq_size = inputs.model(model).seq_size
+    stated = read_baseline(mine, state.procs).of_model(seq_size)
     return (
         _of_file(answers, state, str(mine))
         if stated.fields is None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.files import reason
+from calculon.estimate.argument_order import takes_either_order
 from calculon.explore.packages import require
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ class ExplorePage:
         return f'<div class="calculon"><p>{link}</p>{frame}</div>'
 
 
+@takes_either_order
 def explore(
     model: str | os.PathLike[str] = "llama3-70B",
-    system: str | os.PathLike[str] = "h100_80g_sxm",
     procs: int | str = 1024,
+    system: str | os.PathLike[str] = "h100_80g_sxm",
     *,
     mine: str | Mapping[str, Any] | None = None,
     port: int = 0,
@@ -92,7 +94,7 @@ def explore(
     """Open the page of ``calculon explore`` from Python: served to this machine alone, in the background.
 
     Args:
-        model, system, procs: What is shown first: names of the catalog or files, and processors (``"1k"`` is 1,024).
+        model, procs, system: What is shown first: names of the catalog or files, and processors (``"1k"`` is 1,024).
         mine: A plan of one's own, as :func:`calculon.plan` takes it; by default the best is shown.
         port: Where to listen; 0 takes a port that is free.
         **words: Further words of the address: ``batch``, ``seq``, ``dtype``, ``preset``, ``tokens``,
@@ -108,7 +110,7 @@ def explore(
 
     Examples:
         >>> from calculon import explore
-        >>> with explore("llama3-8B", "h100_80g_sxm", 64, view="machine") as page:
+        >>> with explore("llama3-8B", 64, "h100_80g_sxm", view="machine") as page:
         ...     page.url.partition("/?")[2]
         'model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
     """

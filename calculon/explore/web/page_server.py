@@ -28,7 +28,7 @@ from calculon.explore.exports.exports import written
 from calculon.explore.offer import MODEL, SYSTEM
 from calculon.explore.page_state import CHANGED, LONGEST, State, read_good, read_state
 from calculon.explore.part import ASSETS, Part, PartKind, html
-from calculon.explore.view_names import VIEWS
+from calculon.explore.view_names import SERVING, VIEWS
 from calculon.explore.views import KINDS, PARTS
 from calculon.explore.visits import Cancelled, Pending, Visit, under_way
 from calculon.explore.web.guard import Guard
@@ -57,6 +57,7 @@ _LABELS = {
     "where": "Only executions with",
     "fix": "Only these values",
     "open": "Try more values of these fields",
+    "workload": "Workload",
     "counts": "Compare numbers of processors",
     "x": "Horizontal axis",
     "y": "Vertical axis",
@@ -192,12 +193,20 @@ class Site:
         self._fill(content, state)
         if not any(part for _, part in content["parts"]):
             content["parts"] = []
+        content["pending"] = self._progress(state, pending)
+        return content
+
+    def _progress(self, state: State, pending: Pending) -> dict[str, Any]:
+        """Return what is searched for, and how far that is."""
+        if state.view == SERVING:
+            return {"what": "deployment", "total": 0, "note": "Trying deployments ..."}
         try:
             total = self._answers.executions(state)
         except Pending:
             total = 0
-        content["pending"] = {"looked_at": min(pending.looked_at, total), "total": total}
-        return content
+        looked_at = min(pending.looked_at, total)
+        counting = "Counting the executions ..."
+        return {"what": "plan", "total": total, "looked_at": looked_at, "note": counting}
 
     def _frame(self, state: State, beside: str) -> dict[str, Any]:
         """Return a page without parts, with its controls."""
@@ -239,7 +248,7 @@ class Site:
 
     def _beside(self, state: State, wrong: Mapping[str, str]) -> Markup:
         """Return the controls of a state that may have no question, before any plan is known."""
-        bare = replace(state, plan={}, machine={}, preset="", batch="", seq="", dtype="", tokens="")
+        bare = State(model=state.model, system=state.system, procs=state.procs, view=state.view)
         for likely in (state, *(replace(bare, dtype=one) for one in ("", *PRECISIONS))):
             try:
                 return controls(state, self._unsearched, likely, wrong)

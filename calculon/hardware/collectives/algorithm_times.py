@@ -1,4 +1,4 @@
-"""Collective times by message size, the fastest algorithm, and bandwidths as nccl-tests defines them."""
+"""Times of collectives by message size, the fastest algorithm, and bandwidths as nccl-tests defines them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,12 +22,12 @@ from calculon.hardware.collectives.placement import Group
 from calculon.hardware.extension import STEP_LATENCY
 from calculon.hardware.system import System
 
-# Latencies and shares of the rate by protocol, as NCCL's tuner counts them.
+# Latencies and rates by protocol, as in NCCL's tuner.
 #
-# NCCL runs rings and trees by three protocols: Simple, which fills the links; LL, whose data carries flags and half of
-# the rate; LL128, with flags for 128 bytes, on NVLink systems. Each has a base latency and one for every hop, by the
-# kind of the link. A network of no known kind, or with a latency of its own (``step_latency`` or ``ramp``, such as a
-# fitted one), has one protocol and its own latencies.
+# NCCL runs rings and trees with three protocols: Simple fills the links; LL interleaves flags with data, at half the
+# rate; LL128 has a flag per 128 bytes and needs NVLink. Each has a base latency and a latency per hop by kind of link.
+# A network of unknown kind, or one that states latencies (``step_latency`` or ``ramp``, such as a fitted network), has
+# a single protocol with its latencies.
 #
 # Source: NCCL, src/graph/tuning.cc.
 
@@ -51,7 +51,7 @@ HOPS = {
         "net": {SIMPLE: 14e-6, LL: 5.0e-6, LL128: 8.5e-6},
     },
 }
-"""Seconds per step, by form, link kind and protocol. Source: NCCL, src/graph/tuning.cc; a tree over PCIe as a ring."""
+"""Seconds per step by form, link kind and protocol. Source: NCCL, src/graph/tuning.cc; PCIe trees as PCIe rings."""
 
 IN_SWITCH = {"nvlink": 25e-6, "pcie": 25e-6, "net": 18e-6}
 """Seconds to start a reduction in the switches, and per step of the tree across. Source: as :data:`HOPS`."""
@@ -66,14 +66,14 @@ RATES = {
 """Share of a network's rate by form and protocol. Source: as :data:`HOPS`."""
 
 LL_LIMITS = (141 / 450, 45 / 450, 35 / 450)
-"""Largest bus bandwidth of LL in one node, two nodes and more, as shares of each processor's port in its node.
+"""Largest bus bandwidth of LL in one node, two nodes and more, relative to each processor's port in its node.
 
-Source: NCCL, src/graph/tuning.cc, ``llMaxBws``: on Hopper 141, 45 and 35 GB/s for NVLink of 450; as much on Ampere
-(87.7 GB/s of 300) and Blackwell.
+Source: NCCL, src/graph/tuning.cc, ``llMaxBws``: on Hopper 141, 45 and 35 GB/s with 450 GB/s of NVLink; the same on
+Ampere (87.7 GB/s of 300) and Blackwell.
 """
 
 LL_LEAST_LIMITS = (39e9, 39e9, 20.4e9)
-"""The same limits in bytes/s on the slowest links. Source: as :data:`LL_LIMITS`, the row of Volta."""
+"""Lower bounds of these limits in bytes/s, for slow links. Source: as :data:`LL_LIMITS`, the row of Volta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,8 @@ def paced(
     form = ALGORITHMS[name].form
     networks = [(i, used) for i, used in enumerate(group.used) if used.any()]
     alone = np.asarray(group.ranks) == 1
-    straight = system.fabric.ramp is None  # then a share of the rate takes that much longer
+    # Without a ramp, time is inversely proportional to the rate.
+    straight = system.fabric.ramp is None
     moved = _moved(system, schedule, networks, size) if straight else np.array(0.0)
     found = []
     for pace in paces(system, form):
@@ -302,25 +303,25 @@ def port_share(
 
     Source: nccl-tests, doc/PERFORMANCE.md, and :func:`~calculon.hardware.collectives.algorithms.nvls`.
     """
-    members: Count = np.maximum(group.members[network], 2)  # one alone moves nothing
+    members: Count = np.maximum(group.members[network], 2)  # a single member moves nothing
     operation = _LIKE.get(operation, operation)
-    whole = system.law(network, operation)
-    one = system.link(network).torus
-    if one is not None and name == "torus":
-        links = one.exchange_share if operation == "all_to_all" else one.share
+    law = system.law(network, operation)
+    link_torus = system.link(network).torus
+    if link_torus is not None and name == "torus":
+        links = link_torus.exchange_share if operation == "all_to_all" else link_torus.share
         return system.networks[network].efficiency * links(members, group.neighbours(network))
     if operation != "all_reduce" or not system.reduces_in_network(network):
-        return whole.rates.share(members) if whole else None
-    if name == MEASURED and whole:
-        share = whole.rates.share(members)
+        return law.rates.share(members) if law else None
+    if name == MEASURED and law:
+        share = law.rates.share(members)
         return np.where(members > 2, share * (members + 1) / (2 * (members - 1)), share)
     if name == "nvls" or (name == "nvls_tree" and network == group.node):
-        if whole is None:
+        if law is None:
             return None
-        ranks = whole.largest
-        return whole.rates.share(np.array(ranks)) * (ranks + 1) / (2 * (ranks - 1))
-    halves = [system.law(network, half) for half in ("reduce_scatter", "all_gather")]
-    times = [1 / law.rates.share(members) for law in halves if law]
+        ranks = law.largest
+        return law.rates.share(np.array(ranks)) * (ranks + 1) / (2 * (ranks - 1))
+    laws = [system.law(network, half) for half in ("reduce_scatter", "all_gather")]
+    times = [1 / law.rates.share(members) for law in laws if law]
     return 1 / np.mean(times, axis=0) if times else None
 
 
@@ -338,6 +339,7 @@ def time_of(system: System, operation: str, group: Group, name: str, size: Bytes
         return found
     measured = time_of(system, operation, group, MEASURED, size)
     chosen = is_measured(system, group, name, operation)
+    # No algorithm beats the measured choice, otherwise the library would have chosen it.
     measured = np.where(chosen, measured, np.maximum(found, measured))
     return np.where(was_measured, measured, found)
 
@@ -387,7 +389,7 @@ def group_time(
             whole message; there is no all-to-all, scatter or gather). ``auto``: the measured time if the system states
             it, else the fastest algorithm that NCCL can choose. Or one of ``ALGORITHMS``, which falls back to ``auto``
             for operations or groups that it cannot run.
-        per_step: Whether collectives pay a latency per step; only for ``published``.
+        per_step: True if collectives pay a latency per step; only for ``published``.
     """
     if algorithm == PUBLISHED:
         name = _published(operation)
@@ -405,8 +407,8 @@ def group_volume(
     """
     networks = range(len(system.networks))
     if algorithm == PUBLISHED:
-        all_of_it = system.fabric.volume(group.network, _published(operation), size, group.ranks)
-        return np.stack([np.where(group.network == i, all_of_it, 0.0) for i in networks])
+        volume = system.fabric.volume(group.network, _published(operation), size, group.ranks)
+        return np.stack([np.where(group.network == i, volume, 0.0) for i in networks])
     names, table = _choices(system, operation, size, group, algorithm)
     taken = np.argmin(np.stack(table), axis=0)
     shares = [schedule_of(system, operation, group, name).shares for name in names]
@@ -421,7 +423,7 @@ def group_volume(
 def _published(operation: str) -> str:
     """Return the operation of a network that represents another operation."""
     if operation in ("all_to_all", "scatter", "gather"):
-        raise ValueError(f"networks do not say under ops what {operation} moves")
+        raise ValueError(f"ops of networks do not state the traffic of {operation}")
     return "p2p" if operation in ("broadcast", "reduce") else operation
 
 
@@ -432,6 +434,7 @@ def _choices(
     names: tuple[str, ...] = ()
     rows: list[Array] = []
     rest: Array = np.array(True)
+    # Measured times take precedence, but a named algorithm is tried first: each group takes the first it can use.
     for name in (algorithm, MEASURED):
         if name in CAN[operation] and name not in names:
             here = rest & able(system, group, name, operation)

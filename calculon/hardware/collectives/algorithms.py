@@ -1,4 +1,4 @@
-"""Collective algorithms: sequential steps and bytes per port on each network.
+"""Collective algorithms (all-reduce, reduce-scatter, all-gather, all-to-all): steps and bytes per port on each network.
 
 Sizes follow nccl-tests and count the full array: the input of an all-reduce or reduce-scatter, the output of an
 all-gather, everything a rank sends in an all-to-all, and everything the root of a scatter sends or the root of a gather
@@ -28,7 +28,7 @@ OPERATIONS = (
 )
 
 IN_FLIGHT = 8
-"""Messages from a rank to all others that pay their latency in sequence; further ones hide behind transfers."""
+"""Messages from a rank to all others that pay their latency in sequence; further ones overlap with transfers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,8 @@ class Schedule:
     Attributes:
         steps: Steps on the critical path that pay the network's step latency.
         shares: Bytes through each port of the network per byte of the message.
-        together: Whether the networks work at the same time, so that the slowest decides; else one after the other.
+        together: True if the networks work at the same time, so that the slowest decides; otherwise one after the
+            other.
     """
 
     steps: tuple[Count, ...]
@@ -205,9 +206,8 @@ def pairwise(system: System, group: Group, operation: str) -> Schedule:
     ranks, waiting = group.ranks, np.minimum(group.ranks - 1, IN_FLIGHT)
     steps = tuple(np.where(group.network == i, waiting, 0) for i in range(len(group.members)))
     shares: list[Array] = []
-    further: Array = np.array(
-        0.0
-    )  # through the ports of networks between nodes, the outermost first
+    # Traffic of outer networks through shared ports, from the outermost inwards.
+    further: Array = np.array(0.0)
     for i, (members, below, _) in reversed(list(enumerate(_tiers(group)))):
         here = below * (members - 1) / ranks
         between = system.link(i).kind == "net"
@@ -235,7 +235,7 @@ def measured(system: System, group: Group, operation: str) -> Schedule:
 
 
 def is_measured(system: System, group: Group, name: str, operation: str) -> Array:
-    """Return whether a measured operation used an algorithm, whatever the message size.
+    """Return a mask of groups in which the measured operation used an algorithm, whatever the message size.
 
     A measured all-reduce on switches that reduce is a ring for small messages and :func:`nvls` for large ones.
     """
@@ -332,7 +332,7 @@ _ANYWHERE = {"direct", "rooted"}
 
 
 def able(system: System, group: Group, name: str, operation: str = "") -> Array:
-    """Return whether groups can use an algorithm for the operation, given their networks and switches.
+    """Return a mask of groups that can use an algorithm for the operation, given their networks and switches.
 
     The operation only matters for measured ones.
     """
@@ -355,7 +355,7 @@ def able(system: System, group: Group, name: str, operation: str = "") -> Array:
 
 
 def _on_torus(system: System, group: Group) -> Array:
-    """Return which groups use a network that is a torus."""
+    """Return a mask of groups that use a torus network."""
     found: Array = np.zeros(np.shape(group.ranks), dtype=bool)
     for i, used in enumerate(group.used):
         if system.link(i).torus is not None:
@@ -364,11 +364,12 @@ def _on_torus(system: System, group: Group) -> Array:
 
 
 def _was_measured(system: System, group: Group, operation: str) -> Array:
-    """Return which groups use one network that states the operation, and are no larger than the measured ones."""
+    """Return a mask of groups on one network with a law for the operation, no larger than the measured groups."""
     ranks = np.asarray(group.ranks)
     found: Array = np.zeros(np.broadcast_shapes(ranks.shape, np.shape(group.network)), dtype=bool)
     for i in range(len(system.networks)):
-        if law := system.law(i, operation):  # a transfer is between two, however many wait
+        # A transfer involves two ranks, whatever the group size.
+        if law := system.law(i, operation):
             small = (ranks <= law.largest) | (operation == "p2p")
             found = found | ((group.network == i) & small)
     return found & ~group.several if found.any() else found
@@ -388,10 +389,10 @@ def obstacle(system: System, group: Group, name: str, operation: str = "") -> st
         return f"{system.name} states no measured {operation} for these {int(group.ranks):,} ranks ({field})"
     if name == "torus":
         ranks = f"these {int(group.ranks):,} ranks of {system.name}"
-        return f"torus needs a network that is one, and {ranks} use none (ext.networks[].torus)"
+        return f"torus needs a torus network, and {ranks} use none (ext.networks[].torus)"
     if _on_torus(system, group):
-        links = f"those of {system.name} are a torus (ext.networks[].torus)"
-        return f"{name} needs links from each rank to each other, and {links}"
+        links = f"the network of {system.name} is a torus (ext.networks[].torus)"
+        return f"{name} needs links between all ranks, and {links}"
     several = int(sum(group.used))
     if (name in _SEVERAL) != (several > 1):
         where = "several networks" if name in _SEVERAL else "one network"
@@ -399,4 +400,4 @@ def obstacle(system: System, group: Group, name: str, operation: str = "") -> st
         return f"{name} needs a group in {where}; these {group.ranks:,} ranks use {use}"
     number = int(_switches(group, name))
     field = f"ext.networks[{number}].in_network_reduction"
-    return f"{name} needs switches that reduce, and those of networks[{number}] of {system.name} do not ({field})"
+    return f"{name} needs switches that reduce, unlike the switches of networks[{number}] of {system.name} ({field})"

@@ -1,8 +1,8 @@
-"""Dispatch of tokens to the ranks of their experts, and combine: bytes through each port, and times.
+"""Expert-parallel dispatch of tokens to the ranks of their experts, and combine: bytes through each port, and times.
 
 An all-to-all sends a row for each expert of a token. Expert libraries (DeepEP, HybridEP) send one copy to each *node*
-that has an expert of the token, to the rank with the sender's number within its node. That rank forwards one copy to
-each *rank* with an expert, which copies rows for its experts. The combine adds up in the same places. All experts are
+with an expert of the token, to the rank with the sender's local number. That rank forwards one copy to each *rank* with
+an expert, which copies rows for its experts. Combine sums partial results at the same points. All experts are assumed
 equally likely.
 
 Source: DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437, sections 2.1.2 and 3.2.2; DeepEP, README.
@@ -101,9 +101,9 @@ def _of_groups(routing: Routing, groups: int) -> float:
     size = routing.experts // routing.groups
     found = 0.0
     for chosen in range(max(0, limit - others), min(groups, limit) + 1):
-        ways = comb(groups, chosen) * comb(others, limit - chosen)
+        combinations = comb(groups, chosen) * comb(others, limit - chosen)
         missed = _missed(routing, np.array(chosen * size), limit * size)
-        found += ways / comb(routing.groups, limit) * float(missed)
+        found += combinations / comb(routing.groups, limit) * float(missed)
     return found
 
 
@@ -120,7 +120,7 @@ def copies(system: System, routing: Routing, group: Group) -> Array:
     inside = np.asarray(group.members[group.node])
     nodes = np.asarray(group.ranks) // inside
     to_ranks = distinct_parts(routing, group.ranks) * (inside - 1) / inside
-    to_nodes = distinct_parts(routing, nodes) / nodes  # each of the other nodes is as likely
+    to_nodes = distinct_parts(routing, nodes) / nodes  # every node is equally likely
     found: list[Array] = []
     further: Array = np.array(0.0)
     for i in reversed(range(len(group.members))):
@@ -226,7 +226,7 @@ def _peers(group: Group) -> Count:
 
 
 def has_ports(system: System, dispatcher: str, group: Group) -> Array:
-    """Return whether groups can use a dispatcher: expert libraries need a port to each network, not a torus."""
+    """Return a mask of groups that can use a dispatcher: expert libraries need a port to each network, not a torus."""
     found: Array = np.ones(np.shape(group.ranks), dtype=bool)
     if dispatcher in LIBRARIES:
         for i, used in enumerate(group.used):

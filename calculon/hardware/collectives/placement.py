@@ -12,8 +12,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
 from calculon.hardware.system import System
 
-Rooms = tuple[Count, ...]
-"""Inner instances that an instance of each nested network joins: whole numbers or arrays."""
+Fanouts = tuple[Count, ...]
+"""Fan-outs of nested networks: inner instances that an instance of each network joins, as whole numbers or arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ class Group:
 
     @classmethod
     def in_mesh(
-        cls, system: System, ranks: Count, stride: Count, rooms: Rooms | None = None
+        cls, system: System, ranks: Count, stride: Count, fanouts: Fanouts | None = None
     ) -> "Group":
         """Return the groups of processors 0, `stride`, 2 `stride`, ...; valid only if :func:`fits_mesh`.
 
@@ -72,36 +72,36 @@ class Group:
         Args:
             system: The system, whose networks nest in order; a network no larger than the ones before it is unused.
             stride: Distance between member numbers; at least 1.
-            rooms: Inner instances that an instance of each network joins (:func:`rooms_used`); by default all that fit.
+            fanouts: Fan-out of each nested network (:func:`fanouts_used`); by default as many as fit.
         """
         ranks = np.asarray(ranks)
         members: list[Count] = [np.array(1)] * len(system.networks)
         distances = members.copy()
-        for number, joined, apart, _, _ in _levels(system, ranks, np.asarray(stride), rooms):
+        for number, joined, apart, _, _ in _levels(system, ranks, np.asarray(stride), fanouts):
             members[number], distances[number] = joined, apart
         return cls.of(system, ranks, members, tuple(distances))
 
     def of_clusters(self, system: System, near: "Group") -> "Group":
-        """Return the groups that have the members of another group at each of these places."""
-        members = [one * two for one, two in zip(near.members, self.members, strict=True)]
+        """Return groups that consist of this group's members, with one `near` group at each."""
+        members = [inner * outer for inner, outer in zip(near.members, self.members, strict=True)]
         if near.apart is None or self.apart is None:
             return Group.of(system, near.ranks * self.ranks, members)
         distances = zip(near.members, near.apart, self.apart, strict=True)
-        apart = tuple(np.where(joined > 1, one, two) for joined, one, two in distances)
+        apart = tuple(np.where(joined > 1, inner, outer) for joined, inner, outer in distances)
         return Group.of(system, near.ranks * self.ranks, members, apart)
 
     def neighbours(self, number: int) -> Array:
-        """Return whether members are adjacent on a network."""
+        """Return a mask of groups whose members are adjacent on a network."""
         return np.array(True) if self.apart is None else np.asarray(self.apart[number]) == 1
 
     @property
     def used(self) -> tuple[Array, ...]:
-        """Whether the group uses each network: one bool array per network."""
+        """Masks of groups that use each network, in the order of networks."""
         return tuple(np.asarray(joined) > 1 for joined in self.members)
 
     @property
     def several(self) -> Array:
-        """Whether the group uses more than one network."""
+        """Mask of groups that use several networks."""
         return np.sum(np.broadcast_arrays(*self.used), axis=0) > 1
 
     @property
@@ -113,24 +113,24 @@ class Group:
         return first
 
 
-def fits_mesh(system: System, ranks: Count, stride: Count, rooms: Rooms | None = None) -> Array:
-    """Return whether the group of :meth:`Group.in_mesh` that starts at processor 0 fits in equal parts on each network.
+def fits_mesh(system: System, ranks: Count, stride: Count, fanouts: Fanouts | None = None) -> Array:
+    """Return a mask of groups of :meth:`Group.in_mesh` from processor 0 that fit in equal parts on each network.
 
     On each network but the outermost, the stride divides the capacity or the capacity divides the stride, and the
-    members of one instance divide the ranks. Of networks between nodes that another network joins, such as pods, the
-    last instance may hold fewer.
+    members of one instance divide the ranks. If another network joins networks between nodes, such as pods, the last
+    instance may hold fewer members.
     """
     ranks, stride = np.asarray(ranks), np.asarray(stride)
     fits: Array = np.ones(np.broadcast_shapes(ranks.shape, stride.shape), dtype=bool)
     left: Count = ranks
-    for number, joined, _, even, before in _levels(system, ranks, stride, rooms):
+    for number, joined, _, even, before in _levels(system, ranks, stride, fanouts):
         fits = fits & even & (_inside_others(system, number) | (before % joined == 0))
         left = -(-before // joined)
     return fits & (left == 1)
 
 
-def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) -> Rooms:
-    """Return the inner instances that one instance of each nested network joins, if all groups of a mesh sit evenly.
+def fanouts_used(system: System, degrees: Sequence[Count], between_layers: int) -> Fanouts:
+    """Return the inner instances that one instance of each nested network joins if all groups of a mesh are even.
 
     An instance takes as many processors as fit such that every group has either all of its ranks inside or as many as
     each other instance: a multiple of the degrees that fit inside, times a divisor of the next degree. For example,
@@ -150,46 +150,47 @@ def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) ->
     """
     if len(degrees) == 1 and np.ndim(degrees[0]):
         return _of_one_axis(system, degrees[0], between_layers)
-    return _rooms_used(system, degrees, between_layers)
+    return _fanouts_used(system, degrees, between_layers)
 
 
-def _of_one_axis(system: System, degrees: Count, between_layers: int) -> Rooms:
+def _of_one_axis(system: System, degrees: Count, between_layers: int) -> Fanouts:
     """Return the capacities in use for a single axis; computes each degree once, as searches have few degrees."""
+    # A count of occurrences finds the distinct degrees faster than a sort: degrees are small whole numbers.
     different = np.flatnonzero(np.bincount(degrees.ravel()))
     places = np.zeros(1 + different.max(initial=0), np.int64)
     places[different] = np.arange(len(different))
-    found = _rooms_used(system, [different], between_layers)
-    return tuple(room[places[degrees]] if room.ndim else room for room in found)
+    found = _fanouts_used(system, [different], between_layers)
+    return tuple(fanout[places[degrees]] if fanout.ndim else fanout for fanout in found)
 
 
-def _rooms_used(system: System, degrees: Sequence[Count], between_layers: int) -> Rooms:
+def _fanouts_used(system: System, degrees: Sequence[Count], between_layers: int) -> Fanouts:
     spans: list[Count] = [np.array(1)]
     for degree in degrees:
         spans.append(spans[-1] * np.asarray(degree, np.int64))
     inside: Count = np.array(1)
     found: list[Count] = []
-    nested = nested_rooms(system)
-    for number, room in nested:
-        if number == nested[-1][0] or np.all(spans[-1] <= inside * room):
-            found.append(np.array(room))
+    nested = nested_networks(system)
+    for number, fanout in nested:
+        if number == nested[-1][0] or np.all(spans[-1] <= inside * fanout):
+            found.append(np.array(fanout))
         else:
             may_share = _inside_others(system, number)
-            used = _used(spans, inside, room, spans[between_layers] if may_share else None)
-            found.append(np.array(room) if np.all(used == room) else used)
+            used = _used(spans, inside, fanout, spans[between_layers] if may_share else None)
+            found.append(np.array(fanout) if np.all(used == fanout) else used)
         inside = inside * found[-1]
     return tuple(found)
 
 
-def _used(spans: Sequence[Count], inside: Count, room: int, alone: Count | None) -> Count:
+def _used(spans: Sequence[Count], inside: Count, fanout: int, alone: Count | None) -> Count:
     """Return the number of inner instances that one instance of the next network joins.
 
     Args:
         spans: Processors that the groups of each axis span, together with all faster axes; the last is all processors.
         inside: Processors of an instance of the inner networks.
-        room: Number of inner instances that fit.
+        fanout: Number of inner instances that fit.
         alone: Span up to which groups share the last instance with no others; none by default.
     """
-    limit = inside * room
+    limit = inside * fanout
     held, further = inside, spans[-1]
     for span in spans[::-1]:
         further = np.where(span > limit, span, further)
@@ -199,7 +200,7 @@ def _used(spans: Sequence[Count], inside: Count, room: int, alone: Count | None)
     parts = largest_divisor(np.maximum(further // held, 1), most)
     if alone is not None:
         parts = np.where((further == spans[-1]) & (further > alone), most, parts)
-    return np.where(spans[-1] <= limit, room, held // inside * parts)
+    return np.where(spans[-1] <= limit, fanout, held // inside * parts)
 
 
 def largest_divisor(number: Count, most: Count) -> Count:
@@ -211,6 +212,8 @@ def largest_divisor(number: Count, most: Count) -> Count:
     number, most = np.broadcast_arrays(number, most)
     found = np.where(number % most == 0, most, 0)
     odd = found == 0
+    # Few pairs are distinct, and the search for a divisor is a Python loop: pack each pair into one number, sort, and
+    # compute each distinct pair once.
     if not odd.any():
         return found
     shift = int(most.max()) + 1
@@ -224,28 +227,28 @@ def largest_divisor(number: Count, most: Count) -> Count:
 
 @cache
 def _divisor(number: int, most: int) -> int:
-    return next(one for one in range(min(number, most), 0, -1) if number % one == 0)
+    return next(divisor for divisor in range(min(number, most), 0, -1) if number % divisor == 0)
 
 
 def _levels(
-    system: System, ranks: Count, stride: Count, rooms: Rooms | None
+    system: System, ranks: Count, stride: Count, fanouts: Fanouts | None
 ) -> Iterator[tuple[int, Count, Count, Array, Count]]:
     """Yield for each nested network: number, members, their distance, divisibility of strides, ranks left to place."""
-    left, inside, nested = ranks, np.array(1), nested_rooms(system)
-    used = tuple(np.array(room) for _, room in nested) if rooms is None else rooms
-    for (number, _), room in zip(nested, used, strict=True):
+    left, inside, nested = ranks, np.array(1), nested_networks(system)
+    used = tuple(np.array(fanout) for _, fanout in nested) if fanouts is None else fanouts
+    for (number, _), fanout in zip(nested, used, strict=True):
         apart = np.maximum(stride // inside, 1)  # in instances of the networks inside
         even = (stride % inside == 0) | (inside % stride == 0)
         last = number == nested[-1][0]
-        joined = np.minimum(left, np.maximum(-(-room // apart), 1))
-        even = even & (last | (room % apart == 0) | (apart % room == 0))
+        joined = np.minimum(left, np.maximum(-(-fanout // apart), 1))
+        even = even & (last | (fanout % apart == 0) | (apart % fanout == 0))
         yield number, joined, apart, even | (left == 1), left
-        left, inside = -(-left // joined), inside * room
+        left, inside = -(-left // joined), inside * fanout
 
 
 def _inside_others(system: System, number: int) -> bool:
-    """Return whether a network joins nodes and is itself joined by another network."""
-    numbers = [one for one, _ in nested_rooms(system)]
+    """Return true if a network joins nodes and is itself joined by another network."""
+    numbers = [one for one, _ in nested_networks(system)]
     return number in numbers[1:-1]
 
 
@@ -260,12 +263,12 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
         SpecError: If the ranks do not divide into equal nodes.
         Infeasible: If there are more ranks than the networks connect, or more per node than fit.
     """
-    rooms = nested_rooms(system)
+    fanouts = nested_networks(system)
     if ranks > 1:
-        _check_room(system, rooms, ranks, per_node)
+        _check_capacity(system, fanouts, ranks, per_node)
     members, left = [1] * len(system.networks), ranks
-    for level, (number, room) in enumerate(rooms):
-        joined = min(left, room) if level or per_node is None else per_node
+    for level, (number, fanout) in enumerate(fanouts):
+        joined = min(left, fanout) if level or per_node is None else per_node
         if left % joined and not _inside_others(system, number):
             raise _uneven(ranks, number, ranks // left * joined, stated=per_node is not None)
         members[number] = joined
@@ -273,8 +276,8 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
     return Group.of(system, np.array(ranks), [np.array(joined) for joined in members])
 
 
-def nested_rooms(system: System) -> list[tuple[int, int]]:
-    """Return each network that is larger than the ones before it, and how many inner instances fit in it."""
+def nested_networks(system: System) -> list[tuple[int, int]]:
+    """Return each network that is larger than the ones before it, and its fan-out: the inner instances that fit."""
     return _nested(tuple(network.size for network in system.networks))
 
 
@@ -289,34 +292,32 @@ def _nested(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
 
 def _node(system: System) -> int:
     """Return the number of the innermost network."""
-    rooms = nested_rooms(system)
-    return rooms[0][0] if rooms else 0
+    fanouts = nested_networks(system)
+    return fanouts[0][0] if fanouts else 0
 
 
-def _check_room(
-    system: System, rooms: list[tuple[int, int]], ranks: int, per_node: int | None
+def _check_capacity(
+    system: System, fanouts: list[tuple[int, int]], ranks: int, per_node: int | None
 ) -> None:
     """Raise Infeasible if a node, or all networks together, have too few places."""
-    if not rooms:
+    if not fanouts:
         raise Infeasible("network_size", f"{system.name} has no network that connects two ranks")
-    number, node = rooms[0]
+    number, node = fanouts[0]
     if per_node is not None and per_node > node:
-        text = f"{per_node:,} ranks per node are more than the {node:,} of networks[{number}] of {system.name}"
+        text = f"{per_node:,} ranks per node exceed the {node:,} of networks[{number}] of {system.name}"
         raise Infeasible("network_size", text)
-    filled = [node if per_node is None else per_node, *(room for _, room in rooms[1:])]
+    filled = [node if per_node is None else per_node, *(fanout for _, fanout in fanouts[1:])]
     if ranks > (places := prod(filled)):
         spread = "" if per_node is None else f" with {per_node:,} in each node"
-        text = (
-            f"{ranks:,} ranks are more than the largest network of {system.name} connects{spread}"
-        )
-        limit = f"networks[{rooms[-1][0]}], {places:,}"
+        text = f"{ranks:,} ranks exceed the largest network of {system.name}{spread}"
+        limit = f"networks[{fanouts[-1][0]}], {places:,}"
         raise Infeasible("network_size", f"{text}: {limit}")
 
 
 def _uneven(ranks: int, number: int, unit: int, *, stated: bool) -> SpecError:
     """Return the error for network members that would hold different numbers of ranks."""
     fit = max(n for n in range(1, unit + 1) if ranks % n == 0)
-    hint = "" if number else f"say how many are in each node, such as --per-node {fit}"
+    hint = "" if number else f"state the ranks per node, for example --per-node {fit}"
     filled = (
         "are in each node" if stated and not number else f"fill one instance of networks[{number}]"
     )

@@ -15,8 +15,8 @@ LONGEST_START = 1.0
 """Seconds above which a kernel start is implausible; measured starts take a few microseconds."""
 
 ProductKind = Literal["product", "grouped_product", "router", "batched_product"]
-"""Products with weights: of all tokens, of each expert with its tokens in one kernel, and of the router; and batches
-of products of two activations.
+"""Products with weights (all tokens; one grouped kernel for all experts; the router), and batched products of two
+activations.
 """
 
 AttentionKind = Literal["attention"]
@@ -49,12 +49,12 @@ VectorKind = Literal[
 ]
 """Memory-bound operators of the vector engine.
 
-``gate`` is attention's gate, ``sum`` the residual sum, ``fork`` the sum of the gradients of several readers, ``bias`` a
-sum that can be fused into the elementwise kernel after it, ``add`` any other elementwise sum, ``reduction`` the
-gradient of a bias, ``collective`` the processors' arithmetic in a collective, ``routing`` the choice of experts and the
-row copies for them, ``mul_sum`` the multiplication or sum of a product that is not on the matrix engine, with its
-single products in memory, and ``mul_sum_fused`` such a product in one kernel; ``convolution`` and ``gated_norm`` are
-the short convolution before the linear-attention state, and the gated norm after it.
+``gate`` is the attention gate, ``sum`` the residual sum, ``fork`` the sum of gradients from several consumers, ``bias``
+a sum that may fuse into the next elementwise kernel, ``add`` any other elementwise sum, ``reduction`` the gradient of a
+bias, ``collective`` the arithmetic in a collective, ``routing`` the choice of experts and the copies of rows for them,
+``mul_sum`` the multiplication or the sum of a product outside the matrix engine that keeps single products in memory,
+and ``mul_sum_fused`` such a product in one kernel; ``convolution`` and ``gated_norm`` are the short convolution before
+the linear-attention state, and the gated norm after it.
 """
 
 KernelKind = ProductKind | AttentionKind | LinearKind | VectorKind
@@ -97,7 +97,7 @@ class ShapedLayer(Protocol):
 
     @property
     def causal(self) -> bool:
-        """Whether fused attention has a causal mask."""
+        """True for a causal mask."""
 
     @property
     def launches(self) -> tuple[int, int, int] | None:
@@ -105,7 +105,7 @@ class ShapedLayer(Protocol):
 
     @property
     def rounds(self) -> Count | float:
-        """Number of times that each pass launches them."""
+        """Number of repetitions of these launches in each pass."""
 
 
 def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
@@ -129,7 +129,7 @@ class Shapes(NamedTuple):
         all_flops, all_accessed (shape (phases, all layers, blocks)): FLOP, and bytes moved in tier-1 memory.
         all_layers: The layers, for sizes that do not follow from FLOP and bytes.
         rows (shape (layers,)): Selected layers.
-        together: Most products of a batch that run together; 0 for all.
+        together: Largest number of products of a batch that run together; 0 for no limit.
     """
 
     all_flops: Flops
@@ -182,7 +182,7 @@ class Shapes(NamedTuple):
         return np.array([[float(width)] for width in widths])
 
     def causal(self) -> Array:
-        """Return which layers have a causal mask: shape (layers, 1)."""
+        """Return a mask of layers with a causal mask: shape (layers, 1)."""
         return np.array([[layer.causal] for layer in self._layers()])
 
     def _layers(self) -> list[ShapedLayer]:
@@ -210,7 +210,7 @@ class Rate(Protocol):
 
     @property
     def follows_engine(self) -> bool:
-        """Whether arithmetic times are shares of the engine's peak."""
+        """True if arithmetic times scale with the engine's peak."""
 
 
 class EngineRate:
@@ -249,7 +249,7 @@ class Kernel(NamedTuple):
 class Types(NamedTuple):
     """Arithmetic types: of products with weights, of attention, and of everything else; and the attention kernel.
 
-    ``promoted`` says whether forward products accumulate partial sums in 32 bits.
+    ``promoted`` is true if forward products accumulate partial sums in 32 bits.
     """
 
     product: str
@@ -259,38 +259,39 @@ class Types(NamedTuple):
     promoted: bool = False
 
 
-# Launches of kernels: no kernel takes less time than the device needs, nor many than the host that launches them.
+# Kernel launches: a kernel takes at least its launch on the device, and many kernels at least their launches on the
+# host.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """The cost of launching kernels, which bounds small operators."""
 
-    kernel: float = declare(
-        "least time of a kernel or a collective, or of its launch", unit="s", at_least=0
-    )
+    kernel: float = declare("minimum time of a kernel or a collective", unit="s", at_least=0)
     eager: float = declare(
-        "time that the host takes for a kernel when a framework runs operators one by one",
+        "host time per kernel if a framework runs operators one by one",
         unit="s",
         at_least=0,
         default=0.0,
     )
-    compile: float = declare("the same in compiled programs", unit="s", at_least=0, default=0.0)
+    compile: float = declare(
+        "host time per kernel of a compiled program", unit="s", at_least=0, default=0.0
+    )
     graph: float = declare(
-        "the same of a kernel in a graph that is launched as a whole (CUDA graph)",
+        "host time per kernel in a CUDA graph",
         unit="s",
         at_least=0,
         default=0.0,
     )
     step: float = declare(
-        "time of a step in which no kernel runs: reading data, logging, waiting for the host",
+        "time of a step without kernels: reading data, logging, waiting for the host",
         unit="s",
         at_least=0,
         default=0.0,
     )
 
     def host(self, mode: str | None) -> float:
-        """Return the host time per kernel in one of :data:`LAUNCH_MODES`; None if the device never waits for it."""
+        """Return the host time per kernel in one of :data:`LAUNCH_MODES`; 0 for None: the device never waits for it."""
         if mode is None:
             return 0.0
         return self.eager if mode == "blocking" else cast("float", getattr(self, mode))
@@ -300,7 +301,7 @@ class Launch:
         return np.maximum(time, self.kernel * kernels)
 
 
-# The three products of a matrix product's passes.
+# The three passes of a matrix product: forward, input gradient, weight gradient.
 
 Share = Callable[[Count, Count, Count, Count], Fraction]
 """Function from batch, m, n and depth of products with an ``m x n`` result to their rate or share of the peak."""
@@ -312,13 +313,13 @@ def of_passes(share: Share, shapes: Array, activations: Array) -> Fraction:
     Args:
         share: Function that gives the share of one product.
         shapes (shape (4, ...)): Number of products, and their m, n and k.
-        activations: Whether both operands are activations: both gradients then count in the second pass, like their
-            FLOP.
+        activations: Mask of products of two activations: both gradients then count in the second pass, like their FLOP.
     """
     batch, m, n, k = shapes
     # one call for all passes, which have the shapes (m, k), (m, n) and (n, k) and the depths n, k and m
     forward, inputs, weights = share(
         batch, np.stack([m, m, n]), np.stack([k, n, k]), np.stack([n, k, m])
     )
+    # Equal FLOP at two rates: the rate of both together is the harmonic mean.
     both = 2 / (1 / inputs + 1 / weights)
     return np.stack([forward, np.where(activations, both, inputs), weights])

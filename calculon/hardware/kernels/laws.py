@@ -1,4 +1,4 @@
-"""Laws of measured kernels: products by their tiles, and fused attention."""
+"""Laws of measured kernels: GEMM by tiles, and fused attention (FlashAttention, cuDNN)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ from calculon.hardware.processor import Engine, Memory
 # The law ``tiles``: time of matrix products by shape, from tiles, waves, alignment, depth and traffic.
 
 _FASTEST = 1.25
-"""Rate of gradient products over other products above which a file is wrong; measured values are 0.91 to 0.96."""
+"""Plausible limit of the rate of gradient products relative to other products; measured values are 0.91 to 0.96."""
 
 _SIDE = Declaration(help="side of a tile of the result", unit="elements", above=0)
 _TILE_RATE = Declaration(
-    help="rate of a kernel of such tiles beside the fastest", above=0, at_most=1
+    help="rate of the tile's kernel relative to the fastest", above=0, at_most=1
 )
 _TILE = (_SIDE, _SIDE, _TILE_RATE)
 
@@ -35,7 +35,7 @@ SPLITS = (1, 2, 4, 8, 16)
 """Numbers of parts that a product may be split into along its depth (*split-K*)."""
 
 _SUM_BYTES = 8
-"""Bytes per element of a partial result: a 32-bit sum, written and read again."""
+"""Bytes per element of a partial result: a 32-bit sum that is written and read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The tiles that a library has kernels for."""
+    """The tiles for which a library has kernels."""
 
     tiles: tuple[Tile, ...]
 
@@ -77,7 +77,7 @@ DEFAULT_TILES = Tiles(
         )
     )
 )
-"""Tiles of NVIDIA's libraries, large ones first."""
+"""Tiles of NVIDIA's libraries, largest first."""
 
 
 class Processor(NamedTuple):
@@ -90,15 +90,15 @@ class Processor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gemm:
-    """The time of matrix products in one type, by their shape.
+    """Law of matrix products in one type: their time by shape.
 
-    A product takes its start, and then the larger of its arithmetic and of the traffic of its operands, rounded where
-    they are alike: the cube root of the sum of their cubes. It is nowhere faster with more to do: rows, columns, depth
-    or products of a call; only the alignment of rows makes an exception.
+    A product takes its start, and then the larger of its arithmetic and its operand traffic, smoothed near equality:
+    the cube root of the sum of their cubes. More work (rows, columns, depth, products per call) never takes less time,
+    except for the alignment of rows.
 
-    Source of tiles and waves: NVIDIA, *Matrix Multiplication Background User's Guide*, DU-09799, section 3; of waves
-    that overlap: Osama et al., *Stream-K*, PPoPP'23, doi:10.1145/3572848.3577479. The other constants are fitted to
-    measured products: ``calculon calibrate --kernels``.
+    Source of tiles and waves: NVIDIA, *Matrix Multiplication Background User's Guide*, DU-09799, section 3; of
+    overlapping waves: Osama et al., *Stream-K*, PPoPP'23, doi:10.1145/3572848.3577479. The other constants are fitted
+    to measured products: ``calculon calibrate --kernels``.
     """
 
     max_efficiency: float = declare(
@@ -106,46 +106,46 @@ class Gemm:
     )
     multiprocessors: int = declare("multiprocessors, each of which computes a tile", at_least=1)
     half_depth: float = declare(
-        "depth of a product at which half the rate is left, beside begin and end of a tile",
+        "depth of a product at which prologue and epilogue of a tile halve its rate",
         unit="elements",
         at_least=0,
         default=64.0,
     )
     wave_overlap: float = declare(
-        "share of the idle multiprocessors in the last wave of tiles that is not lost (stream-K, persistent kernels)",
+        "share of the last wave's idle multiprocessors that is not lost (stream-K, persistent kernels)",
         at_least=0,
         at_most=1,
         default=0.0,
     )
     start: float = declare(
-        "start and end of a kernel, which nothing hides",
+        "start and end of a kernel, which do not overlap with work",
         unit="s",
         at_least=0,
         at_most=LONGEST_START,
         default=0.0,
     )
     memory_efficiency: float | None = declare(
-        "share of the bandwidth of mem1 at which operands are read and the result is written, once each; if absent "
-        "the law is of the arithmetic alone",
+        "share of mem1's bandwidth at which operands are read and the result is written, once each; if absent, the "
+        "law covers arithmetic only",
         above=0,
         default=None,
     )
     sustained: float = declare(
-        "rate in continuous work beside that of short calls, as the clock falls with the power",
+        "rate in continuous work relative to short calls, as the clock falls with the power",
         above=0,
         at_most=1,
         default=1.0,
     )
     weight_gradients: float = declare(
-        "rate of the gradients of weights beside that of other products: their operands lie across, and 32-bit sums "
-        "are added to",
+        "rate of weight gradients relative to other products: their operands are transposed, and they accumulate into "
+        "32-bit sums",
         above=0,
         at_most=_FASTEST,
         default=1.0,
     )
     gradients: float = declare(
-        "rate of both gradients beside that of forward products: their 8-bit products add sums of 128 terms up in 32 "
-        "bits, where forward ones keep all in the tensor core",
+        "rate of both gradients relative to forward products: 8-bit gradients accumulate sums of 128 terms in 32 "
+        "bits, forward products in the tensor core",
         above=0,
         at_most=_FASTEST,
         default=1.0,
@@ -179,6 +179,7 @@ class Gemm:
         arithmetic, memory = self.parts(batch, m, n, depth, aligned, on, slowed, moved)
         if memory is None:
             return self.start + arithmetic
+        # A smooth maximum: near the roofline's ridge both resources slow a kernel down.
         return self.start + np.cbrt(arithmetic**3 + memory**3)
 
     def parts(
@@ -192,7 +193,7 @@ class Gemm:
         slowed: Array | float = 1.0,
         moved: Bytes | None = None,
     ) -> tuple[Seconds, Seconds | None]:
-        """Return arithmetic and traffic times, None without a traffic rate; arguments as in :meth:`seconds`."""
+        """Return arithmetic and traffic time (None without a traffic rate); arguments as in :meth:`seconds`."""
         rate = on.peak * self.max_efficiency * self.sustained / slowed
         if self.alignment is not None:
             rate = rate * self.alignment.at(aligned)
@@ -214,24 +215,24 @@ class Gemm:
         on: Processor,
         slowed: Array | float = 1.0,
     ) -> Fraction:
-        """Return the share of the peak that whole products reach; arguments as in :meth:`seconds`."""
+        """Return the share of the peak that complete products reach; arguments as in :meth:`seconds`."""
         at_peak = 2 * batch * m * n * depth / on.peak
         return at_peak / self.seconds(batch, m, n, depth, aligned, on, slowed)
 
     def of_passes(self, shapes: Array, activations: Array, on: Processor) -> Fraction:
         """Return the efficiency of the three passes of products; other arguments as in :func:`of_passes`."""
         aligned = alignment(list(shapes[2:]), on.element_bytes)
-        beside = partial(over_passes, axes=aligned.ndim)
-        of_pass = beside(1.0, 1.0, 1 / self.weight_gradients)
-        of_pass = of_pass / beside(1.0, self.gradients, self.gradients)
+        by_pass = partial(over_passes, axes=aligned.ndim)
+        of_pass = by_pass(1.0, 1.0, 1 / self.weight_gradients)
+        of_pass = of_pass / by_pass(1.0, self.gradients, self.gradients)
         share = partial(self.efficiency, aligned=aligned, on=on, slowed=of_pass)
         return of_passes(share, shapes, activations)
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the times of products: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`.
 
-        If the law states how fast operands are read, the arithmetic time covers the whole kernel, and the memory time
-        uses that rate too.
+        If the law states a traffic rate, the arithmetic time covers the whole kernel, and the memory time uses that
+        rate too.
         """
         flops: Flops = shapes.flops()
         on = Processor(engine.peak, memory.bandwidth, element_bytes)
@@ -241,14 +242,12 @@ class Gemm:
         return times, shapes.accessed() / self._bandwidth(on)
 
     def slowed(self, factor: float, start: float, end: float) -> "Gemm":
-        """Return the rate of products that take `factor` times as long; a spread of small ones changes nothing."""
+        """Return the rate of products that take `factor` times as long; a spread of small products changes nothing."""
         if end < np.inf:
-            return self  # memory and launches bind those
-        return replace(
-            self.slowed_beside_engine(factor), max_efficiency=self.max_efficiency / factor
-        )
+            return self  # small products are bound by memory and launches
+        return replace(self.slowed_with_engine(factor), max_efficiency=self.max_efficiency / factor)
 
-    def slowed_beside_engine(self, factor: float) -> "Gemm":
+    def slowed_with_engine(self, factor: float) -> "Gemm":
         """Return the rate of products that take `factor` times as long on an engine slowed by the same factor."""
         share = self.memory_efficiency
         slower = None if share is None else share / factor
@@ -262,7 +261,7 @@ class Gemm:
 
     @property
     def follows_engine(self) -> bool:
-        """Whether times are in shares of the engine's peak."""
+        """True: times scale with the engine's peak."""
         return True
 
     def _bandwidth(self, on: Processor) -> float:
@@ -275,9 +274,10 @@ class Gemm:
     ) -> Seconds:
         """Return the arithmetic time, for a rate of the fastest tiles in FLOP/s.
 
-        The best tile is taken. Work is lost where tiles reach beyond the result, in multiprocessors without a tile in
-        the last wave, and at the start and end of every tile. A product may be split along its depth into parts whose
-        results another kernel sums. Every choice takes longer for more work, and so does the fastest.
+        The best tile is taken. Work is lost in tiles that reach beyond the result, in multiprocessors without a tile in
+        the last wave, and at the start and end of every tile. A product may be split along its depth, with a further
+        kernel that sums the partial results (split-K). Every choice takes longer for more work, and therefore the
+        fastest one does, too.
         """
         best = np.full(np.broadcast_shapes(*map(np.shape, (batch, m, n, depth))), np.inf)
         joins = batch * m * n * (_SUM_BYTES / self._bandwidth(on))
@@ -308,6 +308,7 @@ def alignment(widths: Sequence[Count], element_bytes: float) -> Bytes:
     >>> alignment([np.array([768.0, 768.0]), np.array([50257.0, 50304.0])], 2)
     array([  2., 256.])
     """
+    # The lowest set bit of a bitwise or is the largest power of two that divides all widths.
     lowest: Array = np.bitwise_or.reduce([np.asarray(width, np.int64) for width in widths])
     return (lowest & -lowest) * float(element_bytes)
 
@@ -320,14 +321,14 @@ QUERY_TILE = 128
 EXACT = ("cudnn",)
 """Kernels that support values narrower than queries and keys; others pad them. Source: cuDNN frontend, *Attention*."""
 
-_WIDE, _BESIDE = (128, 192), 128
-"""Query widths for which the Hopper kernel uses this value width.
+_WIDE, _NARROW_VALUES = (128, 192), 128
+"""Query widths for which FlashAttention-3 (Hopper) uses this value width.
 
 Source: Dao-AILab/flash-attention, ``hopper/flash_api.cpp``: (192, 128), the heads of DeepSeek.
 """
 
-_WIDTH = Declaration(help="elements of a head", unit="elements", above=0)
-_SHARE = Declaration(help="share of the peak with many keys", above=0, at_most=1)
+_WIDTH = Declaration(help="head width", unit="elements", above=0)
+_SHARE = Declaration(help="share of the peak for long sequences", above=0, at_most=1)
 _ROW = (_WIDTH, _SHARE)
 
 
@@ -346,17 +347,17 @@ class HeadWidths(NamedTuple):
             return cls(keys, values, mean)
         widest = np.maximum(keys, values)
         if name == "flash3":
-            beside = (keys > _WIDE[0]) & (keys <= _WIDE[1]) & (values <= _BESIDE)
-            return cls(widest, np.where(beside, float(_BESIDE), widest), mean)
+            narrow = (keys > _WIDE[0]) & (keys <= _WIDE[1]) & (values <= _NARROW_VALUES)
+            return cls(widest, np.where(narrow, float(_NARROW_VALUES), widest), mean)
         return cls(widest, widest, mean)
 
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """Shares of the peak by head width, as the time of a query and a key in multiplications and additions at the peak.
+    """Shares of the peak by head width, stored as the time of a query and a key in multiply-adds at the peak.
 
-    Between two widths the time is on a line. A head narrower than the narrowest takes as long as that, as it is filled
-    up in the kernel; one wider than the widest has its share.
+    Times between two widths are interpolated linearly. A head narrower than the narrowest takes as long as that,
+    because the kernel pads it; one wider than the widest has its share.
     """
 
     widths: tuple[float, ...]
@@ -364,7 +365,7 @@ class Widths:
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
-        """Decode ``[[width, share], ...]``, rising, without a wider head that is faster."""
+        """Decode ``[[width, share], ...]``, with rising widths; a wider head must not be faster."""
         found = decode_rows(raw, path, problems, "pair [width, share]", _ROW)
         if found is None:
             return None
@@ -372,7 +373,7 @@ class Widths:
         costs = tuple(width / share for width, share in found)
         for i in range(1, len(found)):
             if widths[i] <= widths[i - 1]:
-                wanted = f"more than the {widths[i - 1]:g} before"
+                wanted = f"more than {widths[i - 1]:g}, the width before"
                 problems.append(Problem(f"{path}[{i}][0]", wanted, f"{widths[i]:g}"))
             elif costs[i] < costs[i - 1]:
                 most = widths[i] / costs[i - 1]
@@ -386,7 +387,7 @@ class Widths:
         return rows_schema(*_ROW)
 
     def cost(self, width: Count) -> Count:
-        """Return the multiply-adds at peak rate that cost as much as one query and key of a head."""
+        """Return the multiply-adds at the peak rate that take as long as one query and key of a head."""
         beyond = np.maximum(width / self.widths[-1], 1.0)
         cost: Count = np.interp(width, self.widths, self.costs) * beyond
         return cost
@@ -397,21 +398,21 @@ class AttentionPass:
     """The forward or the backward pass of a kernel."""
 
     shares: Widths = declare(
-        "share of the peak with many keys by head width: [width, share], rising; the time between is on a line"
+        "share of the peak for long sequences by head width: [width, share], rising; times in between are interpolated"
     )
     lead: float = declare(
-        "keys that begin and end of a tile of queries are worth: with as many half of the share is left",
+        "overhead of a query tile in keys: with this many keys, half of the share is reached",
         unit="tokens",
         at_least=0,
     )
     causal_lead: float = declare(
-        "the same under a causal mask beside `lead`: tiles on the diagonal are computed whole, and others differ",
+        "additional overhead with a causal mask: tiles on the diagonal are computed completely",
         unit="tokens",
         at_least=0,
         default=0.0,
     )
     fills_values: bool = declare(
-        "values narrower than queries and keys take as long as if they were as wide, also in a kernel that knows them",
+        "values are padded to the width of queries and keys, even in a kernel that supports narrower values",
         default=False,
     )
 
@@ -431,19 +432,19 @@ class AttentionPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionKernel:
-    """A kernel of fused attention by one name."""
+    """Constants of one fused-attention kernel."""
 
-    forward: AttentionPass = declare("the forward pass")
-    backward: AttentionPass = declare("the backward pass")
+    forward: AttentionPass = declare("forward pass")
+    backward: AttentionPass = declare("backward pass")
     tail: float = declare(
-        "tiles of every multiprocessor that unequal tiles, and the last of them, cost beside the work",
+        "loss from unequal and last tiles, in tiles per multiprocessor",
         at_least=0,
     )
     start: float = declare(
-        "time of a pass beside its tiles", unit="s", at_least=0, at_most=LONGEST_START
+        "time of a pass in addition to its tiles", unit="s", at_least=0, at_most=LONGEST_START
     )
     sustained: float = declare(
-        "rate in continuous work beside that of short calls, as the clock falls with the power",
+        "rate in continuous work relative to short calls, as the clock falls with the power",
         above=0,
         at_most=1,
         default=1.0,
@@ -452,17 +453,17 @@ class AttentionKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FusedAttention:
-    """How fast fused attention runs in one type, for each kernel that there is.
+    """Law of fused attention in one type, for every known kernel.
 
     A pass over `r` queries of all heads, `k` keys each, of width `d` takes ::
 
         (start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w)) / sustained
 
-    with the tiles of a multiprocessor ``w = r / (128 multiprocessors)``. FLOP are 4 d for each query and key forward
-    and 2.5 times that backward, so that more queries, heads, keys or sequences always take more time. Where values are
-    narrower than queries and keys, d is the mean of both widths, and ``d / share(d)`` that of both that the kernel
-    computes (:class:`HeadWidths`); measured kernels say at most whether a pass fills values up. Tier-1 traffic
-    of queries, keys, values and results adds to it as the system's mode says.
+    with ``w = r / (128 multiprocessors)`` tiles per multiprocessor. FLOP are 4 d per query and key forward and 2.5
+    times that backward, so that more queries, heads, keys or sequences always take more time. If values are narrower
+    than queries and keys, d is the mean of both widths, and ``d / share(d)`` the mean over the widths that the kernel
+    computes (:class:`HeadWidths`); measurements only decide if a pass pads values. Tier-1 traffic of queries, keys,
+    values and results is combined with it by the system's mode.
 
     All of it is multiplied by `slowness`, which no file states: see :meth:`slowed`.
 
@@ -472,11 +473,11 @@ class FusedAttention:
     """
 
     default: str = declare(
-        "the kernel that runs unless an execution names one", choices=ATTENTION_KERNELS
+        "kernel that runs unless an execution names one", choices=ATTENTION_KERNELS
     )
     multiprocessors: int = declare("multiprocessors over which tiles are spread", at_least=1)
     kernels: dict[str, AttentionKernel] = declare(
-        "constants of each kernel that there is, by name", choices=ATTENTION_KERNELS
+        "constants of each kernel, by name", choices=ATTENTION_KERNELS
     )
     slowness: float = 1.0
 
@@ -517,5 +518,5 @@ class FusedAttention:
 
     @property
     def follows_engine(self) -> bool:
-        """Whether times are in shares of the engine's peak."""
+        """True: times scale with the engine's peak."""
         return True

@@ -32,9 +32,9 @@ class Family(NamedTuple):
     """Kinds of kernels whose rates have the same form in files.
 
     Attributes:
-        kinds, types: The kinds, and their arithmetic types.
-        laws: Records of constants by name of the law.
-        over: Sizes that a curve may be over.
+        kinds, types: Kinds of kernels, and their arithmetic types.
+        laws: Record of constants by name of the law.
+        over: Sizes that a curve may depend on.
         columns: Sizes in a row of a table.
     """
 
@@ -55,7 +55,7 @@ class Family(NamedTuple):
 
 
 ANY = "any"
-"""Stands for all types that a memory-bound kind does not state, since only bytes count."""
+"""Key for all types that a memory-bound kind does not state, since only bytes matter."""
 
 _PRODUCTS = Family(
     tuple(kind for kind in get_args(ProductKind) if kind != "grouped_product"),
@@ -93,7 +93,7 @@ FAMILY = {kind: family for family in FAMILIES for kind in family.kinds}
 """The family of each kind of kernel."""
 
 FORMS = ("law", "curve", "table")
-"""Forms of a rate, by their keys."""
+"""Forms of a rate, named after their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,7 @@ class StatedKernels:
                 rate = _rate(one, f"{place}.{name}", family, problems)
                 if rate is not None:
                     rates[kind, name] = rate
+            # ``any`` stands for types that are not stated: expand it here, so that lookups need no fallback.
             if (rate := rates.pop((kind, ANY), None)) is not None:
                 others = (name for name in family.types if name != ANY)
                 rates |= {(kind, name): rates.get((kind, name), rate) for name in others}
@@ -121,7 +122,7 @@ class StatedKernels:
 
     @classmethod
     def inside(cls, kind: str, raw: object) -> Family | None:
-        """Return the family of a kind of kernel, which knows its record types."""
+        """Return the family of a kind of kernel, which determines its record types."""
         return FAMILY.get(kind)
 
     @classmethod
@@ -188,7 +189,7 @@ def _law(raw: Mapping[Any, Any], path: str, family: Family, problems: list[Probl
     """Decode the constants of a law."""
     name, known = raw["law"], ", ".join(family.laws)
     if not isinstance(name, str) or name not in family.laws:
-        wanted = f"one of {known}" if known else "a curve or a table: there is no law for this kind"
+        wanted = f"one of {known}" if known else "a curve or a table, as this kind has no law"
         hint = nearest(str(name), list(family.laws))
         problems.append(Problem(f"{path}.law", wanted, shown(name), hint))
         return None

@@ -1,4 +1,4 @@
-"""Rates that a system file states: a share of the peak, a curve, a table of measured kernels, or a simple law."""
+"""Rates stated in a system file: a share of the peak, a curve, a table of measured kernels, or a simple law."""
 
 from collections.abc import Sequence
 from dataclasses import field, replace
@@ -22,7 +22,7 @@ from calculon.hardware.kernels.kernel import (
 )
 from calculon.hardware.processor import Engine, Memory
 
-# A rate that is one share of the engine's peak, whatever the size: where no curve is known.
+# A constant share of the engine's peak, whatever the size: used when no curve is known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class ShareOfPeak:
         return shapes.flops() / (engine.peak * self.share), None
 
     def slowed(self, factor: float, start: float, end: float) -> "ShareOfPeak":
-        """Return the rate of operations that take `factor` times as long; spreads of some sizes only change nothing."""
+        """Return the rate of operations that take `factor` times as long; spreads of a size range change nothing."""
         return self if end < np.inf else replace(self, share=self.share / factor)
 
     @property
@@ -45,25 +45,25 @@ class ShareOfPeak:
         return True
 
 
-# A rate that a system file states as a curve over the size of the operation.
+# A curve over the size of the operation.
 
 OVER = ("flops", "keys", "bytes")
-"""Sizes of a curve: FLOP of a pass, mean keys per query, bytes that a pass moves in tier-1 memory."""
+"""Sizes that a curve may depend on: FLOP of a pass, mean keys per query, bytes that a pass moves in tier-1 memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StatedCurve:
     """Share of a peak by the size of the operation, as a step function.
 
-    Over FLOP or keys it is a share of the engine's peak, and gives the arithmetic time. Over bytes it is one of the
-    bandwidth of tier-1 memory, and gives the memory time; the arithmetic is then at the engine's own rate.
+    Over FLOP or keys it is a share of the engine's peak and gives the arithmetic time. Over bytes it is a share of the
+    tier-1 bandwidth and gives the memory time; the arithmetic then runs at the engine's rate.
     """
 
     curve: Curve = declare(
-        "reached share of the peak by size: [threshold, share], falling; in FLOP, keys per query or bytes",
+        "achieved share of the peak by size: [threshold, share], falling; in FLOP, keys per query or bytes",
     )
     over: str = declare(
-        "what the thresholds are: shares over bytes are of the bandwidth of mem1, others of the engine's peak",
+        "unit of the thresholds: shares over bytes refer to the bandwidth of mem1, others to the engine's peak",
         choices=OVER,
     )
 
@@ -84,19 +84,19 @@ class StatedCurve:
 
     @property
     def follows_engine(self) -> bool:
-        """Whether arithmetic times are in shares of the engine's peak."""
+        """True if arithmetic times scale with the engine's peak."""
         return self.over != "bytes"
 
 
-# The law ``stream``: kernels that are bound by tier-1 memory take a start, and move their bytes at one rate.
+# The law ``stream``: memory-bound kernels take a start and move their bytes at one rate.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """How fast memory-bound kernels run: seconds are ``start`` of each kernel, and bytes over a share of the bandwidth.
+    """Law of memory-bound kernels: a start per kernel, and bytes at a share of the tier-1 bandwidth.
 
-    More bytes never take less time, as they may with a share that rises in steps. Data is taken to lie in memory and
-    not in the cache of the processor: a training kernel reads what was left many megabytes ago.
+    More bytes never take less time, as they may with a share that rises in steps. Data is assumed to be in memory and
+    not in the cache: a training kernel reads data that was written many megabytes earlier.
     Source: Hockney and Jesshope, *Parallel Computers 2*, 1988, section 1.3 (start-up and asymptotic rate).
     """
 
@@ -104,7 +104,7 @@ class Stream:
         "share of the bandwidth of mem1 that long kernels reach", above=0, at_most=1
     )
     backward: float | None = declare(
-        "the same of backward passes, which also reduce over tokens; if absent as forward",
+        "share for backward passes, which also reduce over tokens; by default as forward",
         above=0,
         at_most=1,
         default=None,
@@ -136,7 +136,7 @@ class Stream:
         return engine.long_time(shapes.flops()), moved
 
     def slowed(self, factor: float, start: float, end: float) -> "Stream":
-        """Return the rate of operations that take `factor` times as long: the start of small ones, else the share."""
+        """Return the rate of operations that take `factor` times as long: small ones are slowed in their start only."""
         if end < np.inf:
             return replace(self, start=self.start * factor)
         slower = replace(self, efficiency=self.efficiency / factor)
@@ -146,30 +146,26 @@ class Stream:
 
     @property
     def follows_engine(self) -> bool:
-        """Whether arithmetic times are shares of the engine's peak: here they hide behind memory times."""
+        """False: arithmetic times hide behind memory times here."""
         return False
 
 
-# The law ``calls``: products of experts in a loop of calls, one of each expert, instead of one kernel for all.
+# The law ``calls``: a loop of calls, one per expert, instead of one grouped kernel for all experts.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertCalls:
-    """Products of experts, each of which the host launches on its own.
+    """Law of expert products that the host launches one by one.
 
-    So many fill the multiprocessors together, as they are on different streams; the others wait. Each is as fast as
-    any other product of its shape, and no call follows another faster than the host makes it.
+    On several streams, `together` products share the multiprocessors; the others wait. Each is as fast as any other
+    product of its shape, and calls cannot follow each other faster than the host makes them.
 
     Source: Transformer Engine, ``common/gemm/cublaslt_gemm.cu``, ``nvte_multi_stream_cublas_gemm``, which
     ``GroupedLinear`` calls.
     """
 
-    together: int = declare(
-        "products of experts that share the multiprocessors at a time", at_least=1
-    )
-    call: float = declare(
-        "time in which the host makes one call", unit="s", at_least=0, at_most=LONGEST_START
-    )
+    together: int = declare("products of experts that run at the same time", at_least=1)
+    call: float = declare("host time per call", unit="s", at_least=0, at_most=LONGEST_START)
     products: Rate = field(default=ENGINE_RATE, repr=False)
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
@@ -180,38 +176,39 @@ class ExpertCalls:
         flops[:, shapes.rows] /= turns
         accessed[:, shapes.rows] /= turns
         one = shapes._replace(all_flops=flops, all_accessed=accessed, together=self.together)
+        # One turn is a batch of `together` products with its share of FLOP and bytes.
         arithmetic, own = self.products.times(one, engine, memory, element_bytes)
         runs = shapes.flops() > 0
         busy = np.maximum(arithmetic * turns, np.where(runs, experts * self.call, 0.0))
         return busy, None if own is None else own * turns
 
     def slowed(self, factor: float, start: float, end: float) -> "ExpertCalls":
-        """Return the law with a host that takes `factor` times as long; products are slowed together with others."""
+        """Return the law with a host that takes `factor` times as long; products are slowed with all other products."""
         return replace(self, call=self.call * factor)
 
     @property
     def follows_engine(self) -> bool:
-        """Whether times are shares of the engine's peak: product times are, host times are not."""
+        """True: product times scale with the engine's peak; host times do not."""
         return True
 
 
-# A rate that a system file states as a table of measured kernels.
+# A table of measured kernels.
 
 VALUES = ("share", "seconds")
-"""Meaning of the last number of a row: a share of the peak, or the time of the whole kernel."""
+"""Last number of a row: a share of the peak, or the time of the whole kernel."""
 
 PRODUCT, ATTENTION, MEMORY = ("m", "n", "k"), ("keys", "width"), ("bytes",)
-"""Table columns of products (an ``m x n`` result and a sum over k), of attention, and of memory-bound operators."""
+"""Table columns: products (an ``m x n`` result and a sum over k), attention, and memory-bound operators."""
 
 _SIZE = Declaration(help="size", above=0)
 _SHARE = Declaration(help="share of the peak", above=0, at_most=1)
 _SECONDS = Declaration(help="time of the kernel", unit="s", above=0)
-_SMALLEST = 1e-30  # size of a pass that does nothing
+_SMALLEST = 1e-30  # size of an empty pass, whose logarithm must be finite
 CORNERS = 8
-"""Rows to interpolate between in shapes of several sizes: as many as a grid cell has corners."""
+"""Number of rows to interpolate between for shapes of several sizes: the corners of a grid cell."""
 
-_SAME = 1e-12  # difference of logarithms of sizes that are one
-_AT_ONCE = 2**20  # distances of one lookup, so that they stay in the cache
+_SAME = 1e-12  # difference of the logarithms of equal sizes
+_AT_ONCE = 2**20  # distances per lookup, so that they stay in the cache
 
 
 class Rows(NamedTuple):
@@ -243,10 +240,10 @@ class Rows(NamedTuple):
 class MeasuredTable:
     """Measured kernels by size.
 
-    For products and attention, shares are shares of the engine's peak; for memory-bound kernels, shares of tier-1
-    bandwidth. The other resource counts as usual. Seconds are for the whole kernel.
+    For products and attention, shares refer to the engine's peak; for memory-bound kernels, to the tier-1 bandwidth.
+    The other resource is timed as usual. Seconds cover the whole kernel.
 
-    The table reproduces every row, and is nowhere faster than its best row, within the rows or beyond them. Between
+    The table reproduces every row, and is never faster than its best row, between the rows or beyond them. Between
     rows, the logarithm of the rate is interpolated in logarithms of sizes, as both span orders of magnitude.
 
     In one size, interpolation is linear and the last rate continues beyond the ends: between two rows the time is a
@@ -266,7 +263,7 @@ class MeasuredTable:
         "fused attention, [bytes, value] of others"
     )
     values: str = declare(
-        "the last number of a row: share of the peak rate (of the bandwidth of mem1, where rows are bytes), or "
+        "meaning of the last number of a row: share of the peak (of mem1's bandwidth if rows are in bytes), or "
         "seconds of the whole kernel",
         choices=VALUES,
     )
@@ -279,19 +276,19 @@ class MeasuredTable:
             found = f"a row of {sizes.shape[1] + 1} numbers"
             return [Problem(f"{place}.table[0]", f"a row [{names}, {self.values}]", found)]
         if self.values == "seconds" and columns == ATTENTION:
-            hint = "keys and head width do not tell how much there is to do"
+            hint = "keys and head width do not determine the amount of work"
             return [Problem(f"{place}.values", "share for attention", "'seconds'", hint)]
-        found_problems = []
+        problems = []
         last, rule = len(columns), _SHARE if self.values == "share" else _SECONDS
         for i, value in enumerate(values.tolist()):
             if problem := rule.problem(float, value, f"{place}.table[{i}][{last}]"):
-                found_problems.append(problem)
+                problems.append(problem)
         seen: dict[tuple[float, ...], int] = {}
         for i, row in enumerate(map(tuple, sizes.tolist())):
             if seen.setdefault(row, i) != i:
                 text = f"the same as row {seen[row]}"
-                found_problems.append(Problem(f"{place}.table[{i}]", f"each [{names}] once", text))
-        return found_problems
+                problems.append(Problem(f"{place}.table[{i}]", f"each [{names}] once", text))
+        return problems
 
     def at(self, *sizes: Array) -> Array:
         """Return the rates of kernels of given sizes, one array per column: shares, or work per second.
@@ -301,6 +298,7 @@ class MeasuredTable:
         shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
         columns = [np.broadcast_to(size, shape).ravel() for size in sizes]
         points = np.log(np.maximum(_SMALLEST, np.stack(columns, axis=1)))
+        # Layers repeat: interpolate each distinct size once.
         each, back = np.unique(points, axis=0, return_inverse=True)
         rows, rates = np.log(self.table.sizes), self.rates
         step = max(1, _AT_ONCE // len(rates))
@@ -344,7 +342,7 @@ class MeasuredTable:
 
     @property
     def follows_engine(self) -> bool:
-        """Whether arithmetic times are in shares of the engine's peak."""
+        """True if arithmetic times scale with the engine's peak."""
         return self.values == "share" and self.table.sizes.shape[1] != len(MEMORY)
 
 
@@ -377,12 +375,13 @@ def _interpolated(rows: Array, rates: Array, points: Array) -> Array:
 
 
 def _of_nearest(logs: Array, distance: Array) -> Array:
-    """Return means of the nearest rows, weighted by inverse distance minus that of the first row left out."""
+    """Return means of the nearest rows, weighted by inverse distances minus the one of the first omitted row."""
     corners = min(CORNERS, len(logs) - 1)
     near = np.argpartition(distance, corners, axis=1)[:, : corners + 1]
     there = np.take_along_axis(distance, near, axis=1)
+    # Multiplying by the distance of the nearest row keeps weights finite when it vanishes.
     nearest = there.min(axis=1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):  # at a row, whose rate counts then
+    with np.errstate(divide="ignore", invalid="ignore"):  # a point at a row gets the row's rate
         weights = nearest / there - nearest / there.max(axis=1, keepdims=True)
         total = weights.sum(axis=1, keepdims=True)
         weights = np.where(total > 0, weights / total, 1 / (corners + 1))

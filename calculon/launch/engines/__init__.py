@@ -1,1 +1,1 @@
-"""Engines that serve models: the options of vLLM, SGLang and TensorRT-LLM as deployments, and back."""
+"""Serving engines: the options of vLLM, SGLang and TensorRT-LLM as deployments, and back."""

@@ -1,4 +1,4 @@
-"""Rows of speculation: where engines state what drafts tokens, and how many. What of it is accepted no option says.
+"""Speculative decoding: rows of the draft method and the number of drafted tokens; no option states the acceptance.
 
 Sources: docs.vllm.ai, *Speculative Decoding* (``SpeculativeConfig`` of release 0.11); docs.sglang.io, *Speculative
 Decoding* (``NGRAM`` is recalled); nvidia.github.io/TensorRT-LLM, *Speculative Decoding* of release 1.0.
@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
-from calculon.launch.engines.engine_files import BESIDE
+from calculon.launch.engines.engine_files import COMMENTED
 from calculon.launch.engines.engine_rows import row
 
 _FIELDS = "draft draft_tokens acceptance accepted"
 _OPEN: Fields = {"draft": "none", "draft_tokens": None, "acceptance": None, "accepted": None}
-_OTHER = "another draft than the model's own modules and the text so far: --set draft=model:NAME"
+_OTHER = "speculative decoding with a separate draft model is set with --set draft=model:NAME"
 
 _CONFIG = "--speculative-config"
 _VLLM_MODULES = ("mtp", "deepseek_mtp", "mimo_mtp", "glm4_moe_mtp", "ernie_mtp", "qwen3_next_mtp")
@@ -27,7 +27,7 @@ _KIND = "speculative_config.decoding_type"
 _LAYERS, _LENGTH = "speculative_config.num_nextn_predict_layers", "speculative_config.max_draft_len"
 
 Drafted = tuple[str, int | None]
-"""What drafts, and how many tokens; of None as many as the model has modules."""
+"""Draft method, and number of drafted tokens; None for the number of the model's MTP modules."""
 
 
 def _drafts(
@@ -35,31 +35,31 @@ def _drafts(
     read: Callable[[Reading], Drafted],
     write: Callable[[str, int | None], Fields],
 ) -> Row:
-    """Return the row of speculation, given how an engine's options are read and written."""
-    beside = ("acceptance", "accepted")
+    """Return the row of speculative decoding, given functions that read and write an engine's options."""
+    commented = ("acceptance", "accepted")
 
-    def read_all(one: Reading) -> Fields:
-        draft, tokens = read(one)
-        shares = {name: one.get(BESIDE + name) for name in beside}
+    def read_all(reading: Reading) -> Fields:
+        draft, tokens = read(reading)
+        shares = {name: reading.get(COMMENTED + name) for name in commented}
         return _OPEN | {"draft": draft, "draft_tokens": tokens} | shares
 
-    def write_all(one: Writing) -> Fields:
-        draft, tokens = one["draft"], one["draft_tokens"]
+    def write_all(writing: Writing) -> Fields:
+        draft, tokens = writing["draft"], writing["draft_tokens"]
         if draft not in ("none", "mtp", "ngram"):
-            raise one.refuse("draft", "none, mtp, ngram")
+            raise writing.refuse("draft", "none, mtp, ngram")
         found = {} if draft == "none" else write(draft, tokens)
-        said = {BESIDE + name: one[name] for name in beside if one[name] is not None}
+        said = {COMMENTED + name: writing[name] for name in commented if writing[name] is not None}
         return found | said
 
-    own = " ".join((settings, *(BESIDE + name for name in beside)))
-    return row(_FIELDS, own, read_all, write_all)
+    names = " ".join((settings, *(COMMENTED + name for name in commented)))
+    return row(_FIELDS, names, read_all, write_all)
 
 
-def _read_vllm(one: Reading) -> Drafted:
-    stated = one.setting(_CONFIG)
+def _read_vllm(reading: Reading) -> Drafted:
+    stated = reading.setting(_CONFIG)
     if stated is None or stated.value is None:
         return "none", None
-    config = _document(one, stated)
+    config = _document(reading, stated)
     tokens = config.get("num_speculative_tokens")
     count = tokens if type(tokens) is int else None
     method = str(config.get("method", ""))
@@ -67,18 +67,18 @@ def _read_vllm(one: Reading) -> Drafted:
         return "mtp", count
     if method == "ngram":
         return "ngram", count
-    one.not_modelled(_CONFIG, _OTHER)
+    reading.not_modelled(_CONFIG, _OTHER)
     return "none", None
 
 
-def _document(one: Reading, stated: Setting) -> Mapping[str, Any]:
-    """Return the object that a text in JSON says."""
+def _document(reading: Reading, stated: Setting) -> Mapping[str, Any]:
+    """Return the object in a JSON text."""
     try:
         found = json.loads(str(stated.value))
     except (ValueError, RecursionError):  # RecursionError: lists or objects nested too deeply
         found = None
     if not isinstance(found, Mapping):
-        raise one.error(stated, "an object in JSON")
+        raise reading.error(stated, "an object in JSON")
     return found
 
 
@@ -91,20 +91,21 @@ def _write_vllm(draft: str, tokens: int | None) -> Fields:
 VLLM_DRAFTS = _drafts(_CONFIG, _read_vllm, _write_vllm)
 
 
-def _read_sglang(one: Reading) -> Drafted:
-    name = str(one.get(_ALGORITHM, default="none")).upper()
-    steps, drafted = one.count(_STEPS), one.count(_DRAFTED)
-    branches = one.count(_BRANCHES, default=1)
-    of_its_own = name == "NEXTN" or (name == "EAGLE" and one.get(_DRAFT_MODEL) is None)
+def _read_sglang(reading: Reading) -> Drafted:
+    name = str(reading.get(_ALGORITHM, default="none")).upper()
+    steps, drafted = reading.count(_STEPS), reading.count(_DRAFTED)
+    branches = reading.count(_BRANCHES, default=1)
+    # EAGLE without a draft model uses the MTP modules of the checkpoint, like NEXTN.
+    of_its_own = name == "NEXTN" or (name == "EAGLE" and reading.get(_DRAFT_MODEL) is None)
     if name == "NONE":
         return "none", None
     if name == "NGRAM":
         return "ngram", drafted
     if of_its_own:
         if branches != 1:
-            one.not_modelled(_BRANCHES, "a tree of drafted tokens: one branch is taken")
+            reading.not_modelled(_BRANCHES, "a tree of drafted tokens: a single branch is modelled")
         return "mtp", steps
-    one.not_modelled(_ALGORITHM, _OTHER)
+    reading.not_modelled(_ALGORITHM, _OTHER)
     return "none", None
 
 
@@ -113,6 +114,7 @@ def _write_sglang(draft: str, tokens: int | None) -> Fields:
         return {_ALGORITHM: "NGRAM", _DRAFTED: tokens}
     found: Fields = {_ALGORITHM: "NEXTN"}
     if tokens is not None:
+        # SGLang counts the verified token as a drafted one, hence one more.
         found |= {_STEPS: tokens, _BRANCHES: 1, _DRAFTED: tokens + 1}
     return found
 
@@ -122,16 +124,16 @@ SGLANG_DRAFTS = _drafts(
 )
 
 
-def _read_tensorrt_llm(one: Reading) -> Drafted:
-    kind = str(one.get(_KIND, default="none")).upper()
-    layers, length = one.count(_LAYERS), one.count(_LENGTH)
+def _read_tensorrt_llm(reading: Reading) -> Drafted:
+    kind = str(reading.get(_KIND, default="none")).upper()
+    layers, length = reading.count(_LAYERS), reading.count(_LENGTH)
     if kind == "NONE":
         return "none", None
     if kind == "MTP":
         return "mtp", layers if layers is not None else length
     if kind == "NGRAM":
         return "ngram", length
-    one.not_modelled(_KIND, _OTHER)
+    reading.not_modelled(_KIND, _OTHER)
     return "none", None
 
 

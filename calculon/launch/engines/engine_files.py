@@ -1,7 +1,7 @@
-"""Commands that start an engine: their flags, configurations in YAML beside them, and what a comment says.
+"""Commands that start an engine: flags, YAML configurations, and fields in a comment.
 
-A script has the configuration as a here document, or it is a file of its own. What no engine has a flag for is kept in
-a comment, ``# deployment: replicas=2, reserve_gib=6``, and read from there.
+A configuration is a here document in the script, or a separate file. Fields without a flag are kept in a comment,
+``# deployment: replicas=2, reserve_gib=6``, and read back from it.
 """
 
 import re
@@ -16,11 +16,11 @@ from calculon.launch.texts.shell_flags import flag_name, parse_script, switched
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in
 
-BESIDE = "deployment."
-"""What names of settings begin with that a comment says."""
+COMMENTED = "deployment."
+"""Prefix of settings that are written as a comment."""
 
 CHECKPOINT = "checkpoint"
-"""The setting that is the name of the model, or its folder."""
+"""Setting with the name or the folder of the model."""
 
 _COMMENT = re.compile(r"#\s*deployment:(?P<fields>.*)")
 _DOCUMENT = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
@@ -41,18 +41,19 @@ def parse_server(
     """Return the settings of a command that starts an engine, or of its configuration alone.
 
     Args:
-        text, file: The script or configuration, and its name.
-        variables: Values that hold whatever a script says.
-        program: The word after which the flags of the engine begin.
-        name_of, key_of: Return the name of a setting, given a flag, or the path of a key of a configuration; by default
-            as of a flag.
-        known: Whether a name is a setting of the engine.
+        text, file: Script or configuration, and its name.
+        variables: Values that take precedence over assignments in the script.
+        program: Pattern of the word after which the engine's flags begin.
+        name_of, key_of: Functions from a flag, or from the path of a key in a configuration, to the name of the
+            setting; keys are named like flags by default.
+        known: Function that returns true for a setting of the engine.
 
     Raises:
-        SpecError: For a script that starts no engine, and for what is no YAML.
+        SpecError: For a script that starts no engine, and for invalid YAML.
     """
     key_of = key_of or (lambda key: name_of(f"--{key}"))
     found = dict(_comments(text, file))
+    # A script may have a YAML suffix by mistake; a command that starts the engine decides.
     if file.endswith(_YAML) and not program.search(text):
         return Parsed(file, _keys(text, file, variables, key_of) | found, None)
     parsed = parse_script(
@@ -64,22 +65,25 @@ def parse_server(
         changed = [
             n for n, one in inside.items() if n in settings and settings[n].value != one.value
         ]
-        notes += [f"{name} stands in several configurations: the last counts" for name in changed]
+        notes += [
+            f"{name} is set in several configurations: the last one is used" for name in changed
+        ]
         settings |= inside
+    # Flags override the configuration, as engines do, and comments override flags: only they state our own fields.
     settings |= {name: _switched(one) for name, one in parsed.settings.items()} | found
     return Parsed(file, settings, None, tuple(notes))
 
 
-def _switched(one: Setting) -> Setting:
-    """Return a setting whose value is a switch as a text with that switch; the name of a checkpoint as it stands."""
-    value = one.value
-    if one.name == CHECKPOINT:
-        return Setting(one.name, str(value), one.place)
-    return Setting(one.name, switched(value), one.place)
+def _switched(setting: Setting) -> Setting:
+    """Return a setting with switches in their usual form; the name of a checkpoint stays unchanged."""
+    value = setting.value
+    if setting.name == CHECKPOINT:
+        return Setting(setting.name, str(value), setting.place)
+    return Setting(setting.name, switched(value), setting.place)
 
 
 def _comments(text: str, file: str) -> Mapping[str, Setting]:
-    """Return the fields that a comment says, under names of their own."""
+    """Return the fields in comments, with a prefix."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         if said := _COMMENT.match(line):
@@ -87,7 +91,7 @@ def _comments(text: str, file: str) -> Mapping[str, Setting]:
                 name, equals, value = field.strip().partition("=")
                 if equals:
                     place = f"{file}:{number}"
-                    found[BESIDE + name] = Setting(BESIDE + name, value_of(value), place)
+                    found[COMMENTED + name] = Setting(COMMENTED + name, value_of(value), place)
     return found
 
 
@@ -98,11 +102,11 @@ def _documents(
     key_of: Callable[[str], str],
     known: Callable[[str], bool],
 ) -> list[dict[str, Setting]]:
-    """Return the settings of each configuration in a script; what is none, such as a program, is passed over."""
+    """Return the settings of each configuration in a script; other here documents, such as programs, are skipped."""
     found = []
     for quote, first, written in _bodies(text):
         body = written
-        if not quote:  # the shell puts variables in
+        if not quote:  # the shell expands variables in an unquoted here document
             body = _VARIABLE.sub(
                 lambda v: variables.get(v[1] or v[2], f"${{{v[1] or v[2]}}}"), body
             )
@@ -118,8 +122,9 @@ def _documents(
 
 
 def _bodies(text: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the quote around the name of each here document, the lines above its first one, and its text."""
+    """Yield each here document: the quote of its delimiter, the number of lines above its first line, and its text."""
     lines = [f"{line}\n" for line in text.split("\n")]
+    # An index of lines that can end a document keeps scripts with many documents linear.
     ends: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
         ends.setdefault(line.strip(" \t\n"), []).append(number)
@@ -128,7 +133,7 @@ def _bodies(text: str) -> Iterator[tuple[str, int, str]]:
         first = number + 1
         for opened in _DOCUMENT.finditer(lines[number]):
             places = ends.get(opened[2], [])
-            place = bisect_left(places, first + 1)  # an empty one says nothing
+            place = bisect_left(places, first + 1)  # an empty document states nothing
             if place < len(places):
                 yield opened[1], first, "".join(lines[first : places[place]])
                 first = places[place]
@@ -143,7 +148,7 @@ def _keys(
     key_of: Callable[[str], str],
     above: int = 0,
 ) -> dict[str, Setting]:
-    """Return the settings of a configuration, by the names that flags have, too."""
+    """Return the settings of a configuration, with the same names as flags."""
     found = {}
     for path, leaf in settings_in(text, file, variables).leaves():
         name = key_of(path)
@@ -152,7 +157,7 @@ def _keys(
 
 
 def written_out(word: str, spellings: Mapping[str, str]) -> str:
-    """Return the name of a flag as the documentation has it, given other spellings.
+    """Return the documented name of a flag, given other spellings.
 
     >>> written_out("-tp=4", {"-tp": "--tp-size"}), written_out("--max_num_seqs", {})
     ('--tp-size', '--max-num-seqs')
@@ -164,31 +169,31 @@ def written_out(word: str, spellings: Mapping[str, str]) -> str:
 def render_flags(
     settings: Mapping[str, Any], processors: int, head: Sequence[str], *, command: str
 ) -> str:
-    """Return a script that starts a replica of an engine all of whose settings are flags."""
+    """Return a script that starts a replica of an engine whose settings are all flags."""
     del processors
     flags = {name: value for name, value in settings.items() if name.startswith("-")}
-    return render_server(command, flags, head, beside_in(settings))
+    return render_server(command, flags, head, commented_fields(settings))
 
 
 def render_server(
     command: str,
     flags: Mapping[str, Any],
     head: Sequence[str],
-    beside: Mapping[str, Any],
+    commented: Mapping[str, Any],
     before: Sequence[str] = (),
 ) -> str:
-    """Return a script that starts an engine with some flags; its argument is the checkpoint.
+    """Return a script that starts an engine with flags; the script's argument is the checkpoint.
 
     Args:
-        command: Words before the flags, in one text.
-        flags: Flags by name; of a switch the value is True.
-        head: Lines of comment.
-        beside: Fields that the flags do not say.
+        command: Words before the flags, as one text.
+        flags: Flags by name; True for a switch.
+        head: Comment lines.
+        commented: Fields that the flags do not express.
         before: Lines before the command.
     """
     lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
-    if beside:
-        lines.append(f"# deployment: {', '.join(f'{n}={plain(v)}' for n, v in beside.items())}")
+    if commented:
+        lines.append(f"# deployment: {', '.join(f'{n}={plain(v)}' for n, v in commented.items())}")
     lines += ["CHECKPOINT=${1:?name or folder of the checkpoint}", "", *before]
     words = [command]
     words += [name if value is True else f"{name} {_word(value)}" for name, value in flags.items()]
@@ -200,10 +205,10 @@ def _word(value: object) -> str:
     return text if re.fullmatch(r"[\w.,:/+=-]+", text) else f"'{text}'"
 
 
-def beside_in(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields among settings that a comment says, by their own names."""
+def commented_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields among settings that are written as a comment, by their own names."""
     return {
-        name.removeprefix(BESIDE): value
+        name.removeprefix(COMMENTED): value
         for name, value in settings.items()
-        if name.startswith(BESIDE)
+        if name.startswith(COMMENTED)
     }

@@ -1,4 +1,4 @@
-"""Rows that engines have in common: degrees, types of numbers, what the engine always does, and shares of memory."""
+"""Rows that engines share: degrees of parallelism, number types, fixed behavior, and shares of memory."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,29 +10,29 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB
 from calculon.launch import rows
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
-from calculon.launch.engines.engine_files import BESIDE, CHECKPOINT
+from calculon.launch.engines.engine_files import CHECKPOINT, COMMENTED
 from calculon.launch.rows import by_name
 from calculon.launch.server import RankBytes
 
 WIDE = ("bfloat16", "float16")
-"""Types of 16 bits, of which an engine computes in one."""
+"""16-bit types, one of which an engine computes in."""
 
 _WIDE_NAMES = {"auto": "bfloat16", "bfloat16": "bfloat16", "half": "float16", "float16": "float16"}
 _DIGITS = 6
-"""Decimals of a share of the free memory: a millionth of it is less than a block of the cache."""
+"""Decimals of a share of the free memory: a millionth is less than a block of the cache."""
 
 _FEWEST, _MOST = 2, 15
-"""Digits of a share of all memory."""
+"""Range of decimals of a share of total memory."""
 
 _EXACT = 1e-9
-"""Relative error of a share that was written and read."""
+"""Relative rounding error of a share that was written and read."""
 
 _NARROW = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w4a16", "w8a8", "mxfp4", "nvfp4")
-"""Words in names of checkpoints whose weights are narrow."""
+"""Words in the names of checkpoints with quantized weights."""
 
 
 row = partial(rows.row, subject="deployment")
-"""Make a row of fields of a deployment, as :func:`calculon.launch.rows.row`."""
+"""Make a row of deployment fields, as :func:`calculon.launch.rows.row`."""
 
 
 def number(setting: str, name: str, default: int) -> Row:
@@ -41,38 +41,40 @@ def number(setting: str, name: str, default: int) -> Row:
 
 
 def always(field: str, value: Any) -> Row:
-    """Return the row of a field of which an engine runs one value, whatever its settings are."""
+    """Return the row of a field for which an engine always runs the same value."""
 
-    def write(one: Writing) -> Fields:
-        if one[field] != value:
-            raise one.refuse(field, str(value), f"--set {field}={value}")
+    def write(writing: Writing) -> Fields:
+        if writing[field] != value:
+            raise writing.refuse(field, str(value), f"--set {field}={value}")
         return {}
 
-    return row(field, "", lambda one: {field: value}, write)
+    return row(field, "", lambda reading: {field: value}, write)
 
 
 def option(setting: str, field: str, on: Any, off: Any) -> Row:
-    """Return the row of a switch that is a field with two values that the engine has; left out where it is off."""
+    """Return the row of a switch for a field with two possible values; not written if off."""
 
-    def write(one: Writing) -> Fields:
-        if one[field] not in (on, off):
-            raise one.refuse(field, f"{off}, {on}", f"--set {field}={off}")
-        return {setting: True} if one[field] == on else {}
+    def write(writing: Writing) -> Fields:
+        if writing[field] not in (on, off):
+            raise writing.refuse(field, f"{off}, {on}", f"--set {field}={off}")
+        return {setting: True} if writing[field] == on else {}
 
-    return row(field, setting, lambda one: {field: on if one.switch(setting) else off}, write)
+    return row(
+        field, setting, lambda reading: {field: on if reading.switch(setting) else off}, write
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Degrees:
-    """What an engine calls processors and degrees.
+    """Settings of processors and degrees of parallelism of an engine.
 
     Attributes:
-        tensor, pipeline, copies: Settings of the ranks that share products, of stages, and of copies of the model or of
-            attention ranks with requests of their own; `copies` is empty where there is none.
-        further: Settings that the callables ask for.
-        read_split: Returns ``tensor_par`` (all ranks of a stage), ``attn_data_par`` and ``expert_par``, given the ranks
-            and copies that are stated, and the copies of the model that are left.
-        write_split: Returns the settings of these three.
+        tensor, pipeline, copies: Settings of tensor parallelism, pipeline parallelism, and of copies of the model or
+            attention ranks with their own requests; `copies` is empty if there is none.
+        further: Settings that the functions ask for.
+        read_split: Function from the stated ranks and copies to ``tensor_par`` (all ranks of a stage),
+            ``attn_data_par``, ``expert_par``, and the remaining copies of the model.
+        write_split: Function that returns the settings of these three fields.
     """
 
     tensor: str
@@ -83,24 +85,25 @@ class Degrees:
     write_split: Callable[[Writing], Fields]
 
     def row(self) -> Row:
-        """Return the row of all of them."""
-        named = (self.tensor, self.pipeline, self.copies, f"{BESIDE}replicas", *self.further)
+        """Return the row of all degrees."""
+        named = (self.tensor, self.pipeline, self.copies, f"{COMMENTED}replicas", *self.further)
         fields = "num_procs tensor_par pipeline_par attn_data_par expert_par"
         return row(fields, " ".join(named), self._read, self._write)
 
-    def _read(self, one: Reading) -> Fields:
-        ranks, stages = (_least_one(one, name) for name in (self.tensor, self.pipeline))
-        stated = _least_one(one, self.copies) if self.copies else 1
-        split, attention, groups, copies = self.read_split(one, ranks, stated)
+    def _read(self, reading: Reading) -> Fields:
+        ranks, stages = (_least_one(reading, name) for name in (self.tensor, self.pipeline))
+        stated = _least_one(reading, self.copies) if self.copies else 1
+        split, attention, groups, copies = self.read_split(reading, ranks, stated)
         each = split * stages
-        procs = one.asked_procs or each * copies * _least_one(one, f"{BESIDE}replicas")
+        # A command starts one replica; the number of replicas is only in our comment.
+        procs = reading.asked_procs or each * copies * _least_one(reading, f"{COMMENTED}replicas")
         if procs % each:
             wanted = f"a multiple of {split} x {stages} = {each:,} (tensor x pipeline parallel)"
-            raise SpecError(one.parsed.file, Problem("processors", wanted, f"{procs:,}"))
+            raise SpecError(reading.parsed.file, Problem("processors", wanted, f"{procs:,}"))
         for name, value in (("attn_data_par", attention), ("expert_par", groups)):
             if split % value:
                 wanted = f"a divisor of {self.tensor} {split}"
-                raise SpecError(one.parsed.file, Problem(name, wanted, str(value)))
+                raise SpecError(reading.parsed.file, Problem(name, wanted, str(value)))
         return {
             "num_procs": procs,
             "tensor_par": split,
@@ -109,31 +112,30 @@ class Degrees:
             "expert_par": groups,
         }
 
-    def _write(self, one: Writing) -> Fields:
-        found = self.write_split(one)
-        if one["pipeline_par"] > 1:
-            found[self.pipeline] = one["pipeline_par"]
-        copies = one["num_procs"] // (one["tensor_par"] * one["pipeline_par"])
-        return found | ({f"{BESIDE}replicas": copies} if copies > 1 else {})
+    def _write(self, writing: Writing) -> Fields:
+        found = self.write_split(writing)
+        if writing["pipeline_par"] > 1:
+            found[self.pipeline] = writing["pipeline_par"]
+        copies = writing["num_procs"] // (writing["tensor_par"] * writing["pipeline_par"])
+        return found | ({f"{COMMENTED}replicas": copies} if copies > 1 else {})
 
 
-def _least_one(one: Reading, name: str) -> int:
-    value = one.count(name, default=1)
+def _least_one(reading: Reading, name: str) -> int:
+    value = reading.count(name, default=1)
     if value < 1:
-        raise one.error(one.stated(name, default=value), "at least 1")
+        raise reading.error(reading.stated(name, default=value), "at least 1")
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class TypeNames:
-    """What an engine calls types of numbers.
+    """Names of number types of an engine.
 
-    Attributes:
-        dtype, weights, cache: The settings of the type of 16 bits, of quantised weights, and of the cache; `weights` is
-            empty where the checkpoint alone says it.
-        quantised: Types of weights and of experts, each with the engine's names in a text, of which the first is
-            written; ``wide`` is the type of 16 bits, and ``same`` that of the other weights.
-        caches: Types of the cache, likewise.
+    dtype, weights, cache: Settings of the 16-bit type, of quantized weights, and of the KV cache; `weights` is empty if
+        only the checkpoint determines it.
+        quantised: Pairs of types of weights and experts, each with a text of the engine's names, of which the first is
+            written; ``wide`` is the 16-bit type and ``same`` the type of the other weights.
+        caches: Types of the KV cache, with a text of the engine's names.
     """
 
     dtype: str
@@ -144,72 +146,75 @@ class TypeNames:
 
     def row(self) -> Row:
         """Return the row of all types."""
-        beside = [BESIDE + name for name in ("weights_dtype", "experts_dtype", "head_dtype")]
-        settings = (self.dtype, self.cache, self.weights, *beside, CHECKPOINT)
+        commented = [COMMENTED + name for name in ("weights_dtype", "experts_dtype", "head_dtype")]
+        settings = (self.dtype, self.cache, self.weights, *commented, CHECKPOINT)
         fields = "weights_dtype experts_dtype head_dtype kv_dtype"
         return row(fields, " ".join(settings), self._read, self._write)
 
-    def _read(self, one: Reading) -> Fields:
-        stated = one.setting(self.dtype)
-        wide = "bfloat16" if stated is None else _WIDE_NAMES[one.choice(stated, _WIDE_NAMES)]
-        weights, experts = self._weights(one)
+    def _read(self, reading: Reading) -> Fields:
+        stated = reading.setting(self.dtype)
+        wide = "bfloat16" if stated is None else _WIDE_NAMES[reading.choice(stated, _WIDE_NAMES)]
+        weights, experts = self._weights(reading)
         weights = wide if weights == "wide" else weights
-        said = {name: one.get(BESIDE + name) for name in ("weights_dtype", "experts_dtype")}
-        stated = one.setting(self.cache)
+        commented = {
+            name: reading.get(COMMENTED + name) for name in ("weights_dtype", "experts_dtype")
+        }
+        stated = reading.setting(self.cache)
         cache = wide
         if stated is not None and stated.value != "auto":
             caches = by_name(self.caches)
-            cache = caches[one.choice(stated, caches)]
+            cache = caches[reading.choice(stated, caches)]
         return {
-            "weights_dtype": said["weights_dtype"] or weights,
-            "experts_dtype": said["experts_dtype"] or experts,
-            "head_dtype": one.get(f"{BESIDE}head_dtype") or wide,
+            "weights_dtype": commented["weights_dtype"] or weights,
+            "experts_dtype": commented["experts_dtype"] or experts,
+            "head_dtype": reading.get(f"{COMMENTED}head_dtype") or wide,
             "kv_dtype": cache,
         }
 
-    def _weights(self, one: Reading) -> tuple[str, str]:
-        """Return the types of weights and experts; those that the checkpoint alone says are told."""
-        stated = one.setting(self.weights) if self.weights else None
+    def _weights(self, reading: Reading) -> tuple[str, str]:
+        """Return the types of weights and experts; types that only the checkpoint states are reported."""
+        stated = reading.setting(self.weights) if self.weights else None
         if stated is not None and stated.value not in (None, "auto"):
             if types := by_name(self.quantised).get(str(stated.value)):
                 return types
-            effect = (
-                "types of weights that the checkpoint says: --set weights_dtype=... states them"
-            )
-            one.not_modelled(stated.name, effect)
-        elif f"{BESIDE}weights_dtype" not in one.parsed.settings:
-            one.notes += _narrow(one)
+            effect = "types of weights that only the checkpoint states: set them with --set weights_dtype=..."
+            reading.not_modelled(stated.name, effect)
+        elif f"{COMMENTED}weights_dtype" not in reading.parsed.settings:
+            reading.notes += _narrow(reading)
         return "wide", "same"
 
-    def _write(self, one: Writing) -> Fields:
-        weights, experts, head = (one[f"{n}_dtype"] for n in ("weights", "experts", "head"))
-        wide = next((name for name in (head, weights, one["kv_dtype"]) if name in WIDE), WIDE[0])
+    def _write(self, writing: Writing) -> Fields:
+        weights, experts, head = (writing[f"{n}_dtype"] for n in ("weights", "experts", "head"))
+        # One 16-bit type serves all layers that are not quantized: take it from the first field that names one.
+        wide = next(
+            (name for name in (head, weights, writing["kv_dtype"]) if name in WIDE), WIDE[0]
+        )
         found: Fields = {} if wide == WIDE[0] else {self.dtype: wide}
         pair = ("wide" if weights == wide else weights), experts
         if pair in self.quantised and self.weights:
             found[self.weights] = self.quantised[pair].split()[0]
         elif pair != ("wide", "same"):
-            found[f"{BESIDE}weights_dtype"] = weights
-            found |= {f"{BESIDE}experts_dtype": experts} if experts != "same" else {}
-        found |= {f"{BESIDE}head_dtype": head} if head != wide else {}
-        if one["kv_dtype"] == wide:
+            found[f"{COMMENTED}weights_dtype"] = weights
+            found |= {f"{COMMENTED}experts_dtype": experts} if experts != "same" else {}
+        found |= {f"{COMMENTED}head_dtype": head} if head != wide else {}
+        if writing["kv_dtype"] == wide:
             return found
-        if one["kv_dtype"] not in self.caches:
+        if writing["kv_dtype"] not in self.caches:
             wanted = ", ".join(dict.fromkeys((wide, *self.caches)))
-            raise one.refuse("kv_dtype", wanted, f"--set kv_dtype={wide}")
-        return found | {self.cache: self.caches[one["kv_dtype"]].split()[0]}
+            raise writing.refuse("kv_dtype", wanted, f"--set kv_dtype={wide}")
+        return found | {self.cache: self.caches[writing["kv_dtype"]].split()[0]}
 
 
-def _narrow(one: Reading) -> list[str]:
-    """Say that the name of a checkpoint tells narrow weights, which no setting states."""
-    name = one.parsed.settings.get(CHECKPOINT)
-    told = [] if name is None else [word for word in _NARROW if word in str(name.value).lower()]
-    if name is None or not told:
-        return []
-    words = (
-        f"{name.value}: its name says {told[0].upper()}, and no setting states the types of weights"
+def _narrow(reading: Reading) -> list[str]:
+    """Return a note if the name of a checkpoint indicates quantized weights that no setting states."""
+    name = reading.parsed.settings.get(CHECKPOINT)
+    words_found = (
+        [] if name is None else [word for word in _NARROW if word in str(name.value).lower()]
     )
-    return [f"{words}; --set weights_dtype=... does"]
+    if name is None or not words_found:
+        return []
+    text = f"{name.value}: the name says {words_found[0].upper()}, but no setting states the weight types"
+    return [f"{text}; set them with --set weights_dtype=..."]
 
 
 def memory_share(
@@ -218,50 +223,53 @@ def memory_share(
     cache_in: Callable[[RankBytes, float], float],
     share_of: Callable[[RankBytes, float], float],
 ) -> Row:
-    """Return the row of the share of memory that an engine is given, of all of it or of what is free.
+    """Return the row of the memory share of an engine, which may refer to total or free memory.
 
-    Where it leaves more for the cache than what is free beside the reserve, the reserve is smaller instead.
+    If the share leaves more for the KV cache than our reserve allows, the reserve is reduced.
 
     Args:
-        setting: Its name.
-        default: Without the setting; None where the engine works it out.
-        cache_in: Bytes of the cache, given the memory of a rank and the share.
-        share_of: The share, given the memory of a rank and the bytes of the cache.
+        setting: Name of the setting.
+        default: Default of the engine; None if the engine computes it.
+        cache_in: Function from the memory of a rank and the share to the bytes of the KV cache.
+        share_of: Function from the memory of a rank and the bytes of the KV cache to the share.
     """
-    reserve = f"{BESIDE}reserve_gib"
+    reserve = f"{COMMENTED}reserve_gib"
 
-    def read(one: Reading) -> Fields:
-        stated = one.setting(setting)
-        kept = {} if (said := one.get(reserve)) is None else {"reserve_gib": said}
-        share = default if stated is None else share_in(one, stated)
+    def read(reading: Reading) -> Fields:
+        stated = reading.setting(setting)
+        kept = {} if (commented := reading.get(reserve)) is None else {"reserve_gib": commented}
+        share = default if stated is None else share_in(reading, stated)
         if share is None:
-            one.notes.append(
-                f"{setting} is not stated: the engine works it out; memory_fraction is as usual"
+            reading.notes.append(
+                f"{setting} is not stated: the engine computes it; memory_fraction keeps its default"
             )
             return kept
-        if one.server is None:
+        if reading.server is None:
             if stated is not None:
-                one.not_modelled(setting, "model and machine make it a share of what is free")
+                reading.not_modelled(
+                    setting, "needs model and machine to become a share of the free memory"
+                )
             return kept
-        rank = one.server.rank(one.deployment | kept)
+        rank = reading.server.rank(reading.deployment | kept)
         cache = cache_in(rank, share)
         if cache <= 0:
-            wanted = f"a share that leaves room for the cache on {one.server.system}"
-            raise one.error(stated or Setting(setting, share), wanted)
+            wanted = f"a share that leaves memory for the KV cache on {reading.server.system}"
+            raise reading.error(stated or Setting(setting, share), wanted)
+        # The engine leaves less in reserve than we assume: believe the engine.
         if cache > rank.free * (1 + _EXACT):
             left = max(0.0, rank.free + rank.reserve - cache)
             return {"memory_fraction": 1.0, "reserve_gib": left / GIB}
         return {"memory_fraction": round(min(1.0, cache / rank.free), _DIGITS), **kept}
 
-    def write(one: Writing) -> Fields:
-        if one.server is None:
+    def write(writing: Writing) -> Fields:
+        if writing.server is None:
             return {}
-        rank = one.server.rank(one.execution)
+        rank = writing.server.rank(writing.execution)
         if rank.free <= 0:
-            raise one.refuse(
-                "memory_fraction", f"none: the model does not fit on {one.server.system}"
+            raise writing.refuse(
+                "memory_fraction", f"none: the model does not fit on {writing.server.system}"
             )
-        return {setting: _written(rank, one["memory_fraction"], cache_in, share_of)}
+        return {setting: _written(rank, writing["memory_fraction"], cache_in, share_of)}
 
     return row("memory_fraction", f"{setting} {reserve}", read, write)
 
@@ -272,8 +280,9 @@ def _written(
     cache_in: Callable[[RankBytes, float], float],
     share_of: Callable[[RankBytes, float], float],
 ) -> float:
-    """Return a share of all memory, in as few digits as it takes to read the share of what is free again."""
+    """Return the share of total memory with the fewest decimals that reproduce the share of free memory."""
     share = share_of(rank, fraction * rank.free)
+    # Engines print the share back: as few decimals as possible keep commands readable.
     for digits in range(_FEWEST, _MOST):
         short = round(share, digits)
         cache = cache_in(rank, short) / rank.free
@@ -282,19 +291,19 @@ def _written(
     return share
 
 
-def share_in(one: Reading, stated: Setting) -> float:
-    """Return a share of memory; SpecError for what is none."""
+def share_in(reading: Reading, stated: Setting) -> float:
+    """Return a share of memory; SpecError for an invalid one."""
     value = stated.value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        raise one.error(stated, "a number above 0, of at most 1")
+        raise reading.error(stated, "a number above 0, of at most 1")
     return float(value)
 
 
 def passed_on(*fields: str) -> Row:
-    """Return the row of settings that a comment says and no flag does, which are fields as they are."""
+    """Return the row of fields that are written as a comment, because no flag expresses them."""
 
-    def read(one: Reading) -> Fields:
-        found = {name: one.get(BESIDE + name) for name in fields}
+    def read(reading: Reading) -> Fields:
+        found = {name: reading.get(COMMENTED + name) for name in fields}
         return {name: value for name, value in found.items() if value is not None}
 
-    return row("", " ".join(BESIDE + name for name in fields), read)
+    return row("", " ".join(COMMENTED + name for name in fields), read)

@@ -1,4 +1,4 @@
-"""Options of engines without effect on time and memory, and options whose effect is not modelled."""
+"""Engine options without effect on time and memory, and options whose effect is not modelled."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ _BOTH = """
     --decode-log-interval
 """
 
-_SPECULATION = "tokens that a draft guesses: calculon serve --set draft=... states them"
-_KERNELS = "the kernels of the engine: those of the system file were measured"
-_HOST = "the time of the host between passes: that of the system file counts"
-_GRAPHS = "which passes are graphs: all or none are"
+_SPECULATION = "speculative decoding: set it with calculon serve --set draft=..."
+_KERNELS = "choice of kernels: the system file's measured kernels are used"
+_HOST = "host time between passes: the system file's value is used"
+_GRAPHS = "choice of passes that run as CUDA graphs: all or none are modelled"
 
 VLLM_NO_EFFECT = f"""
     {_BOTH}
@@ -26,29 +26,29 @@ VLLM_NO_EFFECT = f"""
     --optimization-level --enable-server-load-tracking --otlp-* --show-hidden-* --guided-decoding-*
     --enable-reasoning --worker-use-ray --engine-use-ray --max-seq-len-to-capture --disable-custom-all-reduce-*
 """
-"""Options of vLLM without effect. Of prefixes that the cache has, the workload says the share: ``prefix_hit``."""
+"""Options of vLLM without effect. The share of cached prefixes (prefix caching) is in the workload: ``prefix_hit``."""
 
 VLLM_NOT_MODELLED: Mapping[str, str] = {
     _SPECULATION: "--speculative-* --spec-*",
-    "pools of prefill and decoding apart, or a cache on the host": "--kv-transfer-config",
-    "which kernels are fused, and " + _GRAPHS: "--compilation-config",
+    "disaggregated prefill and decode, or KV cache in host memory": "--kv-transfer-config",
+    "kernel fusion, and " + _GRAPHS: "--compilation-config",
     _GRAPHS: "--cudagraph-* --cuda-graph-sizes --max-cudagraph-*",
     _HOST: "--async-scheduling --no-async-scheduling --num-scheduler-steps --multi-step-*",
     _KERNELS: "--attention-backend --attention-config* --all2all-backend --moe-backend",
-    "reductions by the library instead of one kernel": "--disable-custom-all-reduce",
-    "a cache on the host": "--swap-space --kv-offloading-*",
-    "weights on the host": "--cpu-offload-gb",
-    "blocks of the cache, whatever memory has room for": "--num-gpu-blocks-override",
-    "bytes of the cache, whatever memory has room for": "--kv-cache-memory*",
-    "copies of experts that are asked for often": "--enable-eplb --eplb-*",
-    "exchanges of experts behind the other half of a batch": "--dbo-*",
-    "a cache that ranks share by tokens": "--decode-context-parallel-size -dcp",
-    "adapters beside the weights": "--enable-lora --lora-* --max-lora*",
-    "how prompts are cut": "--long-prefill-token-threshold",
-    "how many prompts are cut at a time": "--max-num-partial-prefills",
-    "the order of requests": "--scheduling-policy --scheduler-*",
-    "scales of the cache": "--calculate-kv-scales",
-    "parts of the model that see pictures are left out": "--language-model-only",
+    "all-reduce by NCCL instead of a custom kernel": "--disable-custom-all-reduce",
+    "KV cache in host memory": "--swap-space --kv-offloading-*",
+    "weights in host memory": "--cpu-offload-gb",
+    "number of KV cache blocks, independent of free memory": "--num-gpu-blocks-override",
+    "size of the KV cache, independent of free memory": "--kv-cache-memory*",
+    "replicas of frequently used experts": "--enable-eplb --eplb-*",
+    "expert communication that overlaps with the other half of a batch": "--dbo-*",
+    "KV cache sharded by tokens over ranks (decode context parallelism)": "--decode-context-parallel-size -dcp",
+    "LoRA adapters": "--enable-lora --lora-* --max-lora*",
+    "chunk sizes of long prompts": "--long-prefill-token-threshold",
+    "number of chunked prompts in flight": "--max-num-partial-prefills",
+    "scheduling order of requests": "--scheduling-policy --scheduler-*",
+    "scales of a quantized KV cache": "--calculate-kv-scales",
+    "multimodal parts of the model are disabled": "--language-model-only",
 }
 
 SGLANG_NO_EFFECT = f"""
@@ -64,27 +64,27 @@ SGLANG_NO_EFFECT = f"""
 
 SGLANG_NOT_MODELLED: Mapping[str, str] = {
     _SPECULATION: "--speculative-*",
-    "pools of prefill and decoding apart": "--disaggregation-*",
+    "disaggregated prefill and decode": "--disaggregation-*",
     _GRAPHS: "--cuda-graph-* --disable-cuda-graph-padding",
-    "which kernels are fused": "--enable-torch-compile --torch-compile-*",
+    "kernel fusion": "--enable-torch-compile --torch-compile-*",
     _KERNELS: (
         "--attention-backend --prefill-attention-backend --decode-attention-backend "
         "--moe-runner-backend --moe-a2a-backend --fp8-gemm-* --sampling-backend --enable-flashinfer-* "
         "--enable-triton-* --enable-symm-mem --enable-mscclpp --deepep-mode"
     ),
-    "reductions by the library instead of one kernel": "--disable-custom-all-reduce",
+    "all-reduce by NCCL instead of a custom kernel": "--disable-custom-all-reduce",
     _HOST: "--disable-overlap-schedule --num-continuous-decode-steps --scheduler-recv-interval",
-    "exchanges of experts behind other work": "--enable-single-batch-overlap",
-    "copies of experts that are asked for often": "--enable-eplb",
-    "the head of each attention rank alone": "--enable-dp-lm-head",
-    "MLPs without experts, over fewer ranks": "--moe-dense-tp-size",
-    "tokens of the cache, whatever memory has room for": "--max-total-tokens",
-    "how early requests are admitted": "--schedule-conservativeness",
-    "how the cache is split between windows and whole sequences": "--swa-full-tokens-ratio",
-    "a cache on the host": "--hicache-*",
-    "weights on the host": "--cpu-offload-gb",
-    "adapters beside the weights": "--enable-lora --lora-* --max-lora*",
-    "logits of 32 bits": "--enable-fp32-lm-head",
+    "expert communication that overlaps with other work": "--enable-single-batch-overlap",
+    "replicas of frequently used experts": "--enable-eplb",
+    "a separate LM head on each attention rank": "--enable-dp-lm-head",
+    "dense MLPs sharded over fewer ranks": "--moe-dense-tp-size",
+    "number of tokens in the KV cache, independent of free memory": "--max-total-tokens",
+    "admission of requests": "--schedule-conservativeness",
+    "split of the KV cache between sliding-window and full attention": "--swa-full-tokens-ratio",
+    "KV cache in host memory": "--hicache-*",
+    "weights in host memory": "--cpu-offload-gb",
+    "LoRA adapters": "--enable-lora --lora-* --max-lora*",
+    "32-bit logits": "--enable-fp32-lm-head",
 }
 
 TENSORRT_LLM_NO_EFFECT = """
@@ -101,20 +101,20 @@ TENSORRT_LLM_NOT_MODELLED: Mapping[str, str] = {
     _SPECULATION: "speculative_config.* max_draft_len",
     _GRAPHS: "cuda_graph_config.* use_cuda_graph",
     _KERNELS: "moe_config.* attn_backend allreduce_strategy",
-    "which kernels are fused": "torch_compile_config*",
+    "kernel fusion": "torch_compile_config*",
     _HOST: "disable_overlap_scheduler",
-    "how long requests wait for others": "batch_wait_* batching_wait_iters",
-    "how requests are spread over attention ranks": "attention_dp_config.*",
-    "pools of prefill and decoding apart": "cache_transceiver_config.*",
-    "a cache on the host": "kv_cache_config.host_cache_size",
-    "tokens of the cache, whatever memory has room for": "kv_cache_config.max_tokens",
-    "windows other than those of the model": "kv_cache_config.max_attention_window*",
-    "ranks of an expert, which follow from tensor and expert parallelism": (
+    "waiting time to fill a batch": "batch_wait_* batching_wait_iters",
+    "distribution of requests over attention ranks": "attention_dp_config.*",
+    "disaggregated prefill and decode": "cache_transceiver_config.*",
+    "KV cache in host memory": "kv_cache_config.host_cache_size",
+    "number of tokens in the KV cache, independent of free memory": "kv_cache_config.max_tokens",
+    "attention windows that differ from the model's": "kv_cache_config.max_attention_window*",
+    "tensor parallelism of experts, which follows from tensor and expert parallelism": (
         "moe_tensor_parallel_size"
     ),
-    "experts over groups of nodes": "moe_cluster_parallel_size",
-    "parts of a sequence on ranks": "context_parallel_size",
-    "attention to some of the tokens": "sparse_attention_config.*",
-    "adapters beside the weights": "lora_config.*",
-    "the order of requests": "scheduler_config.*",
+    "expert parallelism over clusters of nodes": "moe_cluster_parallel_size",
+    "context parallelism": "context_parallel_size",
+    "sparse attention": "sparse_attention_config.*",
+    "LoRA adapters": "lora_config.*",
+    "scheduling order of requests": "scheduler_config.*",
 }

@@ -1,10 +1,10 @@
 """SGLang: the flags of ``python -m sglang.launch_server``.
 
 Sources: docs.sglang.io, *Server Arguments* and *Hyperparameter Tuning*, of 2025-10: names and defaults.
-``--mem-fraction-static`` is a share of all memory, for weights and cache: ``s * capacity = weights + cache``; without
-it the server works it out. Prompts have passes of their own, in parts of ``--chunked-prefill-size`` tokens, unless
-``--enable-mixed-chunk`` adds sequences that decode. With ``--enable-dp-attention`` attention ranks share both those
-tokens and ``--max-running-requests`` (recalled). Graphs are of passes that decode alone.
+``--mem-fraction-static`` is a share of total memory, for weights and KV cache: ``s * capacity = weights + cache``;
+without it the server computes the share. Prefill runs in separate passes, in chunks of ``--chunked-prefill-size``
+tokens, unless ``--enable-mixed-chunk`` mixes in sequences that decode. With ``--enable-dp-attention`` attention ranks
+share these tokens and ``--max-running-requests`` (recalled). CUDA graphs cover passes that only decode.
 """
 
 import re
@@ -37,7 +37,7 @@ _CHUNK, _MIXED = "--chunked-prefill-size", "--enable-mixed-chunk"
 _SEQUENCES = "--max-running-requests"
 _SHARE = "--mem-fraction-static"
 
-_SPELLINGS = by_name(
+_ALIASES = by_name(
     {
         _TP: "--tp --tensor-parallel-size",
         _PP: "--pp --pipeline-parallel-size",
@@ -50,7 +50,7 @@ _SPELLINGS = by_name(
 _PROGRAM = re.compile(r"sglang(_router)?\.launch_server|serve")
 _SIGN = re.compile(r"\bsglang(_router)?\.launch_server\b|\bsglang\s+serve\b")
 _CHUNK_TOKENS = 8192
-"""Tokens of a part of a prompt without flag, on GPUs of 60 to 90 GiB (recalled)."""
+"""Default chunk of chunked prefill in tokens, on GPUs with 60 to 90 GiB (recalled)."""
 
 _TYPES = TypeNames(
     dtype="--dtype",
@@ -66,36 +66,41 @@ _TYPES = TypeNames(
 )
 
 
-def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
-    """Return ranks of a stage, attention ranks with requests of their own, groups of experts, and copies."""
-    groups = one.count(_EP, default=1) or 1
-    return (ranks, copies, groups, 1) if one.switch(_DP_ATTENTION) else (ranks, 1, groups, copies)
+def _read_split(reading: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
+    """Return ranks of a stage, attention ranks with their own requests, expert groups, and copies of the model."""
+    groups = reading.count(_EP, default=1) or 1
+    return (
+        (ranks, copies, groups, 1) if reading.switch(_DP_ATTENTION) else (ranks, 1, groups, copies)
+    )
 
 
-def _write_split(one: Writing) -> Fields:
-    found: Fields = {_TP: one["tensor_par"]}
-    found |= {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
-    if one["attn_data_par"] > 1:
-        found |= {_DP_ATTENTION: True, _DP: one["attn_data_par"]}
+def _write_split(writing: Writing) -> Fields:
+    found: Fields = {_TP: writing["tensor_par"]}
+    found |= {_EP: writing["expert_par"]} if writing["expert_par"] > 1 else {}
+    if writing["attn_data_par"] > 1:
+        found |= {_DP_ATTENTION: True, _DP: writing["attn_data_par"]}
     return found
 
 
-def _read_batch(one: Reading) -> Fields:
-    most = one.count(_SEQUENCES, default=0)
-    chunk = one.count(_CHUNK, default=_CHUNK_TOKENS) or 0
-    if one.switch(_MIXED):
-        ranks = one.deployment["attn_data_par"]
+def _read_batch(reading: Reading) -> Fields:
+    most = reading.count(_SEQUENCES, default=0)
+    chunk = reading.count(_CHUNK, default=_CHUNK_TOKENS) or 0
+    if reading.switch(_MIXED):
+        ranks = reading.deployment["attn_data_par"]
         return {"max_batch": most, "token_budget": max(chunk, 0) // ranks}
-    if chunk > 0 and _CHUNK in one.parsed.settings:
-        effect = "prompts that are longer are cut; those in passes of their own are whole here"
-        one.not_modelled(_CHUNK, effect)
+    if chunk > 0 and _CHUNK in reading.parsed.settings:
+        effect = (
+            "longer prompts are chunked; separate prefill passes are modelled with complete prompts"
+        )
+        reading.not_modelled(_CHUNK, effect)
     return {"max_batch": most, "token_budget": 0}
 
 
-def _write_batch(one: Writing) -> Fields:
-    budget, most = one["token_budget"], one["max_batch"]
+def _write_batch(writing: Writing) -> Fields:
+    budget, most = writing["token_budget"], writing["max_batch"]
+    # -1 disables chunked prefill: separate prefill passes are modelled with complete prompts.
     found: Fields = (
-        {_MIXED: True, _CHUNK: budget * one["attn_data_par"]} if budget else {_CHUNK: -1}
+        {_MIXED: True, _CHUNK: budget * writing["attn_data_par"]} if budget else {_CHUNK: -1}
     )
     return found | ({_SEQUENCES: most} if most else {})
 
@@ -135,7 +140,7 @@ SGLANG = Dialect(
     parse=partial(
         parse_server,
         program=_PROGRAM,
-        name_of=partial(written_out, spellings=_SPELLINGS),
+        name_of=partial(written_out, spellings=_ALIASES),
         known=_KNOWN.__contains__,
     ),
     render=partial(

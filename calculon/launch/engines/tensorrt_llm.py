@@ -1,10 +1,10 @@
-"""TensorRT-LLM: the options of ``trtllm-serve``, and of the configuration in YAML beside them.
+"""TensorRT-LLM: the options of ``trtllm-serve`` and of its YAML configuration.
 
 Sources: nvidia.github.io/TensorRT-LLM, *trtllm-serve*, *LLM API reference* (``LlmArgs``, ``KvCacheConfig``) and *How to
 Change KV Cache Behavior*, of release 1.0: names and defaults; ``tokens_per_block`` 32 and the policy
-``GUARANTEED_NO_EVICT`` are recalled. ``free_gpu_memory_fraction`` is a share of what is free beside weights and
-buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint. The PyTorch backend has graphs of
-passes that decode alone.
+``GUARANTEED_NO_EVICT`` are recalled. ``free_gpu_memory_fraction`` is a share of the memory that weights and buffers
+leave free, like our ``memory_fraction``. Weight types are the checkpoint's. The PyTorch backend has CUDA graphs for
+passes that only decode.
 """
 
 import re
@@ -19,7 +19,12 @@ from calculon.launch.engines.engine_batches import (
     written_sequences,
 )
 from calculon.launch.engines.engine_drafts import TENSORRT_LLM_DRAFTS
-from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
+from calculon.launch.engines.engine_files import (
+    COMMENTED,
+    commented_fields,
+    parse_server,
+    render_server,
+)
 from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
@@ -48,12 +53,12 @@ _FLAGS = {
     "free_gpu_memory_fraction": _SHARE,
     "kv_cache_dtype": "kv_cache_config.dtype",
 }
-"""Flags whose name is not that of the configuration."""
+"""Flags that are named differently in the configuration."""
 
 _ON_THE_LINE = {_TP: "--tp_size", _PP: "--pp_size", _EP: "--ep_size"} | {
     name: f"--{name}" for name in (_SEQUENCES, _TOKENS)
 }
-"""Settings that are written as flags; all others stand in the configuration."""
+"""Settings that are written as flags; all others are written into the configuration."""
 
 _POLICIES = {"GUARANTEED_NO_EVICT": "reserve", "MAX_UTILIZATION": "mean"}
 _SEQUENCES_DEFAULT, _TOKENS_DEFAULT, _SHARE_DEFAULT = 2048, 8192, 0.9
@@ -66,7 +71,7 @@ _KEYS = re.compile(
     re.MULTILINE,
 )
 _SURE = 3
-"""Keys of its own that a configuration without a command has at least."""
+"""Least number of known keys in a configuration without a command."""
 
 _TYPES = TypeNames(
     dtype="dtype",
@@ -77,44 +82,44 @@ _TYPES = TypeNames(
 )
 
 
-def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
-    """Return ranks of a stage, attention ranks with requests of their own, groups of experts, and copies."""
-    groups = one.count(_EP, default=1) or 1
-    attention = ranks if one.switch(_ATTENTION_DP) else 1
+def _read_split(reading: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
+    """Return ranks of a stage, attention ranks with their own requests, expert groups, and copies of the model."""
+    groups = reading.count(_EP, default=1) or 1
+    attention = ranks if reading.switch(_ATTENTION_DP) else 1
     return ranks, attention, 1 if groups < 0 else groups, copies
 
 
-def _write_split(one: Writing) -> Fields:
-    split, attention = one["tensor_par"], one["attn_data_par"]
+def _write_split(writing: Writing) -> Fields:
+    split, attention = writing["tensor_par"], writing["attn_data_par"]
     if attention not in (1, split):
-        raise one.refuse("attn_data_par", f"1, {split}", f"--set attn_data_par={split}")
+        raise writing.refuse("attn_data_par", f"1, {split}", f"--set attn_data_par={split}")
     found: Fields = {_TP: split}
-    found |= {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
+    found |= {_EP: writing["expert_par"]} if writing["expert_par"] > 1 else {}
     return found | ({_ATTENTION_DP: True} if attention > 1 else {})
 
 
-def _read_budget(one: Reading) -> Fields:
-    if not one.switch(_CHUNKED):
-        one.notes.append(f"{_CHUNKED} is off: prompts longer than {_TOKENS} are refused")
-    return {"token_budget": one.count(_TOKENS, default=_TOKENS_DEFAULT) or _TOKENS_DEFAULT}
+def _read_budget(reading: Reading) -> Fields:
+    if not reading.switch(_CHUNKED):
+        reading.notes.append(f"{_CHUNKED} is off: prompts longer than {_TOKENS} are refused")
+    return {"token_budget": reading.count(_TOKENS, default=_TOKENS_DEFAULT) or _TOKENS_DEFAULT}
 
 
-def _read_sequences(one: Reading) -> Fields:
-    return sequences_of_ranks(one, _SEQUENCES, _SEQUENCES_DEFAULT)
+def _read_sequences(reading: Reading) -> Fields:
+    return sequences_of_ranks(reading, _SEQUENCES, _SEQUENCES_DEFAULT)
 
 
-def _read_admission(one: Reading) -> Fields:
-    found = one.stated(_POLICY, default="GUARANTEED_NO_EVICT")
-    return {"admission": _POLICIES[one.choice(found, _POLICIES)]}
+def _read_admission(reading: Reading) -> Fields:
+    found = reading.stated(_POLICY, default="GUARANTEED_NO_EVICT")
+    return {"admission": _POLICIES[reading.choice(found, _POLICIES)]}
 
 
-def _read_graphs(one: Reading) -> Fields:
-    return {"graphs": one.get(_GRAPHS, default=True) is not None}
+def _read_graphs(reading: Reading) -> Fields:
+    return {"graphs": reading.get(_GRAPHS, default=True) is not None}
 
 
-def _read_share(one: Reading) -> Fields:
-    share = share_in(one, one.stated(_SHARE, default=_SHARE_DEFAULT))
-    kept = one.get(f"{BESIDE}reserve_gib")
+def _read_share(reading: Reading) -> Fields:
+    share = share_in(reading, reading.stated(_SHARE, default=_SHARE_DEFAULT))
+    kept = reading.get(f"{COMMENTED}reserve_gib")
     return {"memory_fraction": share, **({} if kept is None else {"reserve_gib": kept})}
 
 
@@ -126,23 +131,33 @@ ROWS = (
         "token_budget",
         f"{_TOKENS} {_CHUNKED}",
         _read_budget,
-        lambda one: written_budget(one, _TOKENS) | {_CHUNKED: True},
+        lambda writing: written_budget(writing, _TOKENS) | {_CHUNKED: True},
     ),
-    row("max_batch", _SEQUENCES, _read_sequences, lambda one: written_sequences(one, _SEQUENCES)),
+    row(
+        "max_batch",
+        _SEQUENCES,
+        _read_sequences,
+        lambda writing: written_sequences(writing, _SEQUENCES),
+    ),
     row(
         "admission",
         _POLICY,
         _read_admission,
-        lambda one: {} if one["admission"] == "reserve" else {_POLICY: "MAX_UTILIZATION"},
+        lambda writing: {} if writing["admission"] == "reserve" else {_POLICY: "MAX_UTILIZATION"},
     ),
     number("kv_cache_config.tokens_per_block", "kv_block", 32),
-    row("graphs", _GRAPHS, _read_graphs, lambda one: {} if one["graphs"] else {_GRAPHS: None}),
+    row(
+        "graphs",
+        _GRAPHS,
+        _read_graphs,
+        lambda writing: {} if writing["graphs"] else {_GRAPHS: None},
+    ),
     always("prefill_graphs", value=False),
     row(
         "memory_fraction",
-        f"{_SHARE} {BESIDE}reserve_gib",
+        f"{_SHARE} {COMMENTED}reserve_gib",
         _read_share,
-        lambda one: {_SHARE: one["memory_fraction"]},
+        lambda writing: {_SHARE: writing["memory_fraction"]},
     ),
     passed_on("price", "routing"),
 )
@@ -151,7 +166,7 @@ _KNOWN = frozenset(name for one in ROWS for name in one.settings)
 
 
 def name_of(word: str) -> str:
-    """Return the name of a flag, which is that of the configuration.
+    """Return the name of a flag's setting in the configuration.
 
     >>> name_of("--tp_size=4"), name_of("--max-num-tokens")
     ('tensor_parallel_size', 'max_num_tokens')
@@ -161,8 +176,9 @@ def name_of(word: str) -> str:
 
 
 def recognises(text: str, file: str) -> bool:
-    """Return whether a text starts TensorRT-LLM, or is its configuration."""
+    """Return true if a text starts TensorRT-LLM, or is its configuration."""
     if file.endswith((".yaml", ".yml")):
+        # Single keys occur in YAML files of other tools; several of them only in this one.
         return len({found[1] for found in _KEYS.finditer(text)}) >= _SURE
     return _SIGN.search(text) is not None
 
@@ -178,11 +194,13 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
     inside = {
         name: value
         for name, value in settings.items()
-        if name not in _ON_THE_LINE and not name.startswith(BESIDE)
+        if name not in _ON_THE_LINE and not name.startswith(COMMENTED)
     }
     document = ["cat > config.yaml << 'EOF'", *yaml_lines(nested(inside), _value), "EOF", ""]
     flags["--extra_llm_api_options"] = "config.yaml"
-    return render_server('trtllm-serve "$CHECKPOINT"', flags, head, beside_in(settings), document)
+    return render_server(
+        'trtllm-serve "$CHECKPOINT"', flags, head, commented_fields(settings), document
+    )
 
 
 TENSORRT_LLM = Dialect(

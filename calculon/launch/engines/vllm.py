@@ -1,10 +1,10 @@
 """vLLM: the flags of ``vllm serve``.
 
-Sources: docs.vllm.ai, *Engine Arguments* and *Optimization and Tuning*, of release 0.11: names and defaults. Tokens and
-sequences of a pass without flag, ``EngineArgs.get_batch_defaults``: 8,192 and 1,024 of an API server on GPUs of 70 GiB
-and more but A100, 2,048 and 256 on all others. ``--gpu-memory-utilization`` is a share of all memory, for weights, the
-largest pass and the cache: ``u * capacity = weights + activation + cache``.
-Graphs are of passes of up to 512 tokens (``--max-cudagraph-capture-size``; recalled): not of those with prompts.
+Sources: docs.vllm.ai, *Engine Arguments* and *Optimization and Tuning*, of release 0.11: names and defaults. Default
+token and sequence limits (continuous batching), ``EngineArgs.get_batch_defaults``: 8,192 and 1,024 for an API server on
+GPUs with at least 70 GiB except A100, 2,048 and 256 on all others. ``--gpu-memory-utilization`` is a share of total
+memory, for weights, the largest pass and the KV cache: ``u * capacity = weights + activation + cache``. CUDA graphs
+cover passes of up to 512 tokens (``--max-cudagraph-capture-size``; recalled), hence no passes with prompts.
 """
 
 import re
@@ -53,7 +53,7 @@ _SIGN = re.compile(
 
 _LARGE = 70 * GIB
 _DEFAULTS = {True: (8192, 1024), False: (2048, 256)}
-"""Tokens and sequences of a pass by whether the GPU is a large one."""
+"""Token and sequence limits of a pass, by whether the GPU is large."""
 
 _FRACTION = 0.9
 
@@ -71,51 +71,52 @@ _TYPES = TypeNames(
 )
 
 
-def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
-    """Return ranks of a stage, attention ranks with requests of their own, groups of experts, and copies.
+def _read_split(reading: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
+    """Return ranks of a stage, attention ranks with their own requests, expert groups, and copies of the model.
 
-    With expert parallelism the ranks of all copies share the experts, and are one replica; without it copies are taken
-    for replicas, as those of models without experts are.
+    With expert parallelism, the ranks of all copies share the experts and form one replica; without it, copies count as
+    replicas, as for models without experts.
     """
-    if not one.switch(_EP):
+    if not reading.switch(_EP):
         return ranks, 1, 1, copies
+    # vLLM has no degree of expert parallelism: the experts are sharded over all tensor- and data-parallel ranks.
     return ranks * copies, copies, ranks * copies, 1
 
 
-def _write_split(one: Writing) -> Fields:
-    split, attention, groups = (one[f"{n}_par"] for n in ("tensor", "attn_data", "expert"))
+def _write_split(writing: Writing) -> Fields:
+    split, attention, groups = (writing[f"{n}_par"] for n in ("tensor", "attn_data", "expert"))
     if groups not in (1, split):
-        raise one.refuse("expert_par", f"1, {split}", f"--set expert_par={split}")
+        raise writing.refuse("expert_par", f"1, {split}", f"--set expert_par={split}")
     if attention > 1 and groups == 1:
         wanted = "1, as experts are not split (expert_par=1)"
-        raise one.refuse("attn_data_par", wanted, f"--set expert_par={split}")
+        raise writing.refuse("attn_data_par", wanted, f"--set expert_par={split}")
     found: Fields = {_TP: split // attention}
     found |= {_DP: attention} if attention > 1 else {}
     return found | ({_EP: True} if groups > 1 else {})
 
 
-def _large(one: Reading) -> bool:
-    """Return whether defaults are those of large GPUs; where the machine is not known they are, which is told."""
-    if one.server is not None:
-        return one.server.memory >= _LARGE and "a100" not in one.server.system.lower()
-    absent = [name for name in (_SEQUENCES, _TOKENS) if name not in one.parsed.settings]
+def _large(reading: Reading) -> bool:
+    """Return true if the defaults for large GPUs apply; they do, with a note, if the machine is not known."""
+    if reading.server is not None:
+        return reading.server.memory >= _LARGE and "a100" not in reading.server.system.lower()
+    absent = [name for name in (_SEQUENCES, _TOKENS) if name not in reading.parsed.settings]
     if absent:
-        words = "as vLLM has it on GPUs of 70 GiB and more but A100"
+        words = "vLLM's default on GPUs with at least 70 GiB except A100 is used"
         note = f"{' and '.join(absent)} not stated: {words}"
-        one.notes += [note] if note not in one.notes else []
+        reading.notes += [note] if note not in reading.notes else []
     return True
 
 
-def _read_budget(one: Reading) -> Fields:
-    tokens, _ = _DEFAULTS[_large(one)]
-    if one.parsed.settings.get(_UNCUT):
-        one.not_modelled(_UNCUT, "prompts are whole in a pass with others")
-    return {"token_budget": one.count(_TOKENS, default=tokens) or tokens}
+def _read_budget(reading: Reading) -> Fields:
+    tokens, _ = _DEFAULTS[_large(reading)]
+    if reading.parsed.settings.get(_UNCUT):
+        reading.not_modelled(_UNCUT, "prompts are not chunked")
+    return {"token_budget": reading.count(_TOKENS, default=tokens) or tokens}
 
 
-def _read_sequences(one: Reading) -> Fields:
-    _, most = _DEFAULTS[_large(one)]
-    return sequences_of_ranks(one, _SEQUENCES, most)
+def _read_sequences(reading: Reading) -> Fields:
+    _, most = _DEFAULTS[_large(reading)]
+    return sequences_of_ranks(reading, _SEQUENCES, most)
 
 
 ROWS = (
@@ -126,9 +127,14 @@ ROWS = (
         "token_budget",
         f"{_TOKENS} --enable-chunked-prefill {_UNCUT}",
         _read_budget,
-        lambda one: written_budget(one, _TOKENS),
+        lambda writing: written_budget(writing, _TOKENS),
     ),
-    row("max_batch", _SEQUENCES, _read_sequences, lambda one: written_sequences(one, _SEQUENCES)),
+    row(
+        "max_batch",
+        _SEQUENCES,
+        _read_sequences,
+        lambda writing: written_sequences(writing, _SEQUENCES),
+    ),
     always("admission", "mean"),
     always("prefill_graphs", value=False),
     number("--block-size", "kv_block", 16),
@@ -157,11 +163,11 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
         known=_KNOWN.__contains__,
     )
     named = parsed.settings.get("--model")
-    beside = (
+    checkpoint = (
         {} if named is None else {"checkpoint": Setting("checkpoint", named.value, named.place)}
     )
     settings = {name: one for name, one in parsed.settings.items() if name != "--model"}
-    return Parsed(file, settings | beside, None, parsed.notes)
+    return Parsed(file, settings | checkpoint, None, parsed.notes)
 
 
 VLLM = Dialect(

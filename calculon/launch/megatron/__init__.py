@@ -1,1 +1,1 @@
-"""Megatron-LM, and what names its flags otherwise: Megatron-Bridge and NeMo."""
+"""Megatron-LM, and launchers with other names for its flags: Megatron-Bridge and NeMo."""

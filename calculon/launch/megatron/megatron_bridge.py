@@ -1,7 +1,7 @@
-"""Megatron-Bridge and NeMo: their configurations, with the rows of Megatron-LM, whose code they start.
+"""Megatron-Bridge and NeMo: configurations that start Megatron-LM's code, with the rows of Megatron-LM.
 
-Read are recipes in Python, overrides in YAML, and overrides on a command line (``model.sequence_parallel=true``);
-written are overrides in YAML. Recipes of NeMo 2 have the names of Megatron-Bridge below ``trainer.strategy``.
+Recipes in Python, overrides in YAML, and command-line overrides (``model.sequence_parallel=true``) are read; overrides
+in YAML are written. NeMo 2 recipes have Megatron-Bridge's names under ``trainer.strategy``.
 """
 
 import re
@@ -33,7 +33,7 @@ from calculon.launch.megatron.megatron_bridge_words import (
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
 from calculon.launch.megatron.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spelled
-from calculon.launch.renaming import Spelling, renamed
+from calculon.launch.renaming import Alias, renamed
 from calculon.launch.rows import row
 from calculon.launch.texts import yaml_config
 from calculon.launch.texts.name_patterns import any_of, names_in
@@ -65,11 +65,11 @@ _MOVED = (
     ("data.micro_batch_size", "train.micro_batch_size"),
     ("trainer.max_steps", "train.train_iters"),
 )
-"""Beginnings of names of NeMo 2, and what Megatron-Bridge has there."""
+"""Prefixes of names in NeMo 2, and their counterparts in Megatron-Bridge."""
 
 
 def _canonical(path: str) -> str:
-    """Return a name as Megatron-Bridge has it today.
+    """Return a name as Megatron-Bridge spells it today.
 
     >>> _canonical("trainer.strategy.context_parallel_size"), _canonical("model_config.seq_length")
     ('model.context_parallel_size', 'model.seq_length')
@@ -92,14 +92,14 @@ def _is_shell(text: str, file: str) -> bool:
 
 
 def language(text: str, file: str) -> Language:
-    """Return the language of a text."""
+    """Return the language of a launch text."""
     return "shell" if _is_shell(text, file) else "python" if _is_python(text, file) else "yaml"
 
 
 def parse(
     text: str, file: str, variables: Mapping[str, str], *, rename: Callable[[str], str]
 ) -> Parsed:
-    """Return the settings of a recipe, of overrides in YAML, or of a command line; and the processors."""
+    """Return the settings of a recipe, of YAML overrides, or of a command line, and the number of processors."""
     if _is_shell(text, file):
         return _parse_command(text, file, variables, rename)
     notes: tuple[str, ...] = ()
@@ -119,20 +119,20 @@ def parse(
 
 
 _OWN = ("_pretrain_common", "ConfigContainer", "megatron.bridge.training.config.ConfigContainer")
-"""What makes a configuration that no recipe is the beginning of."""
+"""Constructors of configurations that start without a recipe."""
 
 RECIPE = "recipe"
 
 
 def _name_recipe(settings: dict[str, Setting]) -> None:
-    """Set apart the recipe of another file that a configuration begins with."""
+    """Move the recipe from another file, on which a configuration is based, to a separate setting."""
     made = settings.get(TARGET)
     if made is not None and str(made.value) not in _OWN and "_config" in str(made.value):
         settings[RECIPE] = settings.pop(TARGET)
 
 
 def _without_usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Return settings by name, those that only say what is so without them under names of their own."""
+    """Return settings by name; settings at their default that no row reads get the prefix ``usual.``."""
     found, on = {}, any_of(names_in(ON_BY_DEFAULT))
     for name, setting in settings.items():
         usual = setting.value is True if on.match(name) else setting.value in _OFF
@@ -145,18 +145,22 @@ _OFF: tuple[Any, ...] = (False, 0, [], "none")
 
 
 def _name_precision(settings: dict[str, Setting]) -> None:
-    """State a precision by its name where a function of this name makes it: ``bf16_mixed()``."""
-    made = settings.get(f"{PRECISION}.{TARGET}")
-    name = "" if made is None else str(made.value).rpartition(".")[2]
-    if made is not None and PRECISION not in settings and name.endswith(("_mixed", "-mixed")):
-        settings[PRECISION] = Setting(made.name, name, made.place)
+    """Set the precision by name if a function of that name creates it: ``bf16_mixed()``."""
+    constructor = settings.get(f"{PRECISION}.{TARGET}")
+    name = "" if constructor is None else str(constructor.value).rpartition(".")[2]
+    if (
+        constructor is not None
+        and PRECISION not in settings
+        and name.endswith(("_mixed", "-mixed"))
+    ):
+        settings[PRECISION] = Setting(constructor.name, name, constructor.place)
         del settings[f"{PRECISION}.{TARGET}"]
 
 
 def _parse_command(
     text: str, file: str, variables: Mapping[str, str], rename: Callable[[str], str]
 ) -> Parsed:
-    """Return the overrides that a script puts behind a command."""
+    """Return the overrides that a script passes to a command."""
     script = run(text, file, variables)
     settings: dict[str, Setting] = {}
     for command in script.commands:
@@ -172,13 +176,14 @@ def _parse_command(
 
 
 def _processors(tree: Tree, text: str) -> int | Unresolved | None:
-    """Return the processors: nodes and devices of a trainer, those of a command in a comment, or of a recipe's name."""
+    """Return the processors: nodes times devices of a trainer, or from a command in a comment or the recipe's name."""
     sizes = [tree.at(("trainer", name)) for name in ("num_nodes", "devices")]
-    values = [one.value for one in sizes if isinstance(one, Leaf)]
-    for one in values:
-        if isinstance(one, Unresolved):
-            return one
-    if len(values) == len(sizes) and all(isinstance(one, int) for one in values):
+    values = [size.value for size in sizes if isinstance(size, Leaf)]
+    # A command in a comment, and a recipe's name, only document a run: the trainer's own settings come first.
+    for size in values:
+        if isinstance(size, Unresolved):
+            return size
+    if len(values) == len(sizes) and all(isinstance(size, int) for size in values):
         return int(values[0] * values[1])
     comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
     if found := _STARTED.search(comments):
@@ -190,12 +195,14 @@ def _processors(tree: Tree, text: str) -> int | Unresolved | None:
 def render(
     settings: Mapping[str, Any], num_procs: int, head: Sequence[str], *, started: Sequence[str]
 ) -> str:
-    """Return a file of overrides."""
+    """Return a YAML file of overrides."""
     import yaml  # only to write it
 
+    # Nodes have up to 8 processors; a divisor keeps all nodes equal.
     per_node = max(one for one in range(1, 9) if num_procs % one == 0)
     words = {"per_node": per_node, "nodes": num_procs // per_node}
     tree: Fields = {}
+    # Sections that recipes omit must name their constructor.
     for path, value in _counted_in_steps(settings).items():
         *names, last = path.split(".")
         below = tree
@@ -213,7 +220,7 @@ def render(
 
 
 def _counted_in_steps(settings: Mapping[str, Any]) -> Fields:
-    """Return settings with steps in place of sequences, which trainers of NeMo do not count."""
+    """Convert sample counts to steps, as NeMo's trainers count steps."""
     found = dict(settings)
     if (samples := found.pop("trainer.max_samples", None)) is not None:
         found["trainer.max_steps"] = -(-samples // found["model.global_batch_size"])
@@ -224,18 +231,18 @@ _MADE = {
     PRECISION: "megatron.bridge.training.mixed_precision.MixedPrecisionConfig",
     "comm_overlap": "megatron.bridge.training.comm_overlap.CommOverlapConfig",
 }
-"""Parts of a configuration that recipes leave out, or state by name: they are made anew."""
+"""Parts of a configuration that recipes omit or state by name, with the classes that create them."""
 
 
 _BESIDE: Mapping[str, Fields] = {
     "model.gated_linear_unit": {"activation_func": "silu"},
     "model.cpu_offloading_num_layers": {"cpu_offloading": True},
 }
-"""What has to be stated beside some settings."""
+"""Settings that some settings require."""
 
 
-def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
-    """Return the rows of Megatron-LM under other names."""
+def _rows(names: Mapping[str, Alias]) -> Iterator[Row]:
+    """Yield the rows of Megatron-LM under other names."""
     return (renamed(one, partial(spelled, names)) for one in ROWS)
 
 
@@ -247,7 +254,7 @@ _TASK = re.compile(r"_(pretrain|sft|peft|finetune)\w*|ModelProvider|Config|Model
 
 
 def _model_of(text: str) -> str:
-    """Return the model of the catalog that a text means; nothing where it means none.
+    """Return the catalog model that a text names; empty if there is none.
 
     >>> _model_of("AutoBridge.from_hf_pretrained('meta-llama/Meta-Llama-3-70B').to_megatron_provider")
     'llama3-70B'
@@ -256,8 +263,13 @@ def _model_of(text: str) -> str:
     """
     known = catalog.names("model")
     quoted = re.search(r"['\"]([^'\"]+)['\"]", text)
-    whole = quoted[1] if quoted else _TASK.sub(" ", text).strip()
-    for word in (whole, whole.rpartition("/")[2], whole.rpartition("/")[2].removesuffix("-Base")):
+    text_name = quoted[1] if quoted else _TASK.sub(" ", text).strip()
+    for word in (
+        text_name,
+        text_name.rpartition("/")[2],
+        text_name.rpartition("/")[2].removesuffix("-Base"),
+    ):
+        # A name without a number is a family, not a model.
         if not re.search(r"\d", word):
             return ""
         if word.lower() in known:
@@ -267,22 +279,23 @@ def _model_of(text: str) -> str:
     return ""
 
 
-def _named_model(one: Reading) -> Fields:
-    """Read the name of a model whose shape is not stated, or the vocabulary of a stated one that nothing says."""
-    words = [str(found.value) for name in _NAMED_BY if (found := one.setting(name)) is not None]
+def _named_model(reading: Reading) -> Fields:
+    """Read the name of a model without a stated shape, or the missing vocabulary of a model with a known shape."""
+    words = [str(found.value) for name in _NAMED_BY if (found := reading.setting(name)) is not None]
     model = next(filter(None, map(_model_of, words)), "")
-    stated = one.model.get("num_blocks")
-    if not model or (stated and one.model.get("vocab")):
+    stated = reading.model.get("num_blocks")
+    if not model or (stated and reading.model.get("vocab")):
         return {}
-    if not stated and one.parsed.settings.get("model.num_layers") is None:
-        one.model.clear()
+    if not stated and reading.parsed.settings.get("model.num_layers") is None:
+        reading.model.clear()
         return {"name": model}
     known = catalog.load("model", model)[1]
     shape = ("num_blocks", "hidden", "attn_heads")
-    if not isinstance(known, Mapping) or any(known.get(n) != one.model.get(n) for n in shape):
+    # Only an identical shape makes the vocabulary of the named model credible.
+    if not isinstance(known, Mapping) or any(known.get(n) != reading.model.get(n) for n in shape):
         return {}
-    one.notes[:] = [note for note in one.notes if note != NO_VOCABULARY]
-    one.notes.append(f"the vocabulary is that of {model}, which has the same shape")
+    reading.notes[:] = [note for note in reading.notes if note != NO_VOCABULARY]
+    reading.notes.append(f"the vocabulary is taken from {model}, which has the same shape")
     return {name: known[name] for name in ("vocab", "tied") if name in known}
 
 
@@ -302,7 +315,7 @@ _TRAIN = re.compile(r"^\s*train(_config)?\s*:", re.MULTILINE)
 
 
 def _is_nemo(text: str, file: str) -> bool:
-    """Return whether a text is a configuration of NeMo before 2.0."""
+    """Return true for a configuration of NeMo before 2.0."""
     del file
     batch = _BATCH_BELOW.search(text) and not _TRAIN.search(text)
     return bool(_OLD.search(text) or ("model.encoder_seq_length=" in text)) or bool(
@@ -311,7 +324,7 @@ def _is_nemo(text: str, file: str) -> bool:
 
 
 def _is_bridge(text: str, file: str) -> bool:
-    """Return whether a text is a recipe or overrides of Megatron-Bridge, or a recipe of NeMo 2."""
+    """Return true for a recipe or overrides of Megatron-Bridge, or a recipe of NeMo 2."""
     return bool(_STATED.search(text)) and not _is_nemo(text, file)
 
 

@@ -1,6 +1,6 @@
 """Settings of Megatron-Bridge and NeMo that no row reads: without effect on time and memory, or not modelled.
 
-Names are patterns; those of Megatron-LM (:mod:`calculon.launch.megatron.megatron_words`) count below any part.
+Names are patterns; patterns of Megatron-LM (:mod:`calculon.launch.megatron.megatron_words`) apply in every section.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ IGNORED = f"""
     {under("dist", _DIST)} {under("mixed_precision", _PRECISION)} {under("comm_overlap", _OVERLAP)}
     {under("model", _MODEL)}
 """
-"""Settings of Megatron-Bridge without effect on time and memory of a step."""
+"""Settings of Megatron-Bridge without effect on the time and memory of a step."""
 
 ON_BY_DEFAULT = """
     model.bias_*_fusion model.bias_dropout_add_fusion model.masked_softmax_fusion model.apply_rope_fusion
@@ -87,22 +87,22 @@ ON_BY_DEFAULT = """
     ddp.gradient_reduce_div_fusion model.tp_comm_bulk_* model.tp_comm_split_* model.moe_permute_fusion
     model.gradient_accumulation_fusion model.cpu_offloading_activations optimizer.store_param_remainders
 """
-"""Patterns of switches that are on where nothing is said."""
+"""Patterns of switches that are on by default."""
 
 NOT_MODELLED: Mapping[str, str] = {
-    "settings by code that is not in this file": "calls.*",
-    "what a recipe that is not in this file says counts as unsaid": "recipe",
-    "gradients of the head, later": (
+    "settings made by code in another file": "calls.*",
+    "settings of a recipe in another file are unknown": "recipe",
+    "delayed weight gradients of the head": (
         "comm_overlap.defer_embedding_wgrad_compute model.defer_embedding_wgrad_compute "
         "comm_overlap.wgrad_deferral_limit model.wgrad_deferral_limit"
     ),
-    "products of some blocks in 16 bits": (
+    "16-bit products in some blocks": (
         "mixed_precision.first_last_layers_bf16 mixed_precision.num_layers_at_*_in_bf16 "
         "model.first_last_layers_bf16 model.num_layers_at_*_in_bf16"
     ),
     **{effect: _below(flags) for effect, flags in OF_FLAGS.items()},
 }
-"""What settings of Megatron-Bridge change of the result, but not here, and these settings."""
+"""Effects of Megatron-Bridge settings that are not modelled, with the settings."""
 
 _NEMO_MODEL = """
     tokenizer.* nsys_profile.* data.* native_amp_* hysteresis apex_* onnx_safe resume_from_checkpoint
@@ -120,15 +120,15 @@ _NEMO_MODEL = """
 NEMO_IGNORED = f"""
     {_EVERYWHERE} exp_manager.* hydra.* defaults {under("model", _MODEL)} {under("model", _NEMO_MODEL)}
 """
-"""Settings of NeMo without effect on time and memory of a step."""
+"""Settings of NeMo without effect on the time and memory of a step."""
 
 NEMO_NOT_MODELLED: Mapping[str, str] = {
-    "gradients added up in a pass of its own": "model.gradient_accumulation_fusion",
-    "gradients that are reduced together": "model.optim.bucket_cap_mb",
-    "blocks computed again by microbatch": (
+    "gradient accumulation in a separate pass": "model.gradient_accumulation_fusion",
+    "size of gradient buckets": "model.optim.bucket_cap_mb",
+    "recomputed blocks that vary by microbatch": (
         "model.num_micro_batches_with_partial_activation_checkpoints"
     ),
-    "blocks computed again by stage": "model.activations_checkpoint_layers_per_pipeline",
+    "recomputed blocks that vary by stage": "model.activations_checkpoint_layers_per_pipeline",
     **NOT_MODELLED,
 }
-"""What settings of NeMo change of the result, but not here, and these settings."""
+"""Effects of NeMo settings that are not modelled, with the settings."""

@@ -1,7 +1,7 @@
-"""Megatron-LM: the flags of its training scripts, of an execution.
+"""Megatron-LM: the execution flags of its training scripts.
 
 Sources: NVIDIA/Megatron-LM of 2026-08, ``arguments.py``, ``model_parallel_config``, ``transformer_config``,
-``distributed_data_parallel_config``, ``optimizer_config``: names, defaults, and what is refused. A flag that is absent
+``distributed_data_parallel_config``, ``optimizer_config``: names, defaults, and refused combinations. An absent flag
 means the launcher's default, whatever recipes usually state.
 """
 
@@ -16,7 +16,7 @@ from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL, batch_sched
 from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, GROUPED, LAYOUT
 from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
-from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
+from calculon.launch.megatron.megatron_words import ALIASES, NO_EFFECT, NOT_MODELLED
 from calculon.launch.rows import number, row
 from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script, switched
 from calculon.launch.texts.shell_quotes import word_of
@@ -25,62 +25,66 @@ _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
 _PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"
 
 
-def _degrees(one: Reading) -> Fields:
+def _degrees(reading: Reading) -> Fields:
     names = {"tensor_par": _TP, "context_par": (_CP,), "pipeline_par": (_PP,)}
     degrees, product = {}, 1
     for field, flags in names.items():
-        value = one.count(*flags, default=1)
+        value = reading.count(*flags, default=1)
         if value < 1:
-            raise SpecError(one.parsed.file, Problem(flags[0], "at least 1", str(value)))
+            raise SpecError(reading.parsed.file, Problem(flags[0], "at least 1", str(value)))
         degrees[field] = value
         product *= value
-    processors = one.processors()
+    processors = reading.processors()
     if processors % product:
         factors = " x ".join(str(value) for value in degrees.values())
         wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
-        hint = "import-flags --procs N says another number than the file"
-        raise SpecError(one.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
+        hint = "import-flags --procs N overrides the number in the file"
+        raise SpecError(reading.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
     return {"num_procs": processors, **degrees, "data_par": processors // product}
 
 
-def _write_degrees(one: Writing) -> Fields:
-    found = {_TP[0]: one["tensor_par"], _PP: one["pipeline_par"]}
-    return found if one["context_par"] == 1 else found | {_CP: one["context_par"]}
+def _write_degrees(writing: Writing) -> Fields:
+    found = {_TP[0]: writing["tensor_par"], _PP: writing["pipeline_par"]}
+    return found if writing["context_par"] == 1 else found | {_CP: writing["context_par"]}
 
 
-def _batch(one: Reading) -> Fields:
-    micro = one.count("--micro-batch-size", "--batch-size")
+def _batch(reading: Reading) -> Fields:
+    micro = reading.count("--micro-batch-size", "--batch-size")
     if micro is None or micro < 1:
         found, hint = "none" if micro is None else str(micro), "Megatron-LM needs it"
-        raise SpecError(one.parsed.file, Problem("--micro-batch-size", "at least 1", found, hint))
-    least = micro * one.execution["data_par"]
-    schedule = batch_schedule(one)  # instead of which the flag does not count
-    stated = one.count("--global-batch-size", default=least)
+        raise SpecError(
+            reading.parsed.file, Problem("--micro-batch-size", "at least 1", found, hint)
+        )
+    least = micro * reading.execution["data_par"]
+    schedule = batch_schedule(reading)  # a schedule overrides the flag --global-batch-size
+    stated = reading.count("--global-batch-size", default=least)
     batch = max((each for _, each in schedule), default=stated)
     if not batch or batch % least:
-        setting = one.setting("--global-batch-size") or Setting("--global-batch-size", batch)
-        wanted = f"a multiple of {micro} x {one.execution['data_par']:,} = {least:,} (microbatch x replicas)"
-        raise one.error(setting, wanted)
+        setting = reading.setting("--global-batch-size") or Setting("--global-batch-size", batch)
+        wanted = f"a multiple of {micro} x {reading.execution['data_par']:,} = {least:,} (microbatch x replicas)"
+        raise reading.error(setting, wanted)
     return {"microbatch_size": micro, "batch_size": batch}
 
 
-def _write_batch(one: Writing) -> Fields:
-    found: Fields = {"--micro-batch-size": one["microbatch_size"]}
-    if not one.campaign.get("batch_schedule"):
-        found["--global-batch-size"] = one["batch_size"]
+def _write_batch(writing: Writing) -> Fields:
+    found: Fields = {"--micro-batch-size": writing["microbatch_size"]}
+    if not writing.campaign.get("batch_schedule"):
+        found["--global-batch-size"] = writing["batch_size"]
     return found
 
 
-def _tensor(one: Reading) -> Fields:
-    """Read sequence parallelism and overlap of tensor parallelism; without it none has an effect."""
-    split = one.execution["tensor_par"] > 1
-    sequence = one.switch("--sequence-parallel") and split
-    overlap = one.switch("--tp-comm-overlap") and sequence
-    one.used.add("--tp-comm-overlap-cfg")
+def _tensor(reading: Reading) -> Fields:
+    """Read sequence parallelism and the overlap of tensor-parallel communication; both need tensor parallelism."""
+    split = reading.execution["tensor_par"] > 1
+    sequence = reading.switch("--sequence-parallel") and split
+    overlap = reading.switch("--tp-comm-overlap") and sequence
+    reading.used.add("--tp-comm-overlap-cfg")
     if overlap:
-        one.execution["preset"] = "megatron-lm-ub"
-        one.not_modelled("--tp-comm-overlap-cfg", "which products are cut, and how")
-    alone = one.switch("--no-async-tensor-model-parallel-allreduce") and not sequence
+        reading.execution["preset"] = "megatron-lm-ub"
+        reading.not_modelled(
+            "--tp-comm-overlap-cfg", "choice of the overlapped products and their splits"
+        )
+    alone = reading.switch("--no-async-tensor-model-parallel-allreduce") and not sequence
     return {
         "tensor_par_comm_type": "rs_ag" if sequence else "ar",
         "tensor_par_overlap": "ring" if overlap else "none",
@@ -89,39 +93,41 @@ def _tensor(one: Reading) -> Fields:
     }
 
 
-def _write_tensor(one: Writing) -> Fields:
+def _write_tensor(writing: Writing) -> Fields:
     found: Fields = {}
-    if one["tensor_par_comm_type"] == "rs_ag":
+    if writing["tensor_par_comm_type"] == "rs_ag":
         found["--sequence-parallel"] = True
-    if one["tensor_par_overlap"] != "none":
+    if writing["tensor_par_overlap"] != "none":
         found["--tp-comm-overlap"] = True
-    elif one["tensor_par"] > 1 and not one["tp_async"]:
+    elif writing["tensor_par"] > 1 and not writing["tp_async"]:
         found["--no-async-tensor-model-parallel-allreduce"] = True
     return found
 
 
-def _redo(one: Reading) -> Fields:
-    """Say whether split inputs are gathered again, which follows: products keep the split ones."""
-    split = one.execution["tensor_par_comm_type"] == "rs_ag"
-    return {"seq_par_ag_redo": split and one.execution["activation_recompute"] != "full"}
+def _redo(reading: Reading) -> Fields:
+    """Read the regathering of sequence-parallel inputs in the backward pass: products keep the sharded inputs."""
+    split = reading.execution["tensor_par_comm_type"] == "rs_ag"
+    return {"seq_par_ag_redo": split and reading.execution["activation_recompute"] != "full"}
 
 
 _RECIPES = ("delayed", "tensorwise", "blockwise", "mxfp8")
 
 
-def _types(one: Reading) -> Fields:
-    bf16, fp16 = one.switch("--bf16"), one.switch("--fp16")
+def _types(reading: Reading) -> Fields:
+    bf16, fp16 = reading.switch("--bf16"), reading.switch("--fp16")
     narrow = (
-        one.get("--fp8-format", "--fp8") or one.switch("--fp8-hybrid") or one.switch("--fp8-e4m3")
+        reading.get("--fp8-format", "--fp8")
+        or reading.switch("--fp8-hybrid")
+        or reading.switch("--fp8-e4m3")
     )
-    one.used |= {"--fp8-recipe", "--fp4-recipe", "--fp8-hybrid", "--fp8-e4m3"}
+    reading.used |= {"--fp8-recipe", "--fp4-recipe", "--fp8-hybrid", "--fp8-e4m3"}
     recipe = NO_RECIPE
-    if one.get("--fp4-format", "--fp4"):
+    if reading.get("--fp4-format", "--fp4"):
         recipe = "nvfp4"
-        _known(one, "--fp4-recipe", ("nvfp4",))
+        _known(reading, "--fp4-recipe", ("nvfp4",))
     elif narrow:
-        recipe = _known(one, "--fp8-recipe", _RECIPES) or "delayed"
-    gathered = one.switch("--fp8-param-gather", "--fp8-param") and recipe in GATHERED
+        recipe = _known(reading, "--fp8-recipe", _RECIPES) or "delayed"
+    gathered = reading.switch("--fp8-param-gather", "--fp8-param") and recipe in GATHERED
     return {
         "datatype": "bfloat16" if bf16 else "float16" if fp16 else "float32",
         "fp8_recipe": recipe,
@@ -129,55 +135,55 @@ def _types(one: Reading) -> Fields:
     }
 
 
-def _known(one: Reading, name: str, recipes: Sequence[str]) -> str | None:
-    """Return the recipe that a setting names, if it is one of those modelled; another one is told."""
-    found = one.get(name)
+def _known(reading: Reading, name: str, recipes: Sequence[str]) -> str | None:
+    """Return the recipe that a setting names if it is modelled; report any other recipe."""
+    found = reading.get(name)
     if found is not None and str(found) not in recipes:
-        one.not_modelled(name, f"of recipes {', '.join(recipes)} are modelled alone")
+        reading.not_modelled(name, f"only the recipes {', '.join(recipes)} are modelled")
     return str(found) if str(found) in recipes else None
 
 
-def _write_types(one: Writing) -> Fields:
+def _write_types(writing: Writing) -> Fields:
     found: Fields = {}
-    flag = {"bfloat16": "--bf16", "float16": "--fp16"}.get(one["datatype"])
+    flag = {"bfloat16": "--bf16", "float16": "--fp16"}.get(writing["datatype"])
     if flag:
         found[flag] = True
-    if one["fp8_recipe"] == "nvfp4":
+    if writing["fp8_recipe"] == "nvfp4":
         found |= {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"}
-    elif one["fp8_recipe"] != NO_RECIPE:
-        found |= {"--fp8-format": "hybrid", "--fp8-recipe": one["fp8_recipe"]}
-    return found | ({"--fp8-param-gather": True} if one["fp8_param_gather"] else {})
+    elif writing["fp8_recipe"] != NO_RECIPE:
+        found |= {"--fp8-format": "hybrid", "--fp8-recipe": writing["fp8_recipe"]}
+    return found | ({"--fp8-param-gather": True} if writing["fp8_param_gather"] else {})
 
 
-def _attention(one: Reading) -> Fields:
-    backend = one.get("--attention-backend", default="auto")
-    local = one.get("--transformer-impl", default="transformer_engine") == "local"
-    if one.switch("--use-flash-attn", "--use-flash-attn-v2"):
+def _attention(reading: Reading) -> Fields:
+    backend = reading.get("--attention-backend", default="auto")
+    local = reading.get("--transformer-impl", default="transformer_engine") == "local"
+    if reading.switch("--use-flash-attn", "--use-flash-attn-v2"):
         return {"attn_impl": "flash"}
     stored = backend in ("unfused", "local") or (backend == "auto" and local)
     return {"attn_impl": "eager" if stored else "flash"}
 
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
-"""Variable of the environment with which the host waits for each kernel."""
+"""Environment variable that makes the host wait for each kernel."""
 
 
-def _graphs(one: Reading) -> Fields:
-    scope = one.get("--cuda-graph-scope", default="full")
-    kind = one.get("--cuda-graph-impl", default="none")
-    asked = one.switch("--enable-cuda-graph") or one.switch("--external-cuda-graph")
+def _graphs(reading: Reading) -> Fields:
+    scope = reading.get("--cuda-graph-scope", default="full")
+    kind = reading.get("--cuda-graph-impl", default="none")
+    asked = reading.switch("--enable-cuda-graph") or reading.switch("--external-cuda-graph")
     whole = scope in ("full", "full_iteration", [])
-    if one.get(_BLOCKING, default=0) == 1:
+    if reading.get(_BLOCKING, default=0) == 1:
         return {"launch_mode": "blocking"}
     if (asked or kind != "none") and not whole:
-        one.not_modelled("--cuda-graph-scope", "launches of some parts of a block alone as graphs")
+        reading.not_modelled("--cuda-graph-scope", "CUDA graphs of parts of a block")
     return {"launch_mode": "graph" if (asked or kind != "none") and whole else "auto"}
 
 
-def _write_graphs(one: Writing) -> Fields:
-    if one["launch_mode"] == "blocking":
+def _write_graphs(writing: Writing) -> Fields:
+    if writing["launch_mode"] == "blocking":
         return {_BLOCKING: 1}
-    return {"--cuda-graph-impl": "local"} if one["launch_mode"] == "graph" else {}
+    return {"--cuda-graph-impl": "local"} if writing["launch_mode"] == "graph" else {}
 
 
 ROWS = (
@@ -215,7 +221,9 @@ ROWS = (
         "attn_impl",
         "--attention-backend --use-flash-attn --use-flash-attn-v2 --transformer-impl",
         _attention,
-        lambda one: {} if one["attn_impl"] == "flash" else {"--attention-backend": "unfused"},
+        lambda writing: (
+            {} if writing["attn_impl"] == "flash" else {"--attention-backend": "unfused"}
+        ),
     ),
     row(
         "launch_mode",
@@ -228,7 +236,7 @@ ROWS = (
     MODEL,
     CAMPAIGN,
 )
-"""The rows in the order in which they are read: degrees first, on which others depend."""
+"""Rows in the order of reading: degrees first, because others depend on them."""
 
 _FLAGS = tuple(dict.fromkeys(name for row in ROWS for name in row.settings))
 _CERTAIN = re.compile(
@@ -236,11 +244,11 @@ _CERTAIN = re.compile(
     r"micro[-_]batch[-_]size|num[-_]attention[-_]heads|global[-_]batch[-_]size|num[-_]layers)\b"
 )
 _SURE = 2
-"""Flags of Megatron-LM's own that a script of it has at least."""
+"""Least number of flags that only Megatron-LM has."""
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the flags of a script of Megatron-LM; abbreviations are written out, other spellings replaced."""
+    """Return the flags of a Megatron-LM script, with abbreviations completed and other spellings replaced."""
     parsed = parse_script(
         text,
         file,
@@ -250,8 +258,9 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     )
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
-        whole = _written_out(name)
-        settings[whole] = Setting(whole, switched(setting.value), setting.place)
+        full = _written_out(name)
+        settings[full] = Setting(full, switched(setting.value), setting.place)
+    # An MoE script without the flag runs one GEMM per expert, which rows must be able to notice.
     experts = settings.get("--num-experts")
     if experts is not None and experts.value not in (None, 0, 1):
         settings.setdefault(GROUPED, Setting(GROUPED, False, experts.place))
@@ -259,12 +268,13 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 
 def _written_out(name: str) -> str:
-    """Return the whole name of a flag: argparse takes any beginning that is the beginning of one alone.
+    """Return the full name of a flag: argparse accepts any unambiguous prefix.
 
     >>> _written_out("--tensor-model-parallel")
     '--tensor-model-parallel-size'
     """
-    name = SPELLINGS.get(name, name)
+    name = ALIASES.get(name, name)
+    # A short prefix that is unambiguous here may be ambiguous in other versions of Megatron-LM.
     if name in _FLAGS or len(name) < 10:
         return name
     longer = [flag for flag in _FLAGS if flag.startswith(name)]
@@ -272,7 +282,7 @@ def _written_out(name: str) -> str:
 
 
 def recognises(text: str, file: str) -> bool:
-    """Return whether a text is a script of Megatron-LM: it has some flags of its own."""
+    """Return true for a Megatron-LM script, which has several flags that only Megatron-LM has."""
     del file
     return len({flag_name(found[0]) for found in _CERTAIN.finditer(text)}) >= _SURE
 
@@ -285,31 +295,31 @@ _TRIAL: dict[str, Any] = {
     "--lr-decay-style": "constant",
     "--eval-iters": 0,
 }
-"""Flags with which a script runs, of what no plan says."""
+"""Flags that make a script runnable and that no plan determines."""
 
 _FORMAT, _SHARDED = "--ckpt-format", "fsdp_dtensor"
 _STEPS = 50
-"""Steps of a script for which no length is known."""
+"""Steps of a script without a known length."""
 
 
 def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags of what no plan says: data, tokenizer, rates, checkpoints and length of the run."""
+    """Return the flags that no plan determines: data, tokenizer, learning rate, checkpoints, and length of the run."""
     found = dict(_TRIAL)
     if "--use-megatron-fsdp" in flags:
         found[_FORMAT] = _SHARDED
     if flags.keys() & {"--train-samples", "--train-iters"}:
         return found
-    if "--rampup-batch-size" in flags:  # which counts samples
+    if "--rampup-batch-size" in flags:  # a batch ramp is counted in samples
         return found | {"--train-samples": _STEPS * flags["--global-batch-size"]}
     return found | {"--train-iters": _STEPS}
 
 
 def _connections(flags: Mapping[str, Any]) -> int | None:
-    """Return the hardware queues of a device: 0 for any number but 1, None where their number does not matter.
+    """Return the number of hardware queues of a device: 0 for any number except 1, None if it does not matter.
 
-    With a single queue kernels start in the order of their launch, so that collectives of tensor and context
-    parallelism start before the products that they overlap (required before Blackwell). FSDP and the exchange of
-    experts need several queues. Source: Megatron-LM, ``arguments.py``, ``validate_args``.
+    With a single queue, kernels start in launch order, so that collectives of tensor and context parallelism start
+    before the products that they overlap with (required before Blackwell). FSDP and expert communication need several
+    queues. Source: Megatron-LM, ``arguments.py``, ``validate_args``.
     """
     if flags.keys() & {"--use-torch-fsdp2", "--use-megatron-fsdp"}:
         return 0
@@ -319,19 +329,19 @@ def _connections(flags: Mapping[str, Any]) -> int | None:
 
 
 def _connections_line(flags: Mapping[str, Any]) -> str:
-    """Return the line that sets the hardware queues of a device; empty where their number does not matter."""
+    """Return the line that sets the number of hardware queues; empty if it does not matter."""
     queues = _connections(flags)
     if queues is None:
         return ""
     if not queues:
         return f"unset {CONNECTIONS}  # FSDP refuses 1"
     both = queues == 1 and "--overlap-moe-expert-parallel-comm" in flags
-    note = "  # or 32, in favour of the exchange of experts" if both else ""
+    note = "  # or 32, which favours expert communication" if both else ""
     return f"export {CONNECTIONS}={queues}{note}"
 
 
 def _needed(flags: Mapping[str, Any]) -> Fields:
-    """Return what flags need beyond the settings of an execution, None for a setting that must not be stated."""
+    """Return other requirements of flags; None marks a setting that must not be stated."""
     found: Fields = {CONNECTIONS: _connections(flags) or None}
     if "--use-megatron-fsdp" in flags:
         return {**found, _FORMAT: _SHARDED}
@@ -339,12 +349,13 @@ def _needed(flags: Mapping[str, Any]) -> Fields:
 
 
 def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
-    """Return a complete script: nodes of 8 processors, or fewer on one.
+    """Return a complete script, for nodes of 8 processors or a single smaller node.
 
     Raises:
-        SpecError: For a combination that Megatron-LM refuses.
+        SpecError: For a combination of flags that Megatron-LM refuses.
     """
     per_node = min(num_procs, _PER_NODE)
+    # Processors that do not fill nodes of 8 run one per node, so that the script stays valid.
     whole = num_procs % per_node == 0
     flags = {name: value for name, value in settings.items() if name.startswith("--")}
     said = {name: value for name, value in settings.items() if name not in (*flags, PROGRAM)}
@@ -358,7 +369,7 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     lines += [
         ")",
         "",
-        "# What the plan does not say: data, tokenizer, rates. Yours take their place.",
+        "# Not part of the plan: data, tokenizer, learning rate. Replace these with your own.",
         "RUN_ARGS=(",
     ]
     run = _run_flags(flags)
@@ -376,18 +387,19 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
 
 
 def refused(text: str, num_procs: int) -> list[Problem]:
-    """Return what Megatron-LM refuses of a script, with the fields that say it."""
+    """Return the requirements of Megatron-LM that a script violates, with the fields to change."""
     found = parse_script(text, "script", {}, environment=(CONNECTIONS,)).settings
+    # Requirements on unresolved values cannot be decided here; Megatron-LM will check them.
     known = (one for one in found.values() if not isinstance(one.value, Unresolved))
     values = {_written_out(one.name): one.value for one in known}
     return [
-        Problem("", f"what Megatron-LM takes: {one.rule}", stated, _hint(one.flags))
+        Problem("", f"a combination that Megatron-LM accepts: {one.rule}", stated, _hint(one.flags))
         for one, stated in broken(values, num_procs)
     ]
 
 
 def _hint(flags: Collection[str]) -> str:
-    """Return which fields of the execution change some flags; empty for those of many fields."""
+    """Return the fields of an execution to change for some flags; empty if there are too many fields."""
     of_model = {name for row in ROWS if row.subject == "model" for name in row.settings}
     rows = [row for row in ROWS if row.subject == "execution" and len(row.fields) <= _FEW]
     named = {*flags} - of_model
@@ -396,11 +408,11 @@ def _hint(flags: Collection[str]) -> str:
 
 
 _FEW = 2
-"""Most fields of a row that a hint names: among more, it would not help."""
+"""Largest number of fields of a row that a hint names: a longer list would not help."""
 
 
 def _text(value: Any) -> str:
-    """Return a value as words of a script."""
+    """Return a value as words of a shell script."""
     if value is True:
         return ""
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Megatron-LM: the flags of the model, and of the campaign.
+"""Megatron-LM: the flags of the model (grouped-query and latent attention, MoE, hybrids) and of the whole run.
 
 Source: NVIDIA/Megatron-LM of 2026-08, ``arguments.py``, ``transformer_config``: names and defaults.
 """
@@ -15,49 +15,51 @@ from calculon.launch.rows import row
 from calculon.launch.texts.shell_flags import PROGRAM
 
 VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
-"""Words of tokenizers that are one vocabulary each."""
+"""Vocabulary sizes of tokenizers with a fixed vocabulary."""
 
-NO_VOCABULARY = "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
-"""What is said of a model whose vocabulary the flags do not tell."""
+NO_VOCABULARY = "the tokenizer determines the vocabulary: state vocab in the model, or --vocab-size"
+"""Note on a model whose vocabulary the flags do not determine."""
 
 _NEEDED = ("--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length")
 _SHARES = ("--hybrid-attention-ratio", "--hybrid-mlp-ratio")
 _OTHER_SHAPES = {
-    "--heterogeneous-layers-config-path": "blocks that are not alike",
-    "--heterogeneous-layers-config-encoded-json": "blocks that are not alike",
-    "--experimental-attention-variant": "an attention of its own",
+    "--heterogeneous-layers-config-path": "heterogeneous blocks",
+    "--heterogeneous-layers-config-encoded-json": "heterogeneous blocks",
+    "--experimental-attention-variant": "an experimental attention variant",
     "--decoder-seq-length": "an encoder and a decoder",
     "--decoder-num-layers": "an encoder and a decoder",
 }
-"""Flags of models that have no model file, and what these are."""
+"""Flags of models that model files cannot express, and a description of each."""
 
 
-def _shape(one: Reading) -> Fields:
-    """Read the model; nothing where the flags describe none, with a note where that is not plain."""
-    blocks, hidden, heads = (one.count(name) for name in _NEEDED[:3])
-    sequence = one.count("--seq-length", "--encoder-seq-length")
+def _shape(reading: Reading) -> Fields:
+    """Read the model; empty if the flags describe none, with a note if the reason is not obvious."""
+    blocks, hidden, heads = (reading.count(name) for name in _NEEDED[:3])
+    sequence = reading.count("--seq-length", "--encoder-seq-length")
     every: Fields = {}
     for part in (_widths, _kinds, _experts, _latents, _linear, _vocabulary):
-        every |= part(one, hidden or 1, heads or 1, blocks or 1)
-    strange = next((what for name, what in _OTHER_SHAPES.items() if one.get(name) is not None), "")
-    if any(one.get(name) for name in _SHARES) and "layer_pattern" not in every:
-        strange = "a hybrid whose order of blocks follows from shares"
-    program = str(one.get(PROGRAM, default=""))
+        every |= part(reading, hidden or 1, heads or 1, blocks or 1)
+    strange = next(
+        (what for name, what in _OTHER_SHAPES.items() if reading.get(name) is not None), ""
+    )
+    if any(reading.get(name) for name in _SHARES) and "layer_pattern" not in every:
+        strange = "a hybrid model whose block order follows from ratios"
+    program = str(reading.get(PROGRAM, default=""))
     if not strange and re.search("t5|vision|multimodal|vlm|retro|ict", program):
-        strange = f"that of {program}"
+        strange = f"the model of {program}"
     if strange:
-        one.notes.append(f"no model file is written: {strange}")
+        reading.notes.append(f"no model file is written: {strange}")
     if strange or not (blocks and hidden and heads and sequence) or "moe_layer_freq" not in every:
         return {}
     causal = {"causal": False} if "bert" in program else {}
     every |= {"num_blocks": blocks, "hidden": hidden, "attn_heads": heads, "seq_size": sequence}
     if not every["vocab"]:
-        one.notes.append(NO_VOCABULARY)
+        reading.notes.append(NO_VOCABULARY)
     return _stated(every | causal)
 
 
 def _stated(every: Fields) -> Fields:
-    """Return fields without those at their default, in the order of files."""
+    """Return the fields that differ from their default, in the order of model files."""
     plain = Model(hidden=1, feedforward=1, seq_size=1, attn_heads=1, attn_size=1, num_blocks=1)
     needed = ("hidden", "feedforward", "seq_size", "attn_heads", "attn_size", "num_blocks")
     names = [field.name for field in spec_fields(Model)]
@@ -68,56 +70,59 @@ def _stated(every: Fields) -> Fields:
     }
 
 
-def _widths(one: Reading, hidden: int, heads: int, _blocks: int) -> Fields:
-    gated = one.switch("--swiglu")
+def _widths(reading: Reading, hidden: int, heads: int, _blocks: int) -> Fields:
+    gated = reading.switch("--swiglu")
+    # Megatron-LM's default gives a gated MLP about as many parameters as a plain one, in multiples of 64.
     usual = 64 * int(4 * hidden * 2 / 3 / 64) if gated else 4 * hidden
-    grouped = one.switch("--group-query-attention")
-    groups = one.count("--num-query-groups", default=1) if grouped else heads
-    one.used.add("--num-query-groups")
+    grouped = reading.switch("--group-query-attention")
+    groups = reading.count("--num-query-groups", default=1) if grouped else heads
+    reading.used.add("--num-query-groups")
     return {
-        "feedforward": one.count("--ffn-hidden-size", default=usual),
-        "attn_size": one.count("--kv-channels", default=max(1, hidden // heads)),
+        "feedforward": reading.count("--ffn-hidden-size", default=usual),
+        "attn_size": reading.count("--kv-channels", default=max(1, hidden // heads)),
         "kv_heads": 0 if groups == heads else groups,
     }
 
 
-def _kinds(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
-    activations = {name: one.switch(flag) for name, flag in _ACTIVATIONS.items()}
-    activations["geglu"] = one.switch("--glu-activation") or activations["geglu"]
-    biased = not one.switch("--disable-bias-linear")
-    rms = str(one.get("--normalization", default="LayerNorm")) == "RMSNorm"
-    kept = [one.get(name, default=0.1) for name in ("--attention-dropout", "--hidden-dropout")]
-    window = one.get("--window-size")
+def _kinds(reading: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
+    activations = {name: reading.switch(flag) for name, flag in _ACTIVATIONS.items()}
+    activations["geglu"] = reading.switch("--glu-activation") or activations["geglu"]
+    biased = not reading.switch("--disable-bias-linear")
+    rms = str(reading.get("--normalization", default="LayerNorm")) == "RMSNorm"
+    kept = [reading.get(name, default=0.1) for name in ("--attention-dropout", "--hidden-dropout")]
+    window = reading.get("--window-size")
     left = re.match(
         r"\(?(\d+)", " ".join(map(str, window)) if isinstance(window, list) else str(window)
     )
     return {
         "activation": next((name for name, on in activations.items() if on), "gelu"),
         "norm": "rmsnorm" if rms else "layernorm",
-        "qk_norm": "head" if one.switch("--qk-layernorm") else "none",
-        "qkv_bias": one.switch("--add-qkv-bias") or biased,
+        "qk_norm": "head" if reading.switch("--qk-layernorm") else "none",
+        "qkv_bias": reading.switch("--add-qkv-bias") or biased,
         "out_bias": biased,
         "mlp_bias": biased,
         "dropout": any(kept),
         "sliding_window": int(left[1]) + 1 if left else 0,
-        "full_attention_every": one.count("--window-attn-skip-freq", default=0) if left else 0,
-        "attention_sinks": one.get("--softmax-type", default="vanilla") == "learnable",
-        "attention_gate": one.switch("--attention-output-gate"),
-        **_positions(one),
+        "full_attention_every": reading.count("--window-attn-skip-freq", default=0) if left else 0,
+        "attention_sinks": reading.get("--softmax-type", default="vanilla") == "learnable",
+        "attention_gate": reading.switch("--attention-output-gate"),
+        **_positions(reading),
     }
 
 
-def _positions(one: Reading) -> Fields:
-    kind = one.get("--position-embedding-type", default="learned_absolute")
-    turned = one.switch("--use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope")
-    share = one.get("--rotary-percent", default=1.0)
-    rows = one.count("--max-position-embeddings", default=0)
-    table = kind == "learned_absolute" and not turned and not one.switch("--no-position-embedding")
+def _positions(reading: Reading) -> Fields:
+    kind = reading.get("--position-embedding-type", default="learned_absolute")
+    turned = reading.switch("--use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope")
+    share = reading.get("--rotary-percent", default=1.0)
+    rows = reading.count("--max-position-embeddings", default=0)
+    table = (
+        kind == "learned_absolute" and not turned and not reading.switch("--no-position-embedding")
+    )
     share = float(share) if isinstance(share, (int, float)) else 1.0
     return {
         "rotary": share if turned else 0.0,
         "positions": rows if table else 0,
-        "embedding_norm": one.switch("--embed-layernorm"),
+        "embedding_norm": reading.switch("--embed-layernorm"),
     }
 
 
@@ -133,23 +138,25 @@ _MOE_SWITCHES = {
     "shared_gate": "--moe-shared-expert-gate",
     "router_bias": "--moe-router-enable-expert-bias",
 }
-"""Numbers of a model with experts, with their flags and defaults, and its switches."""
+"""Numbers of a mixture-of-experts model with their flags and defaults, and its switches."""
 
 
-def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
-    experts = one.count("--num-experts", default=0)
-    found: Fields = {name: one.count(flag, default=usual) for name, (flag, usual) in _MOE.items()}
-    found |= {name: one.switch(flag) for name, flag in _MOE_SWITCHES.items()}
-    one.switch("--moe-grouped-gemm")
-    pattern = expert_pattern(one.get("--moe-layer-freq", default=1), blocks)
+def _experts(reading: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
+    experts = reading.count("--num-experts", default=0)
+    found: Fields = {
+        name: reading.count(flag, default=usual) for name, (flag, usual) in _MOE.items()
+    }
+    found |= {name: reading.switch(flag) for name, flag in _MOE_SWITCHES.items()}
+    reading.switch("--moe-grouped-gemm")
+    pattern = expert_pattern(reading.get("--moe-layer-freq", default=1), blocks)
     if not experts:
         return {"moe_layer_freq": 1}
     if pattern is None:
-        one.notes.append("no model file is written: blocks with experts are in no regular order")
+        reading.notes.append("no model file is written: the order of MoE blocks is not regular")
         return {}
     first, every = pattern
     mixed = first > 0 or every > 1
-    linear = not one.switch("--disable-bias-linear")
+    linear = not reading.switch("--disable-bias-linear")
     return found | {
         "num_experts": experts,
         "expert_bias": linear,
@@ -163,7 +170,7 @@ _MOST_BLOCKS = 10_000
 
 
 def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
-    """Return the leading dense blocks, and of how many others one has experts; nothing for other orders.
+    """Return the leading dense blocks, and the period of MoE blocks after them; None for other patterns.
 
     >>> expert_pattern("([0]*3+[1]*58)", 61), expert_pattern(2, 32)
     ((3, 1), (0, 2))
@@ -172,8 +179,10 @@ def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
         return 0, max(1, value)
     text = re.sub(r"[\s'\",]", "", value if isinstance(value, str) else "".join(map(str, value)))
     text = re.sub(r"\[([01]+)\]", r"(\1)", text)
+    # Nested lists and repetitions are expanded from the inside out, as Python would evaluate the text.
     while found := re.search(r"\(([01]*)\)(?:\*(\d+))?", text.replace("+", "")):
         count = int(found[2] or 1)
+        # The text is untrusted: a repetition count may be huge.
         if count * len(found[1]) > _MOST_BLOCKS:
             return None
         text = text.replace("+", "")
@@ -181,6 +190,7 @@ def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
     if not re.fullmatch("[01]+", text) or "1" not in text[:blocks] or len(text) < blocks:
         return None
     text = text[:blocks]
+    # Try the shortest period first: it is the simplest description of the pattern.
     for every in range(1, blocks + 1):
         for first in {text.index("1"), max(0, text.index("1") - every + 1)}:
             if all(
@@ -199,10 +209,10 @@ _LATENTS = {
 }
 
 
-def _latents(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
-    latent = one.switch("--multi-latent-attention")
-    found: Fields = {"q_lora_rank": one.count("--q-lora-rank", default=0)}
-    found |= {name: one.count(flag, default=usual) for name, (flag, usual) in _LATENTS.items()}
+def _latents(reading: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
+    latent = reading.switch("--multi-latent-attention")
+    found: Fields = {"q_lora_rank": reading.count("--q-lora-rank", default=0)}
+    found |= {name: reading.count(flag, default=usual) for name, (flag, usual) in _LATENTS.items()}
     if not latent:
         return {}
     width = found["qk_nope_head_dim"] + found["qk_rope_head_dim"]
@@ -217,12 +227,12 @@ _STATES = {
 }
 
 
-def _linear(one: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
-    """Read a hybrid: a letter for each block, of which M is Mamba-2."""
-    pattern = str(one.get("--hybrid-override-pattern", "--hybrid-layer-pattern", default=""))
-    found = {name: one.count(flag, default=usual) for name, (flag, usual) in _STATES.items()}
-    heads = one.count("--mamba-num-heads", default=2 * hidden // (found["ssm_head_dim"] or 1))
-    one.switch("--is-hybrid-model")
+def _linear(reading: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
+    """Read a hybrid model: the pattern has one letter per block, with M for Mamba-2."""
+    pattern = str(reading.get("--hybrid-override-pattern", "--hybrid-layer-pattern", default=""))
+    found = {name: reading.count(flag, default=usual) for name, (flag, usual) in _STATES.items()}
+    heads = reading.count("--mamba-num-heads", default=2 * hidden // (found["ssm_head_dim"] or 1))
+    reading.switch("--is-hybrid-model")
     pattern = pattern.partition("/")[0].replace("|", "")
     if not pattern:
         return {}
@@ -232,30 +242,31 @@ def _linear(one: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
     return kinds | {"positions": 0}
 
 
-def _vocabulary(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
-    kind, merges = one.get("--tokenizer-type"), "--merge-file" in one.parsed.settings
-    stated = one.count("--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to")
-    tied = not one.switch("--untie-embeddings-and-output-weights")
-    modules = one.count("--mtp-num-layers", default=0)
+def _vocabulary(reading: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
+    kind, merges = reading.get("--tokenizer-type"), "--merge-file" in reading.parsed.settings
+    stated = reading.count("--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to")
+    tied = not reading.switch("--untie-embeddings-and-output-weights")
+    modules = reading.count("--mtp-num-layers", default=0)
     if kind is None and merges:
         kind = "GPT2BPETokenizer"
     words = stated or VOCABULARIES.get(str(kind), 0)
     return {"vocab": words, "tied": tied and words > 0, "mtp_layers": modules if words else 0}
 
 
-def _write_shape(one: Writing) -> Fields:
-    """Write the model, and refuse what reading it again does not give."""
-    model = one.model
+def _write_shape(writing: Writing) -> Fields:
+    """Write the model, and refuse fields that do not survive being read back."""
+    model = writing.model
     assert model is not None
     found: Fields = {}
     for part in (_write_widths, _write_kinds, _write_experts, _write_latents, _write_vocabulary):
         found |= part(model)
-    found["--seq-length"] = length = one["seq_length"] or model.seq_size
-    if not model.positions:  # no table of them: the flag only bounds sequences
+    found["--seq-length"] = length = writing["seq_length"] or model.seq_size
+    if not model.positions:  # without a position table the flag only limits sequence lengths
         found["--max-position-embeddings"] = max(length, model.seq_size)
     if not model.causal:
         found[PROGRAM] = "pretrain_bert.py"
     stated = {name: Setting(name, value) for name, value in found.items()}
+    # Reading back is the only complete check: flags interact, and the model has fields that no flag expresses.
     again = Model(**_shape(Reading(Parsed("model", stated))))
     same = replace(
         model,
@@ -263,9 +274,11 @@ def _write_shape(one: Writing) -> Fields:
         kv_heads=0 if model.kv_heads == model.attn_heads else model.kv_heads,
     )
     wrong = [
-        Problem(name, f"{shown(said)}, the nearest that {one.dialect} can express", shown(value))
+        Problem(
+            name, f"{shown(actual)}, the nearest that {writing.dialect} can express", shown(value)
+        )
         for name in (field.name for field in spec_fields(Model))
-        if (said := getattr(again, name)) != (value := getattr(same, name))
+        if (actual := getattr(again, name)) != (value := getattr(same, name))
     ]
     if wrong:
         raise SpecError(model.name, wrong)
@@ -326,7 +339,7 @@ def _write_experts(model: Model) -> Fields:
     if model.experts_per_token == 1 and not model.router_bias:
         found["--moe-router-pre-softmax"] = True
     if model.router_bias:
-        found["--moe-router-score-function"] = "sigmoid"  # no other takes a bias
+        found["--moe-router-score-function"] = "sigmoid"  # no other score function supports a bias
     if (model.first_k_dense or model.moe_layer_freq > 1) and not model.in_parts:
         bits = "".join("01"[model.expert_block(number)] for number in range(model.num_blocks))
         runs = (found[0] for found in re.finditer(r"0+|1+", bits))
@@ -385,70 +398,70 @@ _STEP = re.compile(r"(?P<start>\d+(?:\.\d+)?)(?P<unit>[KMBT]?):(?P<batch>\d+)")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
-def _linear_ramp(one: Reading) -> list[int] | None:
-    """Return start, step and samples of a batch that grows by equal steps."""
-    found = one.setting("--rampup-batch-size")
+def _linear_ramp(reading: Reading) -> list[int] | None:
+    """Return start, increment and samples of a batch size ramp."""
+    found = reading.setting("--rampup-batch-size")
     if found is None or found.value is None:
         return None
     words = found.value if isinstance(found.value, list) else str(found.value).split()
     texts = [str(word) for word in words]
     if len(texts) != 3 or not all(map(_RAMP.fullmatch, texts)):
-        raise one.error(found, "three whole numbers: batch at the start, step, samples")
+        raise reading.error(found, "three whole numbers: initial batch, increment, samples")
     return [int(text) for text in texts]
 
 
-def batch_schedule(one: Reading) -> list[tuple[int, int]]:
+def batch_schedule(reading: Reading) -> list[tuple[int, int]]:
     """Return tokens and the batch from there on: ``--step-batch-size-schedule "0:768 250B:1536"``.
 
-    K, M, B and T are powers of 1000; thresholds are tokens where the length of sequences is stated, as here. Source:
+    K, M, B and T are powers of 1000; thresholds count tokens if the sequence length is stated, as here. Source:
     Megatron-LM, pull request 4411, 2026.
     """
-    found = one.setting("--step-batch-size-schedule")
+    found = reading.setting("--step-batch-size-schedule")
     if found is None or found.value is None:
         return []
     words = found.value if isinstance(found.value, list) else str(found.value).split()
     steps = [_STEP.fullmatch(str(word)) for word in words]
     known = [step for step in steps if step is not None]
     if len(known) < len(steps):
-        raise one.error(found, 'tokens and batches such as "0:768 250B:1536"')
+        raise reading.error(found, 'tokens and batches such as "0:768 250B:1536"')
     return [(round(float(s["start"]) * _UNITS[s["unit"]]), int(s["batch"])) for s in known]
 
 
-def _run(one: Reading) -> Fields:
-    """Read the tokens of a run, the steps between checkpoints, and the ramp of the batch."""
+def _run(reading: Reading) -> Fields:
+    """Read the tokens of a run, the steps between checkpoints, and the batch size ramp."""
     found: Fields = {}
-    sequence = one.execution.get("seq_length") or 0
-    samples, steps = one.count("--train-samples"), one.count("--train-iters")
-    tokens, ramp = one.count("--train-tokens"), _linear_ramp(one)
+    sequence = reading.execution.get("seq_length") or 0
+    samples, steps = reading.count("--train-samples"), reading.count("--train-iters")
+    tokens, ramp = reading.count("--train-tokens"), _linear_ramp(reading)
     if samples and sequence:
         tokens = samples * sequence
     elif steps and sequence and not ramp:
-        tokens = steps * one.execution["batch_size"] * sequence
+        tokens = steps * reading.execution["batch_size"] * sequence
     if tokens:
         found["tokens"] = tokens
     if ramp is not None:
         found["batch_ramp"] = ramp
-    if schedule := batch_schedule(one):
+    if schedule := batch_schedule(reading):
         found["batch_schedule"] = schedule
-    if interval := one.count("--save-interval"):
+    if interval := reading.count("--save-interval"):
         found["save_interval"] = interval
-    if one.switch("--async-save"):
+    if reading.switch("--async-save"):
         found["async_save"] = True
     return found
 
 
-def _write_run(one: Writing) -> Fields:
+def _write_run(writing: Writing) -> Fields:
     found: Fields = {}
-    sequence = one["seq_length"] or (one.model.seq_size if one.model else 0)
-    if sequence and (tokens := one.campaign.get("tokens")):
+    sequence = writing["seq_length"] or (writing.model.seq_size if writing.model else 0)
+    if sequence and (tokens := writing.campaign.get("tokens")):
         found["--train-samples"] = -(-int(tokens) // sequence)
-    if ramp := one.campaign.get("batch_ramp"):
+    if ramp := writing.campaign.get("batch_ramp"):
         found["--rampup-batch-size"] = ramp
-    if schedule := one.campaign.get("batch_schedule"):
+    if schedule := writing.campaign.get("batch_schedule"):
         found["--step-batch-size-schedule"] = " ".join(f"{start}:{n}" for start, n in schedule)
-    if interval := one.campaign.get("save_interval"):
+    if interval := writing.campaign.get("save_interval"):
         found["--save-interval"] = interval
-    return found | ({"--async-save": True} if one.campaign.get("async_save") else {})
+    return found | ({"--async-save": True} if writing.campaign.get("async_save") else {})
 
 
 CAMPAIGN = row(

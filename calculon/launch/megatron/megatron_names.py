@@ -1,7 +1,7 @@
 """Flags of Megatron-LM under the names of Megatron-Bridge and NeMo, which start the same code from configurations.
 
-A flag that is not listed is a field of the model in both, with underscores: ``--num-query-groups`` is
-``model.num_query_groups``. Sources: NVIDIA-NeMo/Megatron-Bridge, *Megatron-LM to Megatron Bridge Guide*, its
+An unlisted flag is a field of the model in both, with underscores: ``--num-query-groups`` is
+``model.num_query_groups``. Sources: NVIDIA-NeMo/Megatron-Bridge, *Megatron-LM to Megatron Bridge Guide*,
 ``recipes/common.py``, ``training/mixed_precision.py`` and ``training/comm_overlap.py``; NVIDIA/NeMo,
 ``examples/nlp/language_modeling/conf/megatron_gpt_config.yaml``.
 """
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from calculon.launch.dialect import Reading
-from calculon.launch.renaming import Name, Spelling, choice, opposite, when
+from calculon.launch.renaming import Alias, Name, choice, opposite, when
 from calculon.launch.texts.name_patterns import names_in
 
 _FLAG_TYPES = {
@@ -20,41 +20,41 @@ _FLAG_TYPES = {
     "float16": "fp16",
     "uint8": "fp8",
 }
-"""Types of torch, as flags name them."""
+"""Names of torch types in flags."""
 
 
-def _fields(*names: str, default: Any = None, absent: Any = None) -> Spelling:
-    """Return the spelling of a setting that has the same values everywhere."""
-    return Spelling(tuple(map(Name, names)), default, absent)
+def _fields(*names: str, default: Any = None, absent: Any = None) -> Alias:
+    """Return the names of a setting whose values are the same everywhere."""
+    return Alias(tuple(map(Name, names)), default, absent)
 
 
-def _said(*names: Name) -> Spelling:
-    """Return the spelling of a setting that is nothing without any of its names."""
-    return Spelling(names)
+def _said(*names: Name) -> Alias:
+    """Return the names of a setting that is off unless one of them is stated."""
+    return Alias(names)
 
 
-def _table(text: str) -> dict[str, Spelling]:
-    """Return the spellings of a table: in each line a flag, and the settings that have the same values."""
+def _table(text: str) -> dict[str, Alias]:
+    """Return the names in a table: each line has a flag, and the settings with the same values."""
     rows = (line.split() for line in text.strip().splitlines())
     return {flag: _fields(*names) for flag, *names in rows}
 
 
-def _unsayable(flags: str) -> dict[str, Spelling]:
-    """Return the spellings of flags that cannot be said."""
-    return dict.fromkeys(names_in(flags), Spelling(()))
+def _unsayable(flags: str) -> dict[str, Alias]:
+    """Return empty names for flags that cannot be expressed."""
+    return dict.fromkeys(names_in(flags), Alias(()))
 
 
-def _on(*names: str) -> Spelling:
-    """Return the spelling of a switch that is on where nothing is said."""
+def _on(*names: str) -> Alias:
+    """Return the names of a switch that is on by default."""
     return _fields(*names, default=True, absent=False)
 
 
-def _typed(name: str) -> Spelling:
+def _typed(name: str) -> Alias:
     return _said(choice(name, _FLAG_TYPES))
 
 
 def _recipe(name: str) -> dict[str, Any]:
-    """Return what the precision of a name says, by flag."""
+    """Return the flags that a named precision implies."""
     stored, _, narrow = name.removesuffix("_mixed").partition("_with_")
     kind = next((flags for word, flags in _NARROW.items() if word in narrow), {})
     if name.startswith("nanov2"):
@@ -72,13 +72,13 @@ _NARROW: Mapping[str, Mapping[str, Any]] = {
     "mxfp8": {"--fp8-format": "e4m3", "--fp8-param-gather": True, "--fp8-recipe": "mxfp8"},
     "nvfp4": {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"},
 }
-"""Precisions of Megatron-Bridge with narrow products (``training/mixed_precision.py``)."""
+"""8-bit and 4-bit precisions of Megatron-Bridge (``training/mixed_precision.py``)."""
 
 PRECISION = "mixed_precision"
 
 
 def _by_recipe(flag: str) -> Name:
-    """Return the name of a precision as a source of one of its flags."""
+    """Return the precision's name as a source of one of its flags."""
 
     def here(value: Any, _: Reading) -> Any:
         return _recipe(value.replace("-", "_")).get(flag) if isinstance(value, str) else None
@@ -86,14 +86,14 @@ def _by_recipe(flag: str) -> Name:
     return Name(PRECISION, here)
 
 
-def _precision(flag: str, *names: str, default: Any = None, absent: Any = None) -> Spelling:
-    """Return the spelling of a flag that a precision may say, too."""
+def _precision(flag: str, *names: str, default: Any = None, absent: Any = None) -> Alias:
+    """Return the names of a flag that a precision may imply."""
     own = tuple(Name(name) for name in names)
-    return Spelling((*own[:1], _by_recipe(flag), *own[1:]), default, absent)
+    return Alias((*own[:1], _by_recipe(flag), *own[1:]), default, absent)
 
 
 def _listed_layout(value: Any, _: Reading) -> Any:
-    """Return a layout of stages in letters, also where it is a list of the parts of each."""
+    """Return a stage layout in letters, converted from a list of the parts of each stage if necessary."""
     if not isinstance(value, list) or not all(isinstance(one, list) for one in value):
         return value
     letters = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
@@ -101,12 +101,12 @@ def _listed_layout(value: Any, _: Reading) -> Any:
 
 
 def _last(value: Any, _: Reading) -> Any:
-    """Return the last name of an attribute: ``AttnBackend.flash``."""
+    """Return the last part of an attribute's name: ``AttnBackend.flash``."""
     return str(value).rpartition(".")[2]
 
 
-def _grouped(value: Any, one: Reading) -> Any:
-    heads = one.get("model.num_attention_heads")
+def _grouped(value: Any, reading: Reading) -> Any:
+    heads = reading.get("model.num_attention_heads")
     return True if value not in (None, heads) else None
 
 
@@ -120,7 +120,7 @@ def _is_squared(value: Any, _: Reading) -> Any:
 
 GROUPED = Name("model.num_query_groups", _grouped, lambda _: None)
 
-BRIDGE: Mapping[str, Spelling] = {
+BRIDGE: Mapping[str, Alias] = {
     **_unsayable("""
     --num-layers-per-virtual-pipeline-stage --model-parallel-size --step-batch-size-schedule --batch-size
     --encoder-seq-length --no-async-tensor-model-parallel-allreduce --torch-fsdp2-no-reshard-after-forward
@@ -215,19 +215,19 @@ BRIDGE: Mapping[str, Spelling] = {
         opposite("model.share_embeddings_and_output_weights")
     ),
 }
-"""The names of Megatron-Bridge, whose recipes also shard the optimizer, overlap its traffic and store 16 bits."""
+"""Names of Megatron-Bridge, whose recipes also shard the optimizer, overlap its traffic and store 16-bit weights."""
 
 
-def _only_full(value: Any, one: Reading) -> Any:
-    """Return what only counts where whole blocks are computed again."""
-    full = one.get("model.activations_checkpoint_granularity") == "full"
+def _only_full(value: Any, reading: Reading) -> Any:
+    """Return a value that only matters with full recomputation; None otherwise."""
+    full = reading.get("model.activations_checkpoint_granularity") == "full"
     return value if full else None
 
 
-def _format(value: Any, one: Reading) -> Any:
+def _format(value: Any, reading: Reading) -> Any:
     if value is not True:
         return None
-    return "e4m3" if one.get("model.fp8_e4m3") is True else "hybrid"
+    return "e4m3" if reading.get("model.fp8_e4m3") is True else "hybrid"
 
 
 _SHARDED = ("mcore_distributed_optim", "distributed_fused_adam")
@@ -255,7 +255,7 @@ def _sharded(value: Any, _: Reading) -> Any:
     return True if value in _SHARDED else None
 
 
-_OWN: Mapping[str, Spelling] = {
+_OWN: Mapping[str, Alias] = {
     **_unsayable("""
     --overlap-param-gather-with-optimizer-step --num-distributed-optimizer-instances --use-megatron-fsdp
     --use-custom-fsdp --data-parallel-sharding-strategy --ddp-bucket-size --ddp-average-in-collective
@@ -287,7 +287,7 @@ _OWN: Mapping[str, Spelling] = {
     --save-interval exp_manager.checkpoint_callback_params.every_n_train_steps
     --async-save exp_manager.checkpoint_callback_params.async_save
 """),
-    "--no-overlap-p2p-communication": Spelling(
+    "--no-overlap-p2p-communication": Alias(
         (opposite("model.overlap_p2p_comm"),), default=True, absent=True
     ),
     "--overlap-grad-reduce": _on("model.optim.overlap_grad_sync"),
@@ -321,10 +321,10 @@ _OWN: Mapping[str, Spelling] = {
     "--disable-bias-linear": _said(opposite("model.bias")),
 }
 
-NEMO: Mapping[str, Spelling] = {**BRIDGE, **_OWN}
-"""The names of NeMo before 2.0."""
+NEMO: Mapping[str, Alias] = {**BRIDGE, **_OWN}
+"""Names of NeMo before 2.0."""
 
 
-def spelled(names: Mapping[str, Spelling], flag: str) -> Spelling:
-    """Return the names of a flag: those listed, or those of a field of the model."""
+def spelled(names: Mapping[str, Alias], flag: str) -> Alias:
+    """Return the names of a flag: listed ones, or the name of a model field."""
     return names.get(flag) or _fields(f"model.{flag.lstrip('-').replace('-', '_')}")

@@ -1,4 +1,4 @@
-"""Megatron-LM: pipelines, their stages, experts, and parts of sequences."""
+"""Megatron-LM: pipeline parallelism (stages, interleaved schedule), expert parallelism, context parallelism."""
 
 import re
 
@@ -15,14 +15,14 @@ _FIRST, _LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-
 _ENDS = "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"
 _METHOD = "--pp-partition-method"
 _LONGEST = 20_000
-"""Characters of a layout that is written out."""
+"""Largest length in characters of an expanded layout, which limits malicious input."""
 
 
 def layout_blocks(text: str) -> list[int] | None:
-    """Return the blocks of each stage of a layout; nothing where it is malformed.
+    """Return the blocks of each stage of a layout; None if it is malformed.
 
-    A stage is a row of letters, ``E`` the embedding, ``t`` a block, ``m`` a module that predicts a further token, ``L``
-    the loss; ``|`` ends one; ``*n`` repeats a letter or a parenthesis. Source: Megatron-LM, documentation of
+    A stage is a row of letters: ``E`` the embedding, ``t`` a block, ``m`` an MTP module, ``L`` the loss; ``|`` ends a
+    stage; ``*n`` repeats a letter or a parenthesis. Source: Megatron-LM, documentation of
     ``--pipeline-model-parallel-layout``.
 
     >>> layout_blocks("Et*3|(tt|)*2tL")
@@ -31,6 +31,7 @@ def layout_blocks(text: str) -> list[int] | None:
     text = re.sub(r"[\s,'\"]", "", text)
     while found := re.search(r"(?:\(([^()]*)\)|([EtmL|]))\*(\d+)", text):
         part = found[1] if found[1] is not None else found[2]
+        # Nested repetitions grow exponentially in the length of the text.
         if len(part) * int(found[3]) > _LONGEST:
             return None
         text = text[: found.start()] + part * int(found[3]) + text[found.end() :]
@@ -38,15 +39,15 @@ def layout_blocks(text: str) -> list[int] | None:
     return [one.count("t") for one in text.split("|")] if re.fullmatch(r"[EtmL|]+", text) else None
 
 
-def _layout(one: Reading) -> Fields:
-    """Read the chunks of stages, and their blocks."""
-    pipeline = one.execution["pipeline_par"]
-    first, last = one.count(_FIRST, default=0), one.count(_LAST, default=0)
-    ends = tuple(int(one.switch(name)) for name in _ENDS)
-    if str(one.get(_METHOD, default="")) == "type:transformer|embedding":
+def _layout(reading: Reading) -> Fields:
+    """Read the chunks of each stage (interleaved schedule), and their blocks."""
+    pipeline = reading.execution["pipeline_par"]
+    first, last = reading.count(_FIRST, default=0), reading.count(_LAST, default=0)
+    ends = tuple(int(reading.switch(name)) for name in _ENDS)
+    if str(reading.get(_METHOD, default="")) == "type:transformer|embedding":
         ends = (1, 1)  # DeepSpeed: embedding and head count as a block each
-    stated = one.setting(_MAP)
-    chunks = _chunks(one, pipeline, sum(ends))
+    stated = reading.setting(_MAP)
+    chunks = _chunks(reading, pipeline, sum(ends))
     found: Fields = {
         "pipeline_interleaving": chunks,
         "pp_layout": next((k for k, v in ENDS_AS_BLOCKS.items() if v == ends), "uniform"),
@@ -65,62 +66,63 @@ def _layout(one: Reading) -> Fields:
         return found
     blocks = layout_blocks(str(stated.value))
     if blocks is None:
-        raise one.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'")
+        raise reading.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'")
     if len(blocks) % pipeline:
         wanted = f"a multiple of {pipeline} stages ({_PP})"
-        raise one.error(stated, wanted, f"it has {len(blocks)}")
+        raise reading.error(stated, wanted, f"the layout has {len(blocks)} stages")
     found |= {"pp_layout": "uniform", "first_stage_blocks": 0, "last_stage_blocks": 0}
     found["pipeline_interleaving"] = len(blocks) // pipeline
+    # A list cannot express empty stages, which a layout with a separate embedding or loss stage has.
     if min(blocks):
         return found | {"stage_blocks": ListsOfCounts().plain(blocks)}
-    one.not_modelled(_MAP, "stages without a block: blocks are laid out balanced in place of it")
+    reading.not_modelled(_MAP, "stages without a block: a balanced layout is used instead")
     return found | {"pp_layout": "balanced"}
 
 
 _PP = "--pipeline-model-parallel-size"
 
 
-def _chunks(one: Reading, pipeline: int, ends: int) -> int:
-    """Return the chunks of a stage: stated, or such that each has the stated blocks."""
-    chunks, each = one.count(_STAGES), one.count(_BLOCKS)
+def _chunks(reading: Reading, pipeline: int, ends: int) -> int:
+    """Return the chunks per stage: as stated, or computed from the stated blocks per chunk."""
+    chunks, each = reading.count(_STAGES), reading.count(_BLOCKS)
     if chunks or not each or pipeline == 1:
         return chunks or 1
-    blocks = one.count("--num-layers", "--encoder-num-layers")
+    blocks = reading.count("--num-layers", "--encoder-num-layers")
     if not blocks:
-        wanted = f"the blocks of the model, of which {_BLOCKS} {each} are a chunk"
-        raise SpecError(one.parsed.file, Problem("--num-layers", wanted, "none"))
+        wanted = f"the number of blocks, as {_BLOCKS} {each} sets the size of a chunk"
+        raise SpecError(reading.parsed.file, Problem("--num-layers", wanted, "none"))
     if (blocks + ends) % (pipeline * each):
         wanted = f"a divisor of {blocks + ends} blocks / {pipeline} stages"
-        raise one.error(one.stated(_BLOCKS, default=each), wanted)
+        raise reading.error(reading.stated(_BLOCKS, default=each), wanted)
     return (blocks + ends) // (pipeline * each)
 
 
-def _write_layout(one: Writing) -> Fields:
+def _write_layout(writing: Writing) -> Fields:
     found: Fields = {}
-    if one["pipeline_interleaving"] > 1 and not one["stage_blocks"]:
-        found[_STAGES] = one["pipeline_interleaving"]
-    if one["stage_blocks"]:
-        predicted = one.model.mtp_layers if one.model else 0
-        counts = ListsOfCounts.counts(one["stage_blocks"])
+    if writing["pipeline_interleaving"] > 1 and not writing["stage_blocks"]:
+        found[_STAGES] = writing["pipeline_interleaving"]
+    if writing["stage_blocks"]:
+        predicted = writing.model.mtp_layers if writing.model else 0
+        counts = ListsOfCounts.counts(writing["stage_blocks"])
         stages = [f"t*{count}" if count > 1 else "t" for count in counts]
         ending = f"{'m' * predicted}L"
         return found | {_MAP: f"E{'|'.join(stages)}{ending}"}
-    if one["pp_layout"] == "balanced":
+    if writing["pp_layout"] == "balanced":
         hint = "stage_blocks lists the blocks of each stage"
-        raise one.refuse("pp_layout", "uniform, or stage_blocks", hint)
-    ends = ENDS_AS_BLOCKS.get(one["pp_layout"], (0, 0))
+        raise writing.refuse("pp_layout", "uniform, or stage_blocks", hint)
+    ends = ENDS_AS_BLOCKS.get(writing["pp_layout"], (0, 0))
     found |= {name: True for name, counted in zip(_ENDS, ends, strict=True) if counted}
-    outer = {_FIRST: one["first_stage_blocks"], _LAST: one["last_stage_blocks"]}
+    outer = {_FIRST: writing["first_stage_blocks"], _LAST: writing["last_stage_blocks"]}
     return found | {name: count for name, count in outer.items() if count}
 
 
-def _p2p(one: Reading) -> Fields:
-    chunks = one.execution["pipeline_interleaving"]
-    return {"p2p_overlap": chunks > 1 and not one.switch("--no-overlap-p2p-communication")}
+def _p2p(reading: Reading) -> Fields:
+    chunks = reading.execution["pipeline_interleaving"]
+    return {"p2p_overlap": chunks > 1 and not reading.switch("--no-overlap-p2p-communication")}
 
 
-def _write_p2p(one: Writing) -> Fields:
-    alone = one["pipeline_interleaving"] > 1 and not one["p2p_overlap"]
+def _write_p2p(writing: Writing) -> Fields:
+    alone = writing["pipeline_interleaving"] > 1 and not writing["p2p_overlap"]
     return {"--no-overlap-p2p-communication": True} if alone else {}
 
 
@@ -139,65 +141,66 @@ _DISPATCHER, _BACKEND = "--moe-token-dispatcher-type", "--moe-flex-dispatcher-ba
 _PLAIN = {"allgather": "allgather", "alltoall": "alltoall", "alltoall_seq": "alltoall"}
 _FLEXIBLE = ("deepep", "hybridep")
 GROUPED = "--moe-grouped-gemm"
-"""Run all experts of a rank by one kernel; without the flag each expert has its own GEMM, one after another."""
+"""Run all experts of a rank in one kernel; without the flag each expert has a separate GEMM, in sequence."""
 
 
-def _dispatcher(one: Reading) -> Fields:
-    """Read how rows come to experts; Megatron-LM gathers all of them where nothing is stated."""
-    kind = one.setting(_DISPATCHER)
-    backend = one.setting(_BACKEND)
-    if (grouped := one.setting(GROUPED)) is not None and grouped.value is False:
-        one.not_modelled(
-            GROUPED, "one GEMM per expert, one after another; one grouped GEMM is modelled"
-        )
-    asked = one.switch("--moe-enable-deepep")
+def _dispatcher(reading: Reading) -> Fields:
+    """Read the dispatch of tokens to experts; Megatron-LM uses an all-gather by default."""
+    kind = reading.setting(_DISPATCHER)
+    backend = reading.setting(_BACKEND)
+    if (grouped := reading.setting(GROUPED)) is not None and grouped.value is False:
+        reading.not_modelled(GROUPED, "sequential GEMMs per expert; a grouped GEMM is modelled")
+    asked = reading.switch("--moe-enable-deepep")
     if kind is None:
-        experts = one.count("--num-experts")
+        experts = reading.count("--num-experts")
         return {"moe_dispatcher": "allgather" if experts else "alltoall"}
-    if one.choice(kind, (*_PLAIN, "flex")) != "flex":
+    if reading.choice(kind, (*_PLAIN, "flex")) != "flex":
         return {"moe_dispatcher": _PLAIN[kind.value]}
-    found = "deepep" if asked or backend is None else one.choice(backend, _FLEXIBLE)
+    found = "deepep" if asked or backend is None else reading.choice(backend, _FLEXIBLE)
     return {"moe_dispatcher": found}
 
 
-def _write_dispatcher(one: Writing) -> Fields:
-    kind = one["moe_dispatcher"]
-    spread = kind != "alltoall" or one["expert_par"] > 1
-    experts = one.model.has_experts if one.model else spread
+def _write_dispatcher(writing: Writing) -> Fields:
+    kind = writing["moe_dispatcher"]
+    spread = kind != "alltoall" or writing["expert_par"] > 1
+    # Without a model, a dispatcher or expert parallelism implies experts.
+    experts = writing.model.has_experts if writing.model else spread
     found: Fields = {GROUPED: True} if experts else {}
     if kind in _FLEXIBLE:
         return found | {_DISPATCHER: "flex", _BACKEND: kind}
     return found | ({_DISPATCHER: kind} if experts or spread else {})
 
 
-def _capacity(one: Reading) -> Fields:
-    factor = one.stated("--moe-expert-capacity-factor", default=0.0)
+def _capacity(reading: Reading) -> Fields:
+    factor = reading.stated("--moe-expert-capacity-factor", default=0.0)
     value = factor.value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise one.error(factor, "a number")
+        raise reading.error(factor, "a number")
     percent = round(100 * value) if value > 0 else 0
-    padded = one.switch("--moe-pad-expert-input-to-capacity") and percent > 0
+    padded = reading.switch("--moe-pad-expert-input-to-capacity") and percent > 0
     return {"moe_capacity_percent": percent, "moe_pad_to_capacity": padded}
 
 
-def _write_capacity(one: Writing) -> Fields:
-    if not one["moe_capacity_percent"]:
+def _write_capacity(writing: Writing) -> Fields:
+    if not writing["moe_capacity_percent"]:
         return {}
-    found: Fields = {"--moe-expert-capacity-factor": one["moe_capacity_percent"] / 100}
-    if one["moe_pad_to_capacity"]:
+    found: Fields = {"--moe-expert-capacity-factor": writing["moe_capacity_percent"] / 100}
+    if writing["moe_pad_to_capacity"]:
         found["--moe-pad-expert-input-to-capacity"] = True
     return found
 
 
-def _beside(one: Reading) -> Fields:
-    """Read what runs beside the exchange of rows; without one nothing does."""
-    spread = one.execution["expert_par"] > 1
-    exchanged = spread and one.execution["moe_dispatcher"] in EXCHANGING
-    paired = one.switch("--overlap-moe-expert-parallel-comm") and exchanged
-    late = one.switch("--delay-wgrad-compute")
+def _expert_overlap(reading: Reading) -> Fields:
+    """Read the overlap of expert communication; without expert parallelism there is none."""
+    spread = reading.execution["expert_par"] > 1
+    exchanged = spread and reading.execution["moe_dispatcher"] in EXCHANGING
+    paired = reading.switch("--overlap-moe-expert-parallel-comm") and exchanged
+    late = reading.switch("--delay-wgrad-compute")
     if late and not paired:
-        one.not_modelled("--delay-wgrad-compute", "gradients of weights later, without such pairs")
-    shared = one.switch("--moe-shared-expert-overlap") and exchanged and not paired
+        reading.not_modelled(
+            "--delay-wgrad-compute", "delayed weight gradients without 1F1B overlap"
+        )
+    shared = reading.switch("--moe-shared-expert-overlap") and exchanged and not paired
     return {
         "ep_overlap": "1f1b" if paired else "none",
         "delay_wgrad": late and paired,
@@ -205,11 +208,11 @@ def _beside(one: Reading) -> Fields:
     }
 
 
-def _write_beside(one: Writing) -> Fields:
+def _write_expert_overlap(writing: Writing) -> Fields:
     flags = {
-        "--overlap-moe-expert-parallel-comm": one["ep_overlap"] == "1f1b",
-        "--delay-wgrad-compute": one["delay_wgrad"],
-        "--moe-shared-expert-overlap": one["moe_shared_overlap"],
+        "--overlap-moe-expert-parallel-comm": writing["ep_overlap"] == "1f1b",
+        "--delay-wgrad-compute": writing["delay_wgrad"],
+        "--moe-shared-expert-overlap": writing["moe_shared_overlap"],
     }
     return {name: True for name, on in flags.items() if on}
 
@@ -232,8 +235,8 @@ EXPERTS = (
     row(
         "ep_overlap delay_wgrad moe_shared_overlap",
         "--overlap-moe-expert-parallel-comm --delay-wgrad-compute --moe-shared-expert-overlap",
-        _beside,
-        _write_beside,
+        _expert_overlap,
+        _write_expert_overlap,
     ),
 )
 
@@ -241,26 +244,26 @@ _COMM, _SIZES = "--cp-comm-type", "--hierarchical-context-parallel-sizes"
 _EXCHANGES = {"p2p": "p2p", "all_gather": "all_gather", "a2a": "a2a", "a2a+p2p": "a2a_p2p"}
 
 
-def _context(one: Reading) -> Fields:
-    """Read how parts of sequences come to the keys of others; without parts there is nothing to say."""
-    stated, sizes = one.setting(_COMM), one.get(_SIZES)
-    parts = one.execution["context_par"]
+def _context(reading: Reading) -> Fields:
+    """Read the communication of context parallelism; without context parallelism there is none."""
+    stated, sizes = reading.setting(_COMM), reading.get(_SIZES)
+    parts = reading.execution["context_par"]
     kind = "p2p" if stated is None else stated.value
     if isinstance(kind, list) and len(set(kind)) == 1:
-        kind = kind[0]  # one for each block
+        kind = kind[0]  # one entry per block
     if stated is not None and (isinstance(kind, list) or kind not in _EXCHANGES):
-        raise one.error(stated, f"one of {', '.join(_EXCHANGES)}")
+        raise reading.error(stated, f"one of {', '.join(_EXCHANGES)}")
     found = _EXCHANGES[str(kind)] if parts > 1 else "p2p"
     inner = sizes[0] if found == "a2a_p2p" and isinstance(sizes, list) else 0
     return {"cp_comm": found, "cp_a2a_size": inner}
 
 
-def _write_context(one: Writing) -> Fields:
-    if one["context_par"] == 1 or one["cp_comm"] == "p2p":
+def _write_context(writing: Writing) -> Fields:
+    if writing["context_par"] == 1 or writing["cp_comm"] == "p2p":
         return {}
-    found: Fields = {_COMM: first_names(_EXCHANGES)[one["cp_comm"]]}
-    if one["cp_comm"] == "a2a_p2p" and one["cp_a2a_size"]:
-        found[_SIZES] = [one["cp_a2a_size"], one["context_par"] // one["cp_a2a_size"]]
+    found: Fields = {_COMM: first_names(_EXCHANGES)[writing["cp_comm"]]}
+    if writing["cp_comm"] == "a2a_p2p" and writing["cp_a2a_size"]:
+        found[_SIZES] = [writing["cp_a2a_size"], writing["context_par"] // writing["cp_a2a_size"]]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Megatron-LM: what replicas share, gradients, the optimizer, and what is computed again or kept on the host."""
+"""Megatron-LM: data parallelism (ZeRO, FSDP), gradients, optimizer, activation recomputation, and offloading."""
 
 from calculon.declarations.module_sets import ALIASES, MODULES, modules_of, written
 from calculon.launch.dialect import Fields, Reading, Writing
@@ -12,16 +12,18 @@ _BUCKET = "--ddp-bucket-size"
 _MIB = 2**20
 
 
-def _sharing(one: Reading) -> Fields:
-    """Read what replicas share; a single one shares nothing."""
-    replicas = one.execution["data_par"] * one.execution["context_par"]
-    stage = _stage(one)
+def _sharing(reading: Reading) -> Fields:
+    """Read the sharding over replicas (ZeRO, FSDP); a single replica shards nothing."""
+    replicas = reading.execution["data_par"] * reading.execution["context_par"]
+    stage = _stage(reading)
+    # A single replica has nothing to shard, whatever the flags say.
     stage = stage if replicas > 1 else "0"
-    several = one.count(_INSTANCES, default=1) or 1
+    several = reading.count(_INSTANCES, default=1) or 1
     shards = replicas // several if several > 1 and stage != "0" else 0
-    overlap = one.switch("--overlap-grad-reduce") or stage == "fsdp"
-    late = one.switch("--overlap-param-gather")
-    kept = one.switch("--torch-fsdp2-no-reshard-after-forward")
+    # FSDP2 always overlaps its reductions; only DDP has a switch.
+    overlap = reading.switch("--overlap-grad-reduce") or stage == "fsdp"
+    late = reading.switch("--overlap-param-gather")
+    kept = reading.switch("--torch-fsdp2-no-reshard-after-forward")
     return {
         "zero_stage": stage,
         "optimizer_sharding": stage != "0",
@@ -32,30 +34,34 @@ def _sharing(one: Reading) -> Fields:
     }
 
 
-def _stage(one: Reading) -> str:
-    """Return what replicas share by name, from the flags of each kind of sharing."""
-    strategy = one.stated(_STRATEGY, default="no_shard")
-    whole = one.switch("--use-distributed-optimizer")
-    stated = one.count("--zero-stage", default=0)
-    if one.switch(_TORCH_FSDP):
+def _stage(reading: Reading) -> str:
+    """Return the ZeRO stage, from the flags of every kind of sharding."""
+    strategy = reading.stated(_STRATEGY, default="no_shard")
+    distributed = reading.switch("--use-distributed-optimizer")
+    stated = reading.count("--zero-stage", default=0)
+    if reading.switch(_TORCH_FSDP):
         return "fsdp"
-    if one.switch(_FSDP):
-        return _STAGES[one.choice(strategy, _STAGES)]
-    if _sums_apart(one):
+    if reading.switch(_FSDP):
+        return _STAGES[reading.choice(strategy, _STAGES)]
+    if _sums_apart(reading):
         return "1"
-    return "1" if whole else str(min(stated or 0, 3))
+    return "1" if distributed else str(min(stated or 0, 3))
 
 
-def _sums_apart(one: Reading) -> bool:
-    """Return whether DeepSpeed's optimizer of bf16 runs: gradients of 2 bytes, added to split sums of 4 beside them.
+def _sums_apart(reading: Reading) -> bool:
+    """Return true for DeepSpeed's BF16 optimizer: 2-byte gradients are added to separate, sharded 4-byte sums.
 
     Source: BigScience, script of BLOOM-176B: "bf16 must use z0! it implements its own zero stage 1 equivalent".
     """
-    return one.switch("--deepspeed") and one.switch("--bf16") and not one.count("--zero-stage")
+    return (
+        reading.switch("--deepspeed")
+        and reading.switch("--bf16")
+        and not reading.count("--zero-stage")
+    )
 
 
-def _write_sharing(one: Writing) -> Fields:
-    stage = one["zero_stage"]
+def _write_sharing(writing: Writing) -> Fields:
+    stage = writing["zero_stage"]
     found: Fields = {}
     if stage == "1":
         found["--use-distributed-optimizer"] = True
@@ -64,13 +70,14 @@ def _write_sharing(one: Writing) -> Fields:
         found |= {"--use-distributed-optimizer": True, _FSDP: True, _STRATEGY: strategy}
     elif stage == "fsdp":
         found[_TORCH_FSDP] = True
-    gathers_ahead = stage == "3" and one["data_par_overlap"]
-    if one["dp_shard"]:
-        found[_INSTANCES] = one["data_par"] * one["context_par"] // one["dp_shard"]
+    # Megatron-FSDP prefetches parameters only if the all-gather overlap is on.
+    gathers_ahead = stage == "3" and writing["data_par_overlap"]
+    if writing["dp_shard"]:
+        found[_INSTANCES] = writing["data_par"] * writing["context_par"] // writing["dp_shard"]
     flags = {
-        "--overlap-grad-reduce": one["data_par_overlap"] and stage != "fsdp",
-        "--overlap-param-gather": one["overlap_param_gather"] or gathers_ahead,
-        "--torch-fsdp2-no-reshard-after-forward": not one["reshard_after_forward"],
+        "--overlap-grad-reduce": writing["data_par_overlap"] and stage != "fsdp",
+        "--overlap-param-gather": writing["overlap_param_gather"] or gathers_ahead,
+        "--torch-fsdp2-no-reshard-after-forward": not writing["reshard_after_forward"],
     }
     return found | {name: True for name, on in flags.items() if on}
 
@@ -78,19 +85,19 @@ def _write_sharing(one: Writing) -> Fields:
 _SUMS = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32"}
 
 
-def _gradients(one: Reading) -> Fields:
-    """Read types of gradients: of bfloat16 they are summed in 4 bytes unless they are reduced in 2."""
-    datatype = one.execution["datatype"]
-    wide = one.switch("--accumulate-allreduce-grads-in-fp32")
-    narrow = one.switch("--grad-reduce-in-bf16")
+def _gradients(reading: Reading) -> Fields:
+    """Read the types of gradients: bfloat16 gradients accumulate in 4 bytes unless they are reduced in 2."""
+    datatype = reading.execution["datatype"]
+    wide = reading.switch("--accumulate-allreduce-grads-in-fp32")
+    narrow = reading.switch("--grad-reduce-in-bf16")
     if datatype == "bfloat16":
         wide = not narrow
     kind = "float32" if wide else _SUMS[datatype]
-    apart = _sums_apart(one)
-    bucket = one.count(_BUCKET)
+    apart = _sums_apart(reading)
+    bucket = reading.count(_BUCKET)
     size = 4 if kind == "float32" else 2
-    # buckets of the sharded optimizer alone, which has no other form where weights are split
-    counts = bucket is not None and one.execution["zero_stage"] in ("0", "1", "2")
+    # bucket sizes only apply to DDP and the distributed optimizer, not to sharded weights
+    counts = bucket is not None and reading.execution["zero_stage"] in ("0", "1", "2")
     mib = round(bucket * size / _MIB) if counts and bucket else 0
     return {
         "grad_dtype": "bfloat16" if apart else kind,
@@ -100,16 +107,16 @@ def _gradients(one: Reading) -> Fields:
     }
 
 
-def _write_gradients(one: Writing) -> Fields:
+def _write_gradients(writing: Writing) -> Fields:
     found: Fields = {}
-    kind, datatype = one["grad_dtype"], one["datatype"]
+    kind, datatype = writing["grad_dtype"], writing["datatype"]
     if datatype == "bfloat16" and kind == "bfloat16":
         found["--grad-reduce-in-bf16"] = True
     if datatype == "float16" and kind == "float32":
         found["--accumulate-allreduce-grads-in-fp32"] = True
-    if one["ddp_bucket_mib"]:
+    if writing["ddp_bucket_mib"]:
         size = 4 if kind == "float32" else 2
-        found[_BUCKET] = one["ddp_bucket_mib"] * _MIB // size
+        found[_BUCKET] = writing["ddp_bucket_mib"] * _MIB // size
     return found
 
 
@@ -123,16 +130,18 @@ _OPTIMIZERS = {
 _WITHOUT_MOMENTS = ("sgd", "adafactor")
 
 
-def _optimizer(one: Reading) -> Fields:
-    name = str(one.get("--optimizer", default="adam"))
+def _optimizer(reading: Reading) -> Fields:
+    name = str(reading.get("--optimizer", default="adam"))
     if name not in _OPTIMIZERS:
-        one.not_modelled("--optimizer", f"one of {', '.join(_OPTIMIZERS)} is modelled; adam stands")
+        reading.not_modelled(
+            "--optimizer", f"only {', '.join(_OPTIMIZERS)} are modelled; adam is used"
+        )
         name = "adam"
     found = _OPTIMIZERS[name]
-    if name == "sgd" and one.get("--sgd-momentum", default=0.9) == 0:
+    if name == "sgd" and reading.get("--sgd-momentum", default=0.9) == 0:
         found = "sgd"
-    clipped = one.get("--clip-grad", default=1.0)
-    small = _small_moments(one) and found not in _WITHOUT_MOMENTS
+    clipped = reading.get("--clip-grad", default=1.0)
+    small = _small_moments(reading) and found not in _WITHOUT_MOMENTS
     return {
         "optimizer": found,
         "optimizer_state_dtype": "bfloat16" if small else "float32",
@@ -140,64 +149,74 @@ def _optimizer(one: Reading) -> Fields:
     }
 
 
-def _small_moments(one: Reading) -> bool:
-    """Return whether both moments have 2 bytes; others are not modelled."""
-    aware = one.switch("--use-precision-aware-optimizer")
+def _small_moments(reading: Reading) -> bool:
+    """Return true if both moments have 2 bytes; report other combinations, which are not modelled."""
+    aware = reading.switch("--use-precision-aware-optimizer")
     kinds = {
-        name: one.get(name, default="fp32") for name in ("--exp-avg-dtype", "--exp-avg-sq-dtype")
+        name: reading.get(name, default="fp32")
+        for name in ("--exp-avg-dtype", "--exp-avg-sq-dtype")
     }
     if not aware or all(kind == "fp32" for kind in kinds.values()):
         return False
     if all(kind == "bf16" for kind in kinds.values()):
         return True
     for name in kinds:
-        one.not_modelled(name, "both moments in bf16, or both in fp32, are modelled; fp32 stands")
+        reading.not_modelled(
+            name, "only moments that are both bf16, or both fp32, are modelled; fp32 is used"
+        )
     return False
 
 
-def _write_optimizer(one: Writing) -> Fields:
+def _write_optimizer(writing: Writing) -> Fields:
     names = {"sgd": "sgd"} | first_names(_OPTIMIZERS)
-    if one["optimizer"] not in names:
-        raise one.refuse("optimizer", ", ".join(names), "adam is the nearest")
+    if writing["optimizer"] not in names:
+        raise writing.refuse("optimizer", ", ".join(names), "adam is the nearest")
     found: Fields = {}
-    if one["optimizer"] != "adam":
-        found["--optimizer"] = names[one["optimizer"]]
-    if one["optimizer"] == "sgd":
+    if writing["optimizer"] != "adam":
+        found["--optimizer"] = names[writing["optimizer"]]
+    if writing["optimizer"] == "sgd":
         found["--sgd-momentum"] = 0
-    if one["optimizer_state_dtype"] == "bfloat16":
+    if writing["optimizer_state_dtype"] == "bfloat16":
         kinds = dict.fromkeys(("--exp-avg-dtype", "--exp-avg-sq-dtype"), "bf16")
         found |= {"--use-precision-aware-optimizer": True, **kinds}
-    return found | ({} if one["grad_clip"] else {"--clip-grad": 0})
+    return found | ({} if writing["grad_clip"] else {"--clip-grad": 0})
 
 
 _STATES = "--offload-optimizer-states"
 
 
-def _offload(one: Reading) -> Fields:
-    """Read what is kept in host memory; a part of it is modelled as all of it."""
-    state = one.switch("--optimizer-cpu-offload") or one.switch(_STATES)
-    share = one.get("--optimizer-offload-fraction", default=1.0)
+def _offload(reading: Reading) -> Fields:
+    """Read offloading to host memory; partial offloading is modelled as complete offloading."""
+    state = reading.switch("--optimizer-cpu-offload") or reading.switch(_STATES)
+    share = reading.get("--optimizer-offload-fraction", default=1.0)
     if state and share != 1:
-        one.not_modelled("--optimizer-offload-fraction", "all of the state is offloaded here")
-    blocks = one.count("--cpu-offloading-num-layers", default=0)
-    most = one.count("--num-layers", "--encoder-num-layers")
+        reading.not_modelled(
+            "--optimizer-offload-fraction",
+            "partial offload: all of the state is modelled as offloaded",
+        )
+    blocks = reading.count("--cpu-offloading-num-layers", default=0)
+    most = reading.count("--num-layers", "--encoder-num-layers")
     if blocks and most and blocks < most - 1:
-        one.not_modelled("--cpu-offloading-num-layers", "all blocks are offloaded here")
+        reading.not_modelled(
+            "--cpu-offloading-num-layers", "partial offload: all blocks are modelled as offloaded"
+        )
     return {"optimizer_offload": state, "activations_offload": blocks > 0}
 
 
-def _write_offload(one: Writing) -> Fields:
+def _write_offload(writing: Writing) -> Fields:
     found: Fields = {}
-    if one["optimizer_offload"]:
-        gathered = one["fp8_param_gather"] and one["fp8_recipe"] != "delayed"
+    if writing["optimizer_offload"]:
+        gathered = writing["fp8_param_gather"] and writing["fp8_recipe"] != "delayed"
         on_host = {"--optimizer-cpu-offload": True, "--use-precision-aware-optimizer": True}
-        found |= {_STATES: True} if gathered else on_host  # which refuses weights of 8 bits
-    if not one["activations_offload"]:
+        # --optimizer-cpu-offload refuses 8-bit weights.
+        found |= {_STATES: True} if gathered else on_host
+    if not writing["activations_offload"]:
         return found
-    if one.model is None:
-        hint = "the model says how many blocks there are"
-        raise one.refuse("activations_offload", "false, where the model is not known", hint)
-    return found | {"--cpu-offloading-num-layers": one.model.num_blocks - 1}
+    if writing.model is None:
+        hint = "the flag counts blocks, so the model must be known"
+        raise writing.refuse("activations_offload", "false if the model is not known", hint)
+    # Megatron-LM requires fewer offloaded blocks than blocks: the backward pass of the last one starts at once.
+    return found | {"--cpu-offloading-num-layers": writing.model.num_blocks - 1}
 
 
 REPLICAS = (
@@ -243,10 +262,10 @@ _OLD_METHOD = "--activations-checkpoint-method"
 _NAMES = first_names(ALIASES)
 
 
-def _recompute(one: Reading) -> Fields:
-    """Read what the backward pass computes again: everything, modules, or nothing."""
-    stated, short = one.stated(_GRANULARITY, default=None), one.switch(_SHORT)
-    old = True in [one.switch(name) for name in _OLD] or one.get(_OLD_METHOD) is not None
+def _recompute(reading: Reading) -> Fields:
+    """Read activation recomputation: full, selective by modules, or none."""
+    stated, short = reading.stated(_GRANULARITY, default=None), reading.switch(_SHORT)
+    old = True in [reading.switch(name) for name in _OLD] or reading.get(_OLD_METHOD) is not None
     kind = "selective" if short else "full" if old else stated.value
     found: Fields = {
         "activation_recompute": "none",
@@ -255,26 +274,26 @@ def _recompute(one: Reading) -> Fields:
         "recompute_blocks": 0,
     }
     if kind == "full":
-        return found | {"activation_recompute": "full"} | _some_blocks(one)
-    one.used |= {_METHOD, _COUNT, "--activations-checkpoint-num-layers"}
+        return found | {"activation_recompute": "full"} | _some_blocks(reading)
+    reading.used |= {_METHOD, _COUNT, "--activations-checkpoint-num-layers"}
     if kind == "selective":
-        return found | _modules(one, short)
+        return found | _modules(reading, short)
     if kind is not None:
-        raise one.error(stated, "full or selective")
-    one.used.add(_MODULES)
+        raise reading.error(stated, "full or selective")
+    reading.used.add(_MODULES)
     return found
 
 
-def _modules(one: Reading, short: bool) -> Fields:
-    """Read the modules of selective recomputation; the core of attention where none are stated."""
-    stated = one.setting(_MODULES)
+def _modules(reading: Reading, short: bool) -> Fields:
+    """Read the modules of selective recomputation; core attention by default."""
+    stated = reading.setting(_MODULES)
     if stated is None:
         return {"activation_recompute": "attn_only"}
     names = stated.value if isinstance(stated.value, list) else str(stated.value).split(",")
     modules = {ALIASES.get(str(name), str(name)) for name in names}
     if strange := sorted(modules - {*MODULES}):
         known = ", ".join(_NAMES.get(name, name) for name in MODULES)
-        raise one.error(stated, f"modules, of {known}", f"{strange[0]} is none")
+        raise reading.error(stated, f"modules among {known}", f"{strange[0]} is not a module")
     modules -= modules_of("moe_act+shared_experts") if "moe" in modules else set()
     if not short:
         return {"recompute_modules": written(modules)}
@@ -284,30 +303,32 @@ def _modules(one: Reading, short: bool) -> Fields:
     }
 
 
-def _some_blocks(one: Reading) -> Fields:
-    """Read how many blocks of each chunk recompute: all, or the first ones of each (method block)."""
-    one.used.add(_MODULES)
-    method = one.get(_METHOD, _OLD_METHOD, default="uniform")
-    count = one.count(_COUNT, "--activations-checkpoint-num-layers", "--checkpoint-num-layers")
+def _some_blocks(reading: Reading) -> Fields:
+    """Read the number of recomputed blocks of each chunk: all, or the first ones (method ``block``)."""
+    reading.used.add(_MODULES)
+    method = reading.get(_METHOD, _OLD_METHOD, default="uniform")
+    count = reading.count(_COUNT, "--activations-checkpoint-num-layers", "--checkpoint-num-layers")
     if method == "uniform" and count and count > 1:
-        one.not_modelled(_COUNT, "inputs of each block are kept here, not of groups of blocks")
+        reading.not_modelled(
+            _COUNT, "checkpoints of groups of blocks: one checkpoint per block is modelled"
+        )
     if method != "block" or not count:
         return {}
-    blocks = one.count("--num-layers", "--encoder-num-layers")
-    stages = one.execution["pipeline_par"] * one.execution["pipeline_interleaving"]
+    blocks = reading.count("--num-layers", "--encoder-num-layers")
+    stages = reading.execution["pipeline_par"] * reading.execution["pipeline_interleaving"]
     if not blocks or blocks % stages:
-        one.not_modelled(_COUNT, "all blocks recompute here, as chunks are not alike")
+        reading.not_modelled(_COUNT, "chunks differ: recomputation of all blocks is modelled")
         return {}
     chunk = blocks // stages
     return {"recompute_every": chunk, "recompute_blocks": count} if count < chunk else {}
 
 
-def _write_recompute(one: Writing) -> Fields:
-    kind, modules = one["activation_recompute"], one["recompute_modules"]
+def _write_recompute(writing: Writing) -> Fields:
+    kind, modules = writing["activation_recompute"], writing["recompute_modules"]
     if kind == "full":
-        some = one["recompute_every"] > 1
+        some = writing["recompute_every"] > 1
         method = {_METHOD: "block" if some else "uniform"}
-        return {_GRANULARITY: "full", **method, _COUNT: one["recompute_blocks"] if some else 1}
+        return {_GRANULARITY: "full", **method, _COUNT: writing["recompute_blocks"] if some else 1}
     if kind == "none" and modules == "none":
         return {}
     found: Fields = {_SHORT: True} if kind == "attn_only" else {_GRANULARITY: "selective"}
@@ -315,8 +336,8 @@ def _write_recompute(one: Writing) -> Fields:
         return found
     chosen = modules_of(modules) | (modules_of("core_attn") if kind == "attn_only" else set())
     names = [_NAMES.get(name, name) for name in MODULES if name in chosen]
-    if not names:  # single operators, as torchtitan has them
-        raise one.refuse("recompute_modules", f"none, or some of {', '.join(MODULES)}")
+    if not names:  # single operators, as in torchtitan
+        raise writing.refuse("recompute_modules", f"none, or some of {', '.join(MODULES)}")
     return found | {_MODULES: names[0] if len(names) == 1 else names}
 
 

@@ -1,9 +1,9 @@
-"""Megatron-LM: combinations of flags that it refuses, or warns of, as a table.
+"""Megatron-LM: combinations of flags that it refuses or warns about, as a table.
 
-Each row of ``megatron_requirements.csv`` has a condition (``when``, empty: always), what then has to hold (``holds``),
-both in words (``rule``), and its source: a file of NVIDIA/Megatron-LM at a commit, or of a year, of the releases around
-core 0.16; or ``recalled``. Conditions are expressions over flags, which have underscores in place of dashes;
-``flag.word`` is whether a list has a word.
+Each row of ``megatron_requirements.csv`` has a condition (``when``, empty for always), a requirement (``holds``), both
+in words (``rule``), and its source: a file of NVIDIA/Megatron-LM at a commit, or of a year, for releases around core
+0.16; or ``recalled``. Conditions are expressions over flags with underscores in place of dashes; ``flag.word`` is true
+if a list contains a word.
 """
 
 import csv
@@ -18,7 +18,7 @@ from calculon.declarations.expression import Expression
 from calculon.launch.megatron.megatron_parts import layout_blocks
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
-"""Variable of the environment with the number of hardware queues of a device."""
+"""Environment variable with the number of hardware queues of a device."""
 
 _DEFAULTS: Mapping[str, Any] = {
     **dict.fromkeys(("tensor_model_parallel_size", "pipeline_model_parallel_size"), 1),
@@ -40,14 +40,14 @@ _DEFAULTS: Mapping[str, Any] = {
     "moe_router_score_function": "softmax",
     "moe_router_topk": 2,
     "num_query_groups": 1,
-    "compute_capability": 9,  # scripts do not name their machine: Hopper requires more than Blackwell
+    "compute_capability": 9,  # scripts do not name their GPU; Hopper is assumed, as it has more requirements
 }
-"""Values of flags that are not stated; of all others false."""
+"""Values of flags that are not stated; other flags are false."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A row of the table; see the module."""
+    """A row of the table, as described in the module."""
 
     when: Expression
     holds: Expression
@@ -56,13 +56,13 @@ class Requirement:
 
     @property
     def flags(self) -> set[str]:
-        """The flags that it requires, or excludes."""
+        """Flags that the requirement needs or excludes."""
         return {f"--{name.replace('_', '-')}" for name in self.holds.names}
 
 
 @cache
 def requirements() -> tuple[Requirement, ...]:
-    """Return the table."""
+    """Return the table of requirements."""
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as file:
         return tuple(
             Requirement(
@@ -76,14 +76,14 @@ def requirements() -> tuple[Requirement, ...]:
 
 
 class Flags:
-    """Flags of a script by their names with underscores, their defaults, and what follows from them."""
+    """Flags of a script by names with underscores, with defaults and derived values."""
 
     def __init__(self, settings: Mapping[str, Any], num_procs: int) -> None:
         self.stated = {name.removeprefix("--").replace("-", "_"): v for name, v in settings.items()}
         self.num_procs = num_procs
 
     def value(self, name: str) -> Any:
-        """Return the value of a flag, or of what follows from several."""
+        """Return the value of a flag, or a value derived from several flags."""
         if name in _DERIVED:
             return _DERIVED[name](self)
         flag, _, word = name.partition(".")
@@ -94,7 +94,7 @@ class Flags:
         return found[int(place[:-1])] if place else found
 
     def written(self, name: str) -> str:
-        """Return a flag as a script states it; empty where it does not, and of what follows from flags."""
+        """Return a flag as the script states it; empty if it does not, and for derived values."""
         name = re.split(r"[.\[]", name)[0]
         if name not in self.stated:
             return ""
@@ -114,7 +114,7 @@ def _data_parallel(flags: Flags) -> int:
 
 
 def _virtual_stages(flags: Flags) -> int:
-    """Return the chunks of a stage."""
+    """Return the number of chunks per stage."""
     stages = flags.value("pipeline_model_parallel_size")
     if listed := flags.value("layout_stages"):
         return max(1, int(listed // stages))
@@ -139,18 +139,22 @@ _DERIVED: Mapping[str, Callable[[Flags], Any]] = {
 
 
 def broken(settings: Mapping[str, Any], num_procs: int) -> Iterator[tuple[Requirement, str]]:
-    """Yield the rows of the table that a script breaks, and its flags that do so.
+    """Yield the requirements that a script violates, with the flags involved.
 
     Args:
-        settings: Its flags, and variables of its environment.
-        num_procs: Processors.
+        settings: Flags, and environment variables.
+        num_procs: Number of processors.
     """
     flags = Flags(settings, num_procs)
-    for one in requirements():
+    for requirement in requirements():
         try:
-            holds = not one.when.value(flags.value) or bool(one.holds.value(flags.value))
+            holds = not requirement.when.value(flags.value) or bool(
+                requirement.holds.value(flags.value)
+            )
         except (TypeError, ValueError, IndexError, ZeroDivisionError):
-            continue  # of values that are no numbers, or of degrees beyond the processors
+            continue  # values that are not numbers, or degrees that exceed the processors
         if not holds:
-            found = dict.fromkeys(map(flags.written, (*one.when.names, *one.holds.names)))
-            yield one, ", ".join(filter(None, found))
+            found = dict.fromkeys(
+                map(flags.written, (*requirement.when.names, *requirement.holds.names))
+            )
+            yield requirement, ", ".join(filter(None, found))

@@ -1,10 +1,10 @@
-"""Megatron-LM: flags without effect on the time and memory of a step, flags that are not modelled, other spellings.
+"""Megatron-LM: flags without effect on the time and memory of a step, flags that are not modelled, and aliases.
 
-Patterns are those of file names: ``*`` stands for any letters. Names of older releases and of forks are among them:
-Megatron-DeepSpeed, Pai-Megatron-Patch, ROCm.
+Patterns are glob patterns: ``*`` matches any text. Names of older releases and forks are included: Megatron-DeepSpeed,
+Pai-Megatron-Patch, ROCm.
 """
 
-SPELLINGS = {
+ALIASES = {
     "--use-custom-fsdp": "--use-megatron-fsdp",
     "--fp8": "--fp8-format",
     "--fp4": "--fp4-format",
@@ -17,7 +17,7 @@ SPELLINGS = {
     "--qk-rope-head-dim": "--qk-pos-emb-head-dim",
     "--checkpoint-num-layers": "--activations-checkpoint-num-layers",
 }
-"""Other names of flags, of older releases and forks."""
+"""Aliases of flags in older releases and forks."""
 
 NO_EFFECT = """
     # rates of learning, and seeds
@@ -69,92 +69,92 @@ NO_EFFECT = """
     --valid-num-workers --max-epochs --no-load-balancing* --moe-router-aux-loss* --qk-clip*
     --attention-dropout-*
 """
-"""Flags that change neither time nor memory of a step, or not by anything that is estimated."""
+"""Flags without effect on the time and memory of a step, or without effect on any estimated quantity."""
 
 NOT_MODELLED = {
-    "operators that a fused kernel joins here": (
+    "operators that are modelled as fused": (
         "--no-bias-gelu-fusion --no-bias-swiglu-fusion --no-bias-dropout-fusion --bias-*-fusion "
         "--no-rope-fusion --apply-rope-fusion --mla-down-proj-fusion --no-masked-softmax-fusion "
         "--masked-softmax-fusion --gradient-reduce-div-fusion --no-gradient-reduce-div-fusion"
     ),
-    "another kernel of the same operator": (
+    "a different kernel of the same operator": (
         "--no-persist-layer-norm --use-fused-* --use-turbo-* --use-te-* --te-* "
         "--use-transformer-engine* --moe-permute-fusion --moe-router-fusion "
         "--use-torch-optimizer-for-cpu-offload"
     ),
     "memory of norms": "--memory-efficient-layer-norm",
-    "types of single operators": (
+    "number types of single operators": (
         "--moe-router-dtype --moe-apply-probs-on-input --accumulate-bf16* --fp8-margin --fp8-interval"
     ),
-    "rows that fill experts up": (
+    "padding of expert inputs": (
         "--moe-router-padding-for-* --moe-router-padding* --moe-pad-experts*"
     ),
-    "multiprocessors of the exchange of rows": "--moe-deepep-num-sms --moe-hybridep-num-sms",
-    "blocks of experts that are computed again": "--moe-layer-recompute",
-    "experts over more ranks": "--moe-extended-tp",
-    "shared experts, by their number": "--enable-shared-expert --num-shared-experts",
-    "waiting of ranks with experts": "--moe-ep-barrier",
-    "a residual stream of 4 bytes": "--fp32-residual-connection",
-    "the type of the optimizer's gradients": "--main-grads-dtype",
-    "the type of master weights": "--main-params-dtype --store-param-remainders",
-    "reductions of largest values of 8-bit operands": "--fp8-amax-* --tp-only-amax-red",
-    "products of gradients of weights in 16 bits": "--fp8-wgrad --no-fp8-wgrad",
-    "attention in 8 bits": "--fp8-dot-product-attention --fp8-multi-head-attention",
-    "a head in 8 bits": "--fp8-output-proj",
-    "a recipe of its own": "--fp8-quantizer-factory --fp4-quantizer-factory",
-    "weights that are gathered in 4 bits": "--fp4-param*",
-    "copies of weights that stay": "--keep-fp8-*",
-    "blocks in 16 bits under a recipe": "--first-last-layers-bf16 --num-layers-at-*-in-bf16",
+    "multiprocessors used by expert communication": "--moe-deepep-num-sms --moe-hybridep-num-sms",
+    "recomputation of MoE blocks": "--moe-layer-recompute",
+    "experts sharded over more ranks": "--moe-extended-tp",
+    "number of shared experts": "--enable-shared-expert --num-shared-experts",
+    "barriers between expert-parallel ranks": "--moe-ep-barrier",
+    "a 32-bit residual stream": "--fp32-residual-connection",
+    "type of the main gradients": "--main-grads-dtype",
+    "type of the master weights": "--main-params-dtype --store-param-remainders",
+    "reduction of amax values for 8-bit operands": "--fp8-amax-* --tp-only-amax-red",
+    "16-bit weight-gradient products": "--fp8-wgrad --no-fp8-wgrad",
+    "8-bit attention": "--fp8-dot-product-attention --fp8-multi-head-attention",
+    "8-bit output projection": "--fp8-output-proj",
+    "a custom precision recipe": "--fp8-quantizer-factory --fp4-quantizer-factory",
+    "4-bit all-gather of weights": "--fp4-param*",
+    "cached transposed copies of weights": "--keep-fp8-*",
+    "16-bit blocks within a low-precision recipe": "--first-last-layers-bf16 --num-layers-at-*-in-bf16",
     "memory of gathered weights": "--reuse-grad-buf-for-mxfp8-param-ag",
-    "when weights are gathered": "--delay-param-gather",
-    "when weights are gathered, or gradients reduced": "--align-* --no-align-*",
-    "weights gathered beside the step": "--overlap-param-gather-with-optimizer-step",
-    "gradients of the head after the pipeline": (
+    "timing of weight all-gathers": "--delay-param-gather",
+    "timing of weight all-gathers or gradient reductions": "--align-* --no-align-*",
+    "weight all-gathers that overlap with the optimizer step": "--overlap-param-gather-with-optimizer-step",
+    "head gradients after the pipeline drain": (
         "--defer-embedding-wgrad-compute --wgrad-deferral-limit"
     ),
-    "transfers beside filling and draining": "--overlap-p2p-communication-warmup-flush",
-    "another order of backward passes": "--overlap-dispatch-backward*",
-    "another order of microbatches": "--microbatch-group-size-per-virtual-pipeline-stage",
-    "microbatches that recompute less": "--num-microbatches-with-partial-activation-checkpoints",
-    "activations that are split over tensor ranks": (
+    "overlapped transfers during pipeline fill and drain": "--overlap-p2p-communication-warmup-flush",
+    "a different order of backward passes": "--overlap-dispatch-backward*",
+    "a different order of microbatches": "--microbatch-group-size-per-virtual-pipeline-stage",
+    "recomputation that varies by microbatch": "--num-microbatches-with-partial-activation-checkpoints",
+    "checkpoints sharded over tensor-parallel ranks": (
         "--distribute-saved-activations --partition-activations"
     ),
-    "recomputed inputs on the host": "--checkpoint-in-cpu",
-    "waiting between blocks": "--synchronize-each-layer",
-    "memory of recomputed inputs": "--contigious-checkpointing",
-    "what is offloaded of it": "--cpu-offloading-* --no-cpu-offloading-*",
-    "single modules on the host": "--offload-* --fine-grained-*",
-    "what of the optimizer is offloaded": "--optimizer-offload-*",
-    "copies beside the step on the host": "--overlap-cpu-optimizer-*",
-    "copies to and from the host": "--no-pin-cpu-* --pin-cpu-*",
-    "buffers of collectives": "--use-nccl-ub",
+    "checkpoints in host memory": "--checkpoint-in-cpu",
+    "synchronization between blocks": "--synchronize-each-layer",
+    "memory layout of checkpoints": "--contigious-checkpointing",
+    "choice of the offloaded activations": "--cpu-offloading-* --no-cpu-offloading-*",
+    "offloading of single modules": "--offload-* --fine-grained-*",
+    "choice of the offloaded optimizer state": "--optimizer-offload-*",
+    "copies that overlap with a CPU optimizer step": "--overlap-cpu-optimizer-*",
+    "speed of copies to and from the host": "--no-pin-cpu-* --pin-cpu-*",
+    "registered buffers of collectives": "--use-nccl-ub",
     "buffers of gathered weights": "--fsdp-double-buffer --fsdp-*",
-    "how much is gathered together": "--suggested-communication-unit-size",
-    "where gradients are averaged": "--ddp-average-in-collective",
+    "size of weight all-gathers": "--suggested-communication-unit-size",
+    "averaging of gradients in the collective": "--ddp-average-in-collective",
     "sizes of buckets": "--ddp-pad-buckets* --ddp-num-buckets",
     "settings of collectives": "--nccl-*",
     "collectives in switches": "--use-sharp --sharp-*",
-    "what replicas of groups share": "--outer-dp-sharding-strategy",
-    "which products are cut": "--tp-comm-* --disable-tp-comm-*",
-    "how stages exchange": (
+    "sharding over outer data-parallel groups": "--outer-dp-sharding-strategy",
+    "choice of the overlapped products": "--tp-comm-* --disable-tp-comm-*",
+    "pipeline communication method": (
         "--use-ring-exchange-p2p --no-scatter-gather-tensors-in-pipeline --no-pipeline-*"
     ),
-    "parts of a step as graphs": "--cuda-graph-*",
-    "memory that is given back in a step": "--empty-unused-memory-level",
-    "kernels that always give the same bits": "--deterministic-mode --batch-invariant-mode",
-    "documents that do not see each other": "--packing --reset-position-ids --reset-attention-mask",
-    "sequences of several lengths": "--variable-seq-lengths",
-    "steps of the ramp of the batch": "--decrease-batch-size-if-needed",
+    "CUDA graphs of parts of a step": "--cuda-graph-*",
+    "memory that is freed during a step": "--empty-unused-memory-level",
+    "deterministic kernels": "--deterministic-mode --batch-invariant-mode",
+    "attention limited to documents": "--packing --reset-position-ids --reset-attention-mask",
+    "variable sequence lengths": "--variable-seq-lengths",
+    "increments of the batch ramp": "--decrease-batch-size-if-needed",
     "an encoder": "--encoder-*",
     "a decoder": "--decoder-*",
-    "blocks that are not alike": "--heterogeneous-*",
-    "another attention": "--linear-*",
-    "sequences that grow": "--curriculum-learning*",
-    "what replicas share": "--use-distributed-optimizer-*",
-    "the step on the host": "--cpu-optimizer*",
-    "an attention of its own": "--experimental-*",
-    "the order of norms": "--apply-residual-connection-post-layernorm",
-    "how parts of sequences are exchanged": "--context-parallel-* --hybrid-context-parallel",
-    "types of the optimizer's state": "--use-precision-aware-optimizer-*",
+    "heterogeneous blocks": "--heterogeneous-*",
+    "a different attention": "--linear-*",
+    "growing sequence lengths": "--curriculum-learning*",
+    "options of the distributed optimizer": "--use-distributed-optimizer-*",
+    "the optimizer step on the CPU": "--cpu-optimizer*",
+    "an experimental attention variant": "--experimental-*",
+    "order of norms": "--apply-residual-connection-post-layernorm",
+    "communication of context parallelism": "--context-parallel-* --hybrid-context-parallel",
+    "types of the optimizer state": "--use-precision-aware-optimizer-*",
 }
-"""What flags change of time or memory of a step, but not here, and these flags."""
+"""Effects on the time or memory of a step that are not modelled, with the flags that have them."""

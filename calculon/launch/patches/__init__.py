@@ -1,1 +1,1 @@
-"""Changes of settings in the text of a user's launch file, which otherwise stays byte for byte."""
+"""Edits of settings in a user's launch file, which otherwise stays unchanged byte for byte."""

@@ -1,4 +1,4 @@
-"""Languages of configurations: where settings stand in YAML, TOML, JSON and Python, and how new ones are written."""
+"""Configuration languages: positions of settings in YAML, TOML, JSON and Python, and the form of new settings."""
 
 import ast
 import json
@@ -16,11 +16,11 @@ _ARGUMENT = re.compile(r"--(\w+)[ =](\S+)")
 
 
 class Yaml:
-    """YAML, whose comments may have arguments of the training script."""
+    """YAML, with arguments of the training script in comments."""
 
     def entries(self, text: str) -> list[Entry]:
-        """Return the settings of a text in their order."""
-        import yaml  # only where there is some
+        """Return the settings of a text in order."""
+        import yaml  # imported late: it costs start-up time
 
         found = list(_in_yaml(yaml.compose(text, Loader=yaml.SafeLoader), text, ()))
         for line in _ARGUMENTS.finditer(text):
@@ -31,15 +31,16 @@ class Yaml:
         return found
 
     def value(self, value: Any, old: str) -> str:
-        """Return a value as it is written in place of another one."""
+        """Return a value as it is written in place of an old one."""
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(self.value(one, '') for one in value)}]"
-        if old.startswith("_target_"):  # a type of torch
+        if old.startswith("_target_"):  # a torch type
             return re.sub(r"torch\.\w+", f"torch.{value}", old)
         if value is None or isinstance(value, bool):
             return {None: "null", True: "true", False: "false"}[value]
         text = str(value)
         quote = old[:1] if old[:1] in _QUOTES else "'"
+        # Quotes are needed if YAML would read the text as another value, such as ``no`` or ``1e5``.
         plain = yaml_config.plain(text) == value and re.fullmatch(r"[\w.+/-]+", text)
         return text if plain and old[:1] not in _QUOTES else f"{quote}{text}{quote}"
 
@@ -51,7 +52,7 @@ class Yaml:
         return f"\n{indent}".join(lines)
 
     def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
-        """Yield a text with an argument of the training script in its comment."""
+        """Yield a text with an argument of the training script added to its comment."""
         if not path[0].startswith(ARGUMENT):
             return
         argument = f"{path[0]} {self.value(value, '')}"
@@ -62,7 +63,8 @@ class Yaml:
 
 
 def _in_yaml(node: Any, text: str, above: Names) -> Iterator[Entry]:
-    """Yield the settings of a mapping, and of those in it."""
+    """Yield the settings of a mapping, and of nested mappings."""
+    # Elements of lists have no names, so settings inside lists cannot be addressed.
     if node is None or node.id != "mapping":
         return
     for key, below in node.value:
@@ -70,13 +72,13 @@ def _in_yaml(node: Any, text: str, above: Names) -> Iterator[Entry]:
         start, end = below.start_mark.index, below.end_mark.index
         if below.id != "scalar" and not below.flow_style:
             end = _trimmed(text, start, end)
-        if start >= key.end_mark.index:  # else an alias: its value stands elsewhere
+        if start >= key.end_mark.index:  # otherwise an alias, whose value is written elsewhere
             yield Entry(path, key.start_mark.index, (start, end), bool(node.flow_style))
         yield from _in_yaml(below, text, path)
 
 
 def _trimmed(text: str, start: int, end: int) -> int:
-    """Return the end of a block without the blank lines and the comments after it."""
+    """Return the end of a block without trailing blank lines and comments."""
     lines = text[start:end].split("\n")
     while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         lines.pop()
@@ -87,7 +89,7 @@ class Json:
     """JSON."""
 
     def entries(self, text: str) -> list[Entry]:
-        """Return the settings of a text in their order."""
+        """Return the settings of a text in order."""
         found: list[Entry] = []
         _in_json(text, _blank(text, 0), (), found)
         return found
@@ -103,7 +105,7 @@ class Json:
         return f"{json.dumps(name)}: {json.dumps(value)}"
 
     def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
-        """Yield nothing: a setting has others before or after it."""
+        """Yield nothing: every setting of an object has a neighbour to insert it at."""
         del path, value, text
         yield from ()
 
@@ -117,7 +119,7 @@ def _blank(text: str, at: int) -> int:
 
 
 def _in_json(text: str, at: int, above: Names, found: list[Entry]) -> int:
-    """Add the settings of the value at a place; return the place after it."""
+    """Add the settings of the value at a position; return the position after it."""
     decoder = json.JSONDecoder()
     if not text.startswith("{", at):
         return decoder.raw_decode(text, at)[1]
@@ -136,10 +138,10 @@ def _in_json(text: str, at: int, above: Names, found: list[Entry]) -> int:
 
 
 class Toml:
-    """TOML with one setting on a line."""
+    """TOML with one setting per line."""
 
     def entries(self, text: str) -> list[Entry]:
-        """Return the settings of a text in their order."""
+        """Return the settings of a text in order."""
         found: list[Entry] = []
         section: Names = ()
         for line in _TOML_LINE.finditer(text):
@@ -162,7 +164,7 @@ class Toml:
         return f"{name} = {self.value(value, '')}"
 
     def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
-        """Yield a text with a section at its end."""
+        """Yield a text with a new section at its end."""
         if len(path) > 1:
             head = f"[{'.'.join(path[:-1])}]"
             yield f"{text.rstrip()}\n\n{head}\n{self.entry(path[-1], value, '')}\n"
@@ -179,7 +181,7 @@ class Python:
     """Python: keyword arguments, keys of dictionaries, attributes and constants."""
 
     def entries(self, text: str) -> list[Entry]:
-        """Return the settings of a text in their order."""
+        """Return the settings of a text in order."""
         return sorted(_InPython(text).found, key=lambda one: one.start)
 
     def value(self, value: Any, old: str) -> str:
@@ -202,13 +204,13 @@ class Python:
         return f"{name}{between}{self.value(value, '')}"
 
     def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
-        """Yield nothing: what a configuration is made with has sections in forms of its own."""
+        """Yield nothing: sections are created by code whose form cannot be guessed."""
         del path, value, text
         yield from ()
 
 
 class _InPython:
-    """Finds the settings of a file in Python."""
+    """Finder of the settings in a Python file."""
 
     def __init__(self, text: str) -> None:
         self.text, self.found = text, list[Entry]()
@@ -218,13 +220,13 @@ class _InPython:
         self.visit(parsed(text, ""), ())
 
     def place(self, line: int, column: int) -> int:
-        """Return the place of a line and a column in bytes."""
+        """Return the position in the text of a line and a column in bytes."""
         start = self.starts[line - 1]
         ahead = self.text[start : self.starts[line]].encode()[:column]
         return start + len(ahead.decode())
 
     def add(self, path: Names, node: Any, value: ast.expr, before: str, *, comma: bool) -> None:
-        """Add a setting, and those in its value."""
+        """Add a setting, and the settings in its value."""
         end = self.place(value.end_lineno or value.lineno, value.end_col_offset or 0)
         span = (self.place(value.lineno, value.col_offset), end)
         refers = value.id if isinstance(value, ast.Name) else ""
@@ -233,7 +235,7 @@ class _InPython:
         self.visit(value, path)
 
     def visit(self, node: ast.AST, above: Names) -> None:
-        """Add the settings below a node."""
+        """Add the settings below a syntax node."""
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             names = ast.unparse(target).split(".")

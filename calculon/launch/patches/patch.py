@@ -1,7 +1,7 @@
-"""A user's launch file with the settings of another plan: only what differs is changed, all else stays byte for byte.
+"""A user's launch file with the settings of another plan: only differences change, all other bytes stay.
 
-Edits are proposed by the language of a file, and tried: the first counts after which the reader of the launcher finds
-the new value, and every other setting as before. At last the whole file is read back.
+The language of a file proposes edits, which are tried in order: the first one counts after which the launcher's reader
+finds the new value, and every other setting unchanged. Finally the complete file is read back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
 from calculon.launch.dialect import Dialect, Parsed, read
-from calculon.launch.difference import PROCESSORS, Change, Difference, said_by
+from calculon.launch.difference import PROCESSORS, Change, Difference, fields_of_settings
 from calculon.launch.patches.configurations import Json, Python, Toml, Yaml
 from calculon.launch.patches.entries import ConfigurationEdits, Language
 from calculon.launch.patches.processor_edits import processor_edits
@@ -29,19 +29,19 @@ _LENGTH = "seq_length"
 
 
 class Edits(Protocol):
-    """Edits that may change a setting."""
+    """Candidate edits of a setting."""
 
     def edits(self, text: str, change: Change, group: Mapping[str, int]) -> Iterator[str]:
-        """Yield a text with one change, in several ways, the most natural first."""
+        """Yield candidate texts with one change, the most natural first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A launch file after changes.
+    """A changed launch file.
 
     Attributes:
-        text: Its text.
-        notes: What the user has to change, as the file does not state it.
+        text: Text of the file.
+        notes: Changes that the user has to make, because the file does not state the setting.
     """
 
     text: str
@@ -58,23 +58,25 @@ def patched(
     """Return a launch file with the settings of another execution.
 
     Args:
-        text, file: The file, and its name.
-        between: The changes from its execution to the other one.
-        wanted: All fields of the other execution, with the length of its sequences.
-        variables: Values of variables of the environment with which the file is read.
+        text, file: Contents and name of the file.
+        between: Changes from the file's execution to the other one.
+        wanted: All fields of the other execution, with its sequence length.
+        variables: Values of environment variables for reading the file.
 
     Raises:
-        SpecError: For a change that has no place in the file, and where the file then says something else.
+        SpecError: If a change cannot be placed in the file, or the changed file means something else.
     """
+    # Edits assume line feeds; the original line ends are restored at the end.
     if "\r\n" in text:
         found = patched(text.replace("\r\n", "\n"), file, between, wanted, variables)
         return Patch(found.text.replace("\n", "\r\n"), found.notes)
     patching = _Patching(between, text, file, int(wanted["num_procs"]), variables or {})
     wanted = patching.without_length(wanted)
-    if not patching.elsewhere and not patching.unlike(text, wanted):
+    if not patching.moves_processors and not patching.unlike(text, wanted):
         return Patch(text)
     if between.refused:
         raise SpecError(file, between.refused)
+    # Prefer to keep redundant settings of the user; remove them only if the launcher objects.
     for spares in (True, False):
         found = patching.made(spares=spares)
         wrong = patching.unlike(found.text, wanted) + patching.refused(found.text)
@@ -84,7 +86,7 @@ def patched(
 
 
 def edits_of(dialect: Dialect, text: str, file: str) -> Edits:
-    """Return the edits of the language in which a file is written."""
+    """Return the candidate edits for the language of a file."""
     language = dialect.language(text, file)
     if language == "shell":
         return ShellEdits(dialect.named)
@@ -92,7 +94,7 @@ def edits_of(dialect: Dialect, text: str, file: str) -> Edits:
 
 
 class _Patching:
-    """A file on its way to another execution."""
+    """A file that is being changed to another execution."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class _Patching:
         self.stated = {name: one.value for name, one in self.own.settings.items()}
         self.written = between.written
         moved = [one.before for one in between.changes if one.name == PROCESSORS]
-        self.elsewhere = bool(moved)
+        self.moves_processors = bool(moved)
         self.changes = [one for one in between.changes if one.name != PROCESSORS]
         self.goal: dict[str, Change] = {}
         count = self.own.num_procs
@@ -116,26 +118,26 @@ class _Patching:
         self.known = {one.expected for one in self.dialect.refused(text, self.own_procs)}
 
     def parse(self, text: str) -> Parsed:
-        """Return what a text says."""
+        """Parse a text of the launcher."""
         return self.dialect.parse(text, self.file, self.variables)
 
     def without_length(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Leave the length of sequences open if the file says nothing of it; return the fields that it is to say."""
-        before = said_by(self.dialect, self.stated, self.own_procs)
+        """Keep the sequence length open if the file does not state it; return the fields that the file must state."""
+        before = fields_of_settings(self.dialect, self.stated, self.own_procs)
         if before is None or before.get(_LENGTH) != 0:
             return wanted
         for change in [one for one in self.changes if one.kind == "add"]:
             settings = self.stated | {change.name: change.after}
-            after = said_by(self.dialect, settings, self.own_procs)
+            after = fields_of_settings(self.dialect, settings, self.own_procs)
             if after is not None and after[_LENGTH] and {**after, _LENGTH: 0} == before:
                 self.changes.remove(change)
         return {**wanted, _LENGTH: 0}
 
     def made(self, *, spares: bool) -> Patch:
-        """Return the text with all changes; SpecError for a change that has no place in it.
+        """Return the text with all changes; SpecError if a change cannot be placed.
 
         Args:
-            spares: Whether settings stay that say what is so without them, such as a degree of 1.
+            spares: True to keep settings that make no difference, such as a degree of 1.
         """
         edits = edits_of(self.dialect, self.text, self.file)
         keys = {one.name: key for key, one in self.own.settings.items()}
@@ -149,12 +151,12 @@ class _Patching:
             tried = edits.edits(text, change, group)
             found = self._first(tried, before, partial(_is_made, change, key))
             if found is None:
-                raise SpecError(self.file, Problem(change.name, "a place for it", "none"))
+                raise SpecError(self.file, Problem(change.name, "a place in the file", "none"))
             text = found
         return Patch(self._with_needed(text, edits), notes)
 
     def _with_needed(self, text: str, edits: Edits) -> str:
-        """Return a text with what its settings need beyond an execution, and did not need before."""
+        """Return a text with new requirements of its settings, such as environment variables."""
         settings = self.parse(text).settings
         needed = self.dialect.needed({name: one.value for name, one in settings.items()})
         for name, value in needed.items():
@@ -162,32 +164,35 @@ class _Patching:
             texts = (
                 (text, *edits.edits(text, change, self._group())) if self.refused(text) else (text,)
             )
+            # A requirement is only added if it resolves a refusal: users may meet it outside the file.
             text = min(texts, key=lambda one: len(self.refused(one)))
         return text
 
     def _group(self) -> dict[str, int]:
-        """Return the settings of the file that say its execution: 0 for its degrees, which come first, 1 for others."""
+        """Return the file's settings of its execution: 0 for degrees, which come first, 1 for all others."""
         rows = [row for row in self.dialect.rows if row.subject == "execution"]
         names = [name for row in rows for name in row.settings if name in self.stated]
         return {name: int(name not in rows[0].settings) for name in names}
 
     def _is_idle(self, key: str, change: Change) -> bool:
-        """Return whether the file says its execution without a setting, or whatever value of two it has.
+        """Return true if the file means the same without a setting, or with either of its two values.
 
-        So it does with a degree of 1 that is to be left out, and with a degree that follows from others.
+        Examples are a degree of 1 that is to be removed, and a degree that follows from others.
         """
         other = {name: value for name, value in self.stated.items() if name != key}
         if change.kind != "drop":
             if self.written.get(key, change.before) == change.before:
                 return False
             other[key] = self.written[key]
-        both = (said_by(self.dialect, one, self.own_procs) for one in (self.stated, other))
+        both = (
+            fields_of_settings(self.dialect, one, self.own_procs) for one in (self.stated, other)
+        )
         return next(both) == next(both)
 
     def _with_processors(self) -> tuple[str, tuple[str, ...]]:
-        """Return the text for other processors, as far as it states them, else what to tell."""
+        """Return the text with the new number of processors if it states them, and otherwise a note."""
         stated = self.own.num_procs
-        if stated == self.num_procs or not self.elsewhere:
+        if stated == self.num_procs or not self.moves_processors:
             return self.text, ()
         if isinstance(stated, int):
             tried = processor_edits(self.text, stated, self.num_procs)
@@ -202,15 +207,15 @@ class _Patching:
     def _first(
         self, tried: Iterable[str], before: Parsed, is_made: Callable[[Parsed], bool]
     ) -> str | None:
-        """Return the first text after a change in which no other setting changes.
+        """Return the first candidate that makes a change and leaves every other setting unchanged.
 
-        Of a configuration whose other settings refer to the changed one, the first text after that change.
+        For a configuration whose settings refer to the changed one, accept the first candidate that makes the change.
         """
         second = None
         for text in tried:
             try:
                 after = self.parse(text)
-            except SpecError:
+            except SpecError:  # a candidate is only a guess at the user's layout
                 continue
             if not is_made(after):
                 continue
@@ -221,7 +226,7 @@ class _Patching:
         return None if self.dialect.language(self.text, self.file) == "shell" else second
 
     def _leaves_the_rest(self, before: Parsed, after: Parsed) -> bool:
-        """Return whether every setting is as before, or as it is to be."""
+        """Return true if every setting is unchanged, or has its wanted value."""
         if after.num_procs not in (before.num_procs, self.num_procs):
             return False
         for key in {*before.settings, *after.settings}:
@@ -232,7 +237,7 @@ class _Patching:
         return True
 
     def unlike(self, text: str, wanted: Mapping[str, Any]) -> list[Problem]:
-        """Return the fields that a text says otherwise than the other execution has them."""
+        """Return problems with fields of a text that differ from the other execution."""
         asked = None if self.parse(text).num_procs == self.num_procs else self.num_procs
         try:
             launch = read(self.dialect, text, self.file, num_procs=asked, variables=self.variables)
@@ -246,13 +251,13 @@ class _Patching:
         ]
 
     def refused(self, text: str) -> list[Problem]:
-        """Return what the launcher refuses of a text, and did not refuse before the changes."""
+        """Return the launcher's refusals of a text that do not apply to the original file."""
         found = self.dialect.refused(text, self.num_procs)
         return [one for one in found if one.expected not in self.known]
 
 
 def _is_made(change: Change, key: str, parsed: Parsed) -> bool:
-    """Return whether settings have the value of a change."""
+    """Return true if the settings have the value of a change."""
     found = parsed.settings.get(key)
     if found is None or change.kind == "drop":
         return found is None and change.kind == "drop"
@@ -260,7 +265,7 @@ def _is_made(change: Change, key: str, parsed: Parsed) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as two writings of it have it alike."""
+    """Normalize a value: a list with one element is equal to the element."""
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value] if len(value) != 1 else _plain(value[0])
     return value

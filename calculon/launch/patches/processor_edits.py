@@ -1,4 +1,4 @@
-"""Edits of a launch file, in any language, that may change the processors that it states."""
+"""Candidate edits of the number of processors that a launch file states, in any language."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from calculon.launch.patches.spans import replaced
 
 _EACH = re.compile(r"per.(?:node|host|machine)|nproc|gres|devices|ngpu|num.gpus", re.IGNORECASE)
 _NODE = 8
-"""Processors of a node, unless a file states more."""
+"""Processors per node, unless a file states more."""
 _SIZE = re.compile(
     r"(?P<name>[\w-]*(?:node|machine|host|proc|task|gpu|world|gres|devices|-N\b)[\w-]*[\"']?)"
     r"(?P<between>[ \t]*[:= ][ \t]*|=\"?\$\{\w+:-)[\"']?(?P<value>(?:gpu:)?\d+)(?![\w.])",
@@ -16,10 +16,11 @@ _SIZE = re.compile(
 
 
 def processor_edits(text: str, before: int, after: int) -> Iterator[str]:
-    """Yield a text, in any language, with other numbers of nodes, or of processors in all or on each node."""
+    """Yield candidate texts with scaled numbers of nodes, or of processors in total or per node."""
     found = list(_SIZE.finditer(text))
     each = [one for one in found if _EACH.search(one["name"])]
     whole = [one for one in found if one not in each]
+    # Scale nodes first: the number of processors per node is a property of the machine.
     yield _scaled(text, whole, before, after)
     for one in reversed(whole):
         yield _scaled(text, [one], before, after)
@@ -29,7 +30,7 @@ def processor_edits(text: str, before: int, after: int) -> Iterator[str]:
 
 
 def _scaled(text: str, sizes: Sequence[re.Match[str]], before: int, after: int) -> str:
-    """Return a text with some sizes scaled by a ratio, as far as that makes whole numbers."""
+    """Return a text with sizes scaled by a ratio, if the result is a whole number."""
     for one in reversed(sizes):
         start, end = one.span("value")
         start = end - len(one["value"].rpartition(":")[2])

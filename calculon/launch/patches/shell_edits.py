@@ -1,7 +1,7 @@
-"""Edits of a shell script that may change one of its flags, the most natural first.
+"""Candidate edits that change one flag of a shell script, the most natural first.
 
-A flag is a word with its values, anywhere in a script: in a command, a list, or a text. Whether an edit does what it
-should is for the reader of the script to say (:mod:`calculon.launch.patches.patch`).
+A flag is a word with its values, anywhere in a script: in a command, a list, or a string. The reader of the script
+decides if an edit has the wanted effect (:mod:`calculon.launch.patches.patch`).
 """
 
 import re
@@ -24,12 +24,12 @@ _DEFAULT = re.compile(rf"(\"?\$\{{{NAME}:?-)([\w.+-]+)(\}}\"?)")
 _BEGINS = re.compile(r"[ \t]*(?:--|\+{0,2}[A-Za-z_]\w*(?:\.\w+)+=)")
 _PASSED = re.compile(r"[ \t]*(?:--|#|\+{0,2}[A-Za-z_]\w*(?:\.\w+)+=|\"?\$)")
 _DEEPEST = 3
-"""Variables that are defined by each other."""
+"""Longest chain of variables that are defined by each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Flag:
-    """A flag in a text: where its name begins and ends, its values, and whether ``=`` joins them."""
+    """A flag in a text: start and end of its name, its values, and true if ``=`` joins them."""
 
     start: int
     name_end: int
@@ -42,23 +42,24 @@ class _Flag:
 
 
 class ShellEdits:
-    """Edits of a script.
+    """Candidate edits of a script.
 
     Attributes:
-        named: Returns the name of a setting, given a word of the script.
+        named: Function from a word of the script to the name of its setting.
     """
 
     def __init__(self, named: Callable[[str], str]) -> None:
         self.named = named
 
     def edits(self, text: str, change: Change, group: Iterable[str]) -> Iterator[str]:
-        """Yield the text of a script with one change, in several ways.
+        """Yield candidate texts of a script with one change.
 
         Args:
             text: The script.
-            change: What to change.
-            group: Settings next to which a new one belongs, the nearest first.
+            change: Change to make.
+            group: Settings that a new one should follow, the nearest first.
         """
+        # Only environment variables are written in capitals.
         if change.name.isupper():
             yield from _variable_edits(text, change)
             return
@@ -66,6 +67,7 @@ class ShellEdits:
         if change.kind == "drop":
             for one in flags:
                 yield without(text, one.start, one.end)
+            # A flag may be repeated, for example in branches: then all occurrences must go together.
             yield _without_all(text, flags)
         elif change.kind == "change" and flags:
             for one in flags:
@@ -74,7 +76,7 @@ class ShellEdits:
             yield from self._added(text, change, group)
 
     def _flags(self, text: str, name: str, value: Any) -> list[_Flag]:
-        """Return the flags of a name, the last first; a switch may have a word that says so after it."""
+        """Return the flags with a name, the last first; a switch may be followed by an explicit value."""
         counts = {1 if value is None or not isinstance(value, (list, tuple)) else len(value)}
         counts = {0, 1} if isinstance(value, bool) else counts
         wanted = self.named(name)
@@ -96,7 +98,7 @@ class ShellEdits:
         return _Flag(*found.span(), tuple(values), joined=False)
 
     def _changed(self, text: str, flag: _Flag, after: Any) -> Iterator[str]:
-        """Yield a text with another value of a flag: of the variable that it is, or of the flag itself."""
+        """Yield candidate texts with a new value of a flag: in the variable that it refers to, or in the flag."""
         if len(flag.values) == 1 and not isinstance(after, (bool, list, tuple)):
             start, end = flag.values[0]
             yield from _redefined(text, text[start:end], word_of(after), _DEEPEST)
@@ -106,7 +108,7 @@ class ShellEdits:
             yield replaced(text, flag.start, flag.end, _said(name, after, joined=flag.joined))
 
     def _added(self, text: str, change: Change, group: Iterable[str]) -> Iterator[str]:
-        """Yield a text with a new flag: at the end of the lines with a flag of its group, or after that flag."""
+        """Yield candidate texts with a new flag: after the lines around a flag of its group, or after that flag."""
         for name in group:
             for anchor in self._flags(text, name, None):
                 new = _said(change.name, change.after, joined=anchor.joined)
@@ -128,7 +130,7 @@ def _said(name: str, value: Any, *, joined: bool) -> str:
 
 
 def _like(old: str, new: str) -> str:
-    """Return a word in the form of another one: in its quotes, or as the default of a variable."""
+    """Return a word in the form of another one: with its quotes, or as the default of a variable."""
     if default := _DEFAULT.fullmatch(old):
         return f"{default[1]}{new}{default[3]}"
     quote = old[:1] if old[:1] in ("'", '"') and new[:1] not in ("'", '"') else ""
@@ -136,7 +138,7 @@ def _like(old: str, new: str) -> str:
 
 
 def _redefined(text: str, word: str, new: str, left: int) -> Iterator[str]:
-    """Yield a text with another literal in a definition of the variable that a word refers to, the last first."""
+    """Yield candidate texts with a new literal in a definition of the variable that a word refers to, last first."""
     reference = _REFERENCE.fullmatch(word)
     if reference is None or not left:
         return
@@ -152,7 +154,7 @@ def _redefined(text: str, word: str, new: str, left: int) -> Iterator[str]:
 
 
 def _without_all(text: str, flags: Sequence[_Flag]) -> str:
-    """Return a text without some flags, given the last first; of several readings of a flag the shortest counts."""
+    """Return a text without flags, given the last first; the shortest reading of each flag is removed."""
     chosen = {one.start: one for one in reversed(flags)}
     for start in sorted(chosen, reverse=True):
         text = without(text, start, chosen[start].end)
@@ -160,7 +162,7 @@ def _without_all(text: str, flags: Sequence[_Flag]) -> str:
 
 
 def _in_lines(text: str, at: int, new: str) -> Iterator[str]:
-    """Yield a text with a new line for a flag: after the last line of the flags around a place, or before it."""
+    """Yield candidate texts with a new line for a flag: after the lines of flags around a position, or before them."""
     lines = text.split("\n")
     first = last = text.count("\n", 0, at)
     while last + 1 < len(lines) and _goes_on(lines[last], lines[last + 1]):
@@ -168,7 +170,7 @@ def _in_lines(text: str, at: int, new: str) -> Iterator[str]:
     while last > first and lines[last].lstrip().startswith("#"):
         last -= 1
     if not _BEGINS.match(lines[last]) and not _is_continued(lines[last]) and last == first:
-        return  # a line that is more than flags
+        return  # the line contains more than flags
     alike = [line for line in lines[first : last + 1] if _BEGINS.match(line)]
     model = (alike or [lines[first]])[-1]
     indent = model[: len(model) - len(model.lstrip())]
@@ -185,14 +187,14 @@ def _is_continued(line: str) -> bool:
 
 
 def _goes_on(line: str, following: str) -> bool:
-    """Return whether a line of flags is followed by another line of the same command, list or text."""
+    """Return true if the following line continues the same command, list or string."""
     if _is_continued(line):
         return following.strip() not in ("", '"', "'", ")", "\\")
     return _PASSED.match(following) is not None
 
 
 def _variable_edits(text: str, change: Change) -> Iterator[str]:
-    """Yield a text with another variable of the environment."""
+    """Yield candidate texts with a new value of an environment variable."""
     statement = rf"^([ \t]*)(?:export[ \t]+)?{change.name}=\S*"
     stated = list(re.finditer(statement, text, re.MULTILINE))
     for found in reversed(stated):

@@ -1,1 +1,1 @@
-"""Texts of launchers as settings: shell scripts, Python and YAML, read without running anything."""
+"""Readers of launch files in shell, Python and YAML, which find settings without running anything."""

@@ -1,4 +1,4 @@
-"""Patterns of names of settings, such as ``--lora-*``, listed in texts."""
+"""Glob patterns of setting names, such as ``--lora-*``, listed in texts."""
 
 import re
 from collections.abc import Iterable
@@ -21,5 +21,5 @@ def under(section: str, names: str) -> str:
 
 
 def any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    """Return an expression for names that match one of several patterns."""
+    """Return a regular expression that matches any of several glob patterns."""
     return re.compile("|".join(map(translate, patterns)) or r"(?!)")

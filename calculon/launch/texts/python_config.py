@@ -1,9 +1,9 @@
-"""Configurations that are written in Python, read without executing them.
+"""Python configurations, read without executing them.
 
 A configuration is a tree of calls with keyword arguments (``Config(training=Training(steps=10))``), and assignments to
-parts of it (``cfg.model.tensor_model_parallel_size = 4``). Followed are constants, arithmetic of constants, names of
-them, conditions on them, and functions of the same file with their arguments. A value that rests on anything else is
-:class:`~calculon.launch.dialect.Unresolved`, and a statement that was not followed is told as such.
+its parts (``cfg.model.tensor_model_parallel_size = 4``). The reader evaluates constants, arithmetic and names of
+constants, conditions on them, and functions of the same file with their arguments. Any other value is
+:class:`~calculon.launch.dialect.Unresolved`, and skipped statements are reported.
 """
 
 import ast
@@ -24,16 +24,16 @@ from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree, spend_list
 Scope = dict[str, Any]
 
 _DEEPEST = 30
-"""Calls of functions of the file in each other; the result of a deeper one, of a recursion, is open."""
+"""Depth of nested calls of functions in the file; the result of deeper calls, hence of recursion, is unresolved."""
 
 _COURSES = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
-"""Statements that are not followed."""
+"""Statements that are not evaluated."""
 
 _WRAPPER = re.compile(r"(?:[a-z_]\w*\.)*(?:Config|Partial|partial)")
-"""Functions whose first argument is what they configure, of NeMo-Run and functools; no class inside of a class."""
+"""Functions of NeMo-Run and functools whose first argument is the configured class; not a class within a class."""
 
 _DTYPES = {"half": "float16", "float": "float32", "double": "float64"}
-"""Types of torch that have two names."""
+"""Torch types with two names."""
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -41,7 +41,7 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
-    ast.Mod: lambda number, by: divmod(number, by)[1],  # of no text
+    ast.Mod: lambda number, by: divmod(number, by)[1],  # not the formatting of a text
 }
 _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
@@ -72,38 +72,38 @@ _CASTS: Mapping[str, Callable[..., Any]] = {
 
 
 class Call(Tree):
-    """What a call makes: its keyword arguments, and what was assigned to its attributes, by name.
+    """Result of a call: its keyword arguments and assigned attributes, by name.
 
-    The name ``_target_`` has what is called, with its dots, such as ``SelectiveAC.Config``; a dictionary, and an
-    argument without value, have no such name.
+    The name ``_target_`` holds the callee with dots, such as ``SelectiveAC.Config``; a dictionary, and an unset
+    argument, lack it.
 
     Attributes:
-        positional: Its positional arguments: constants, lists, calls, or :class:`~calculon.launch.dialect.Unresolved`.
+        positional: Positional arguments: constants, lists, calls, or :class:`~calculon.launch.dialect.Unresolved`.
     """
 
     positional: tuple[Any, ...] = ()
 
     @property
     def name(self) -> str:
-        """What is called; empty where nothing is."""
+        """Name of the callee; empty if there is none."""
         made = self.get(TARGET)
         return str(made.value) if isinstance(made, Leaf) else ""
 
     @property
     def line(self) -> int:
-        """The line of the call; that of the first setting where nothing is called."""
+        """Line of the call, or of the first setting if there is no callee."""
         return next((leaf.line for _, leaf in self.leaves()), 0)
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration of a file.
+    """A configuration in a file.
 
     Attributes:
-        name: The function that returns it; empty for statements of the file itself.
-        root: What it returns.
-        imports: Modules that names of the file are from.
-        notes: What was passed over.
+        name: Function that returns it; empty for statements at module level.
+        root: Returned configuration.
+        imports: Modules of imported names.
+        notes: Skipped statements.
     """
 
     name: str
@@ -113,15 +113,15 @@ class Configuration:
 
 
 def read_configuration(text: str, file: str, variables: Mapping[str, str]) -> Configuration:
-    """Read a configuration: that which the statements of a file make, or else one of its functions.
+    """Read the configuration of a file: from its module-level statements, or else from one of its functions.
 
     Args:
-        text, file: What a file contains, and its name.
-        variables: Values of arguments of that function, in place of their defaults; ``recipe`` names the function,
-            where there are several.
+        text, file: Contents and name of the file.
+        variables: Values of arguments of the function, which override their defaults; ``recipe`` names the function if
+            there are several.
 
     Raises:
-        SpecError: For what is not Python or too large, and where it is not clear which function is meant.
+        SpecError: For text that is not Python or too large, and if the function is ambiguous.
     """
     with reading(file) as budget:
         return _configuration(parsed(text, file), file, variables, budget)
@@ -131,6 +131,7 @@ def _configuration(
     module: ast.Module, file: str, variables: Mapping[str, str], budget: Budget
 ) -> Configuration:
     reader = _Reader(module, file, budget)
+    # Module-level statements usually only define defaults: a function wins if one is named or returns a configuration.
     recipe, name = variables.get("recipe", ""), ""
     root = reader.largest(reader.scope.values())
     functions = reader.functions
@@ -144,7 +145,7 @@ def _configuration(
 
 
 def short_name(target: str) -> str:
-    """Return the name of a class or function without its package, and without ``Config`` inside of a class.
+    """Return the name of a class or function without its package, and without a nested class ``Config``.
 
     >>> short_name("SelectiveAC.Config"), short_name("nl.MegatronStrategy"), short_name("Config")
     ('SelectiveAC', 'MegatronStrategy', 'Config')
@@ -154,7 +155,7 @@ def short_name(target: str) -> str:
 
 
 def literal(text: str) -> Any:
-    """Return the constant that a text is in Python; the text where it is none."""
+    """Return the constant that a text denotes in Python; the text itself if it is none."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -162,9 +163,9 @@ def literal(text: str) -> Any:
 
 
 def _acts(module: ast.Module, reader: "_Reader") -> bool:
-    """Whether statements of a file make the configuration: change one, hand one on, or call a function of the file.
+    """Return true if module-level statements change or pass on a configuration, or call a function of the file.
 
-    Others only make constants for its functions.
+    Other statements only define constants for the functions.
     """
     for statement in module.body:
         if isinstance(statement, Function | ast.ClassDef):
@@ -186,14 +187,14 @@ def _acts(module: ast.Module, reader: "_Reader") -> bool:
 
 
 class _ReturnedError(Exception):
-    """The end of a function, with what it returns."""
+    """Return from a function, with its value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class _Reader:
-    """Follows a module, keeping what is known of its names.
+    """Evaluator of a module that records the known values of its names.
 
     Values are plain Python values, :class:`Call` for objects with settings, and
     :class:`~calculon.launch.dialect.Unresolved`.
@@ -202,6 +203,7 @@ class _Reader:
     def __init__(self, module: ast.Module, file: str, budget: Budget) -> None:
         self.file, self.budget = file, budget
         self.notes: list[str] = []
+        # Nested functions are skipped: they depend on variables of their enclosing function.
         self.functions = {one.name: one for one in module.body if isinstance(one, Function)}
         self.imports: dict[str, str] = {}
         for one in ast.walk(module):
@@ -215,7 +217,7 @@ class _Reader:
         self.follow(module.body, self.scope)
 
     def entered(self, function: Function, given: Mapping[str, Any]) -> Call:
-        """Return the configuration that a function returns, or makes where it returns none."""
+        """Return the configuration that a function returns, or creates if it returns none."""
         self.notes.clear()
         self.begun.clear()
         scope = self.bound(function, (), given)
@@ -224,12 +226,12 @@ class _Reader:
         return self.largest(several) or self.largest(scope.values())
 
     def largest(self, values: Iterable[Any]) -> Call:
-        """Return the call with the most settings among values; an empty one where none has any."""
+        """Return the call with the most settings among values; an empty call if none has settings."""
         calls = {id(one): one for one in values if isinstance(one, Call)}
         return max(calls.values(), key=lambda one: one.spend(self.budget), default=Call())
 
     def told(self, root: Call) -> list[str]:
-        """Return what was passed over; assignments that are no part of a configuration, too."""
+        """Return the notes on skipped statements and on assignments that belong to no configuration."""
         parts = {id(one) for one in root.trees()}
         lost = [target for tree, target in self.begun if id(tree) not in parts]
         for one in lost:
@@ -237,11 +239,11 @@ class _Reader:
         return self.notes
 
     def note(self, node: ast.stmt | ast.expr, text: str) -> None:
-        """Note what was passed over."""
+        """Record a skipped statement."""
         self.notes.append(f"{self.file}:{node.lineno}: {text}")
 
     def follow(self, statements: Iterable[ast.stmt], scope: Scope) -> Any:
-        """Follow statements, and return what they return."""
+        """Evaluate statements and return their return value."""
         try:
             self.run(statements, scope)
         except _ReturnedError as end:
@@ -249,7 +251,7 @@ class _Reader:
         return None
 
     def run(self, statements: Iterable[ast.stmt], scope: Scope) -> None:
-        """Follow statements."""
+        """Evaluate statements."""
         for one in statements:
             self.budget.spend_statement()
             if isinstance(one, ast.Assign):
@@ -267,6 +269,7 @@ class _Reader:
             elif isinstance(one, ast.Expr):
                 self.value(one.value, scope)
             elif isinstance(one, ast.Return):
+                # An exception leaves nested branches as Python's return does.
                 raise _ReturnedError(one.value and self.value(one.value, scope))
             elif isinstance(one, ast.If):
                 self.branch(one, scope)
@@ -274,8 +277,9 @@ class _Reader:
                 self.doubt(one, scope)
 
     def branch(self, one: ast.If, scope: Scope) -> None:
-        """Follow the branch of a condition that is known; of any other, what both agree on is known."""
+        """Evaluate the branch of a decided condition; otherwise mark the assignments of all branches as unresolved."""
         test = self.value(one.test, scope)
+        # A launch runs the file as the main program.
         if "__main__" in ast.unparse(one.test):
             test = True
         if isinstance(test, Unresolved):
@@ -284,7 +288,7 @@ class _Reader:
             self.run(one.body if test else one.orelse, scope)
 
     def doubt(self, one: ast.stmt, scope: Scope) -> None:
-        """Hold what a statement may assign, whose course is not known, for unknown."""
+        """Mark the assignments of a statement that is not evaluated as unresolved."""
         self.note(one, f"'{type(one).__name__.lower()}' was not followed")
         parts = (getattr(one, name, None) for name in ("test", "iter"))
         condition = ast.unparse(next((part for part in parts if part is not None), one))
@@ -297,7 +301,7 @@ class _Reader:
                 self.assign(target, Unresolved(text), scope)
 
     def assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
-        """Bind a name, or state a setting."""
+        """Bind a name, or set a setting."""
         if isinstance(target, ast.Name):
             scope[target.id] = value
             return
@@ -305,7 +309,8 @@ class _Reader:
             parts: list[Any] = [Unresolved(ast.unparse(part)) for part in target.elts]
             if isinstance(value, list) and len(value) == len(parts):
                 parts = value
-            elif isinstance(value, Call):  # what a call was given, whatever it returns
+            elif isinstance(value, Call):
+                # The first of several results may be the call's configuration.
                 parts[:1] = [value]
             for part, one in zip(target.elts, parts, strict=True):
                 self.assign(part, one, scope)
@@ -325,7 +330,7 @@ class _Reader:
         tree.put(tuple(rest), held(value, target.lineno))
 
     def value(self, node: ast.expr, scope: Scope) -> Any:
-        """Return the value of an expression, as far as it is known."""
+        """Return the value of an expression, unresolved if it is not known."""
         self.budget.spend_values(1)
         read = _EXPRESSIONS.get(type(node))
         return Unresolved(ast.unparse(node)) if read is None else read(self, node, scope)
@@ -335,14 +340,14 @@ class _Reader:
         return self.known(node.id, scope)
 
     def known(self, name: str, scope: Scope) -> Any:
-        """Return the value of a name; of an argument without value what was assigned to its attributes."""
+        """Return the value of a name; for an unset argument, a tree of the assignments to its attributes."""
         found = scope[name] if name in scope else self.scope.get(name, Unresolved(name))
         if isinstance(found, Unresolved) and found.needs:
             return self.arguments.get(found.needs, found)
         return found
 
     def attribute(self, node: ast.Attribute, scope: Scope) -> Any:
-        """Return a setting of a tree, or the name of a type of torch."""
+        """Return a setting of a tree, or the name of a torch type."""
         below = self.value(node.value, scope)
         if isinstance(below, Tree):
             found = below.get(node.attr)
@@ -377,16 +382,16 @@ class _Reader:
         return ast.unparse(node) if isinstance(value, Tree | list) else str(value)
 
     def binary(self, node: ast.BinOp, scope: Scope) -> Any:
-        """Return a sum, a product or the like."""
+        """Return the value of a binary operation."""
         left, right = self.value(node.left, scope), self.value(node.right, scope)
         return self.computed(node, _BINARY.get(type(node.op)), left, right)
 
     def unary(self, node: ast.UnaryOp, scope: Scope) -> Any:
-        """Return a negative number, or the opposite of a switch."""
+        """Return the value of a unary operation."""
         return self.computed(node, _UNARY.get(type(node.op)), self.value(node.operand, scope))
 
     def compare(self, node: ast.Compare, scope: Scope) -> Any:
-        """Return whether a comparison holds."""
+        """Return the value of a comparison."""
         values = [self.value(one, scope) for one in (node.left, *node.comparators)]
         found: Any = True
         for i, sign in enumerate(node.ops):
@@ -397,7 +402,7 @@ class _Reader:
         return found
 
     def logic(self, node: ast.BoolOp, scope: Scope) -> Any:
-        """Return the first value that decides an *and* or an *or*."""
+        """Return the first operand that decides an *and* or an *or*."""
         wanted = isinstance(node.op, ast.Or)
         value: Any = not wanted
         for one in node.values:
@@ -407,14 +412,14 @@ class _Reader:
         return value
 
     def choice(self, node: ast.IfExp, scope: Scope) -> Any:
-        """Return one of two values."""
+        """Return the value of a conditional expression."""
         test = self.value(node.test, scope)
         if isinstance(test, Unresolved):
             return Unresolved(ast.unparse(node))
         return self.value(node.body if test else node.orelse, scope)
 
     def made(self, node: ast.Call, scope: Scope) -> Any:
-        """Return what a call makes: a tree of its keyword arguments, or what a function of the file returns."""
+        """Return the result of a call: a tree of keyword arguments, or the return value of a function in the file."""
         given = [self.value(one, scope) for one in node.args]
         words: dict[str, Any] = {}
         lines = {one.arg: one.value.lineno for one in node.keywords}
@@ -438,7 +443,7 @@ class _Reader:
         if _WRAPPER.fullmatch(text) and given:
             text, given = ast.unparse(node.args[0]), given[1:]
         for one in given:
-            if isinstance(one, Tree):  # which the function may change
+            if isinstance(one, Tree):  # the function may change it
                 one.put((CALLS, text), Leaf(True, node.lineno))
         made = Call({TARGET: Leaf(text, node.lineno)} if text != "dict" else {})
         made.positional = tuple(given)
@@ -447,7 +452,7 @@ class _Reader:
         return made
 
     def append(self, target: ast.expr, value: Any, scope: Scope) -> None:
-        """Follow an addition to a list, of which one of configurations is a tree."""
+        """Evaluate an addition to a list; a list of configurations is a tree."""
         several = self.value(target, scope)
         if isinstance(several, list):
             spend_list(value, self.budget)
@@ -460,7 +465,8 @@ class _Reader:
             self.note(target, f"'{ast.unparse(target)}.append' was not followed")
 
     def called(self, function: Function, given: Iterable[Any], words: Mapping[str, Any]) -> Any:
-        """Return what a function of the file returns."""
+        """Return the return value of a function in the file."""
+        # Recursion has no bound that could be known without executing it.
         if self.depth > _DEEPEST:
             return Unresolved(function.name)
         scope = self.bound(function, given, words)
@@ -471,7 +477,7 @@ class _Reader:
             self.depth -= 1
 
     def bound(self, function: Function, given: Iterable[Any], words: Mapping[str, Any]) -> Scope:
-        """Return the arguments of a function by name."""
+        """Return the arguments of a function call by name."""
         spec = function.args
         self.budget.spend_values(len(spec.args) + len(spec.kwonlyargs))
         names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
@@ -489,11 +495,11 @@ class _Reader:
         return scope
 
     def computed(self, node: ast.AST, apply: Callable[..., Any] | None, *values: Any) -> Any:
-        """Return what a function gives for known values; an unknown value where it cannot be told."""
+        """Apply a function to known values; the result is unresolved if it is not known or fails."""
         if apply is None or any(isinstance(one, Unresolved) for one in values):
             return Unresolved(ast.unparse(node))
         for one in values if apply not in (operator.is_, operator.is_not) else ():
-            self.spend(one)  # functions look at all of it, as often as it occurs
+            self.spend(one)  # functions traverse a value each time it occurs
         if apply is operator.mul:
             count = max((one for one in values if isinstance(one, int)), default=0)
             self.budget.spend_characters(
@@ -509,7 +515,7 @@ class _Reader:
         return found
 
     def spend(self, value: Any) -> None:
-        """Spend the characters of a text, or everything in a list or a tree."""
+        """Spend the characters of a text, or all values of a list or a tree."""
         if isinstance(value, str):
             self.budget.spend_characters(len(value))
         elif isinstance(value, Tree):
@@ -535,7 +541,7 @@ _EXPRESSIONS: Mapping[type[ast.expr], Callable[[_Reader, Any, Scope], Any]] = {
 
 
 def held(value: Any, line: int) -> Leaf | Tree:
-    """Return a value as a tree has it; configurations in a list are below the names of what makes them."""
+    """Return a value for a tree; configurations in a list are named after their constructors."""
     if isinstance(value, Tree):
         return value
     if not isinstance(value, list) or not any(isinstance(one, Tree) for one in value):
@@ -550,20 +556,21 @@ def held(value: Any, line: int) -> Leaf | Tree:
 
 
 def _add(several: Tree, one: Tree) -> None:
-    """Add a configuration to those of a list, with a number where there are more of its name."""
+    """Add a configuration to a list, with a number if its name is taken."""
     made = one.get(TARGET)
     name = short_name(str(made.value)) if isinstance(made, Leaf) else str(len(several))
 
     def label(number: int) -> str:
         return name if number == 1 else f"{name}#{number}"
 
+    # Labels are taken in order, so the first free number can be bisected: lists may be long.
     numbers = range(1, len(several) + 2)
     free = bisect_left(numbers, True, key=lambda number: label(number) not in several)
     several[label(numbers[free])] = one
 
 
 def _path(target: ast.expr) -> list[str]:
-    """Return the names of an attribute, outermost first; nothing for what is none."""
+    """Return the names of an attribute, outermost first; empty for any other expression."""
     names: list[str] = []
     while isinstance(target, ast.Attribute):
         names.insert(0, target.attr)
@@ -572,6 +579,6 @@ def _path(target: ast.expr) -> list[str]:
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """Return the expression that reads what a target writes."""
+    """Return the expression that reads an assignment target."""
     found = ast.parse(ast.unparse(target), mode="eval").body
     return ast.copy_location(found, target)

@@ -1,4 +1,4 @@
-"""The function of a Python file that makes its configuration."""
+"""Choice of the function in a Python file that creates its configuration."""
 
 import ast
 from collections.abc import Collection, Mapping
@@ -9,24 +9,24 @@ from calculon.base.errors import Problem, SpecError, nearest
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _NAMED = 6
-"""Functions that a message names."""
+"""Number of functions that a message names."""
 
 _USUAL = ("pretrain_recipe", "pretrain_config")
-"""Names of the function of a recipe, beside which a file has others: for parts of it, for fine-tuning."""
+"""Usual names of a recipe's main function; other functions of a file are for parts of it, or for fine-tuning."""
 
 
 def entry(
     functions: Mapping[str, Function], file: str, recipe: str, variables: Collection[str]
 ) -> Function:
-    """Return the function that makes the configuration: the one that is named, or that no other function needs.
+    """Return the function that creates the configuration: the named one, or the one that no other function calls.
 
     Args:
-        functions: The functions of a file by name.
-        file, recipe: The file, and the name of a function; empty for any.
-        variables: Arguments whose values are known.
+        functions: Functions of a file by name.
+        file, recipe: File, and name of the function; empty for any.
+        variables: Arguments with known values.
 
     Raises:
-        SpecError: Where there is none of the name, none that returns anything, or more than one that it may be.
+        SpecError: If the name is unknown, no function returns a value, or several functions are possible.
     """
     if recipe in functions:
         return functions[recipe]
@@ -44,6 +44,7 @@ def entry(
     if not names:
         wanted = "a function that returns a configuration, or settings such as cfg.model.x = 1"
         raise SpecError(file, Problem("", wanted, "neither"))
+    # Narrow the candidates step by step, but ignore a criterion that none fulfils.
     for fits in (
         lambda name: returns(functions[name], ast.Call | ast.Name),
         lambda name: not name.startswith("_"),
@@ -58,7 +59,7 @@ def entry(
     ):
         if len(likely) == 1:
             return functions[likely[0]]
-    hint = f"import-flags --env recipe={names[-1]} reads that one"
+    hint = f"import-flags --env recipe={names[-1]} selects this one"
     raise SpecError(file, Problem("", "one recipe", f"{len(names)}: {_listed(names)}", hint))
 
 
@@ -67,13 +68,13 @@ def _listed(names: list[str]) -> str:
 
 
 def returns(function: Function, kind: Any = ast.expr) -> bool:
-    """Whether a function returns anything of a kind of expression."""
+    """Return true if a function returns an expression of some kind."""
     returned = (one.value for one in ast.walk(function) if isinstance(one, ast.Return))
     return any(isinstance(value, kind) for value in returned)
 
 
 def _required(function: Function) -> list[str]:
-    """Return the parameters of a function without default."""
+    """Return the parameters of a function without a default."""
     places = function.args
     several = [*places.posonlyargs, *places.args]
     only = [a for a, b in zip(places.kwonlyargs, places.kw_defaults, strict=True) if b is None]

@@ -1,4 +1,4 @@
-"""Syntax trees of files in Python that strangers wrote."""
+"""Syntax trees of untrusted Python files."""
 
 import ast
 import warnings
@@ -8,19 +8,17 @@ from calculon.launch.texts.reading_budget import LARGEST_NUMBER, reading, too_la
 
 
 def parsed(text: str, file: str) -> ast.Module:
-    """Return the tree of a text in Python.
+    """Return the syntax tree of a Python text.
 
     Raises:
-        SpecError: For what is not Python or more than the budget allows, and for a number that is too large for a
-            setting.
+        SpecError: For text that is not Python or exceeds the budget, and for a number that is too large for a setting.
     """
     with reading(file) as budget:
         budget.spend_tokens(text)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of Python about its style, without the name of the file
+            # Python's style warnings, which lack the name of the file.
+            warnings.simplefilter("ignore")
             module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
@@ -37,10 +35,10 @@ def parsed(text: str, file: str) -> ast.Module:
 
 
 def _set_by(node: ast.AST) -> str:
-    """Return the name that a node of a syntax tree gives a value; empty for any that gives none."""
+    """Return the name that a syntax node assigns a value to; empty for any other node."""
     if isinstance(node, ast.Assign | ast.AnnAssign):
         try:
             return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
-        except ValueError:  # of a large number as the key
+        except ValueError:  # a large number as the key
             return ""
     return (node.arg or "") if isinstance(node, ast.keyword) else ""

@@ -1,8 +1,8 @@
-"""Budget of a launch file: how much text, how many values and statements, and how much time reading it may take.
+"""Reading budget of a launch file: limits of text, values, statements and time.
 
-Launch files come from strangers, and a short file can describe any amount of data: aliases in YAML, variables of a
-shell that hold themselves twice, functions that call each other. All readers spend from one budget, which also covers
-the files that a launch file refers to.
+Launch files are untrusted, and a short file can describe any amount of data: YAML aliases, shell variables that contain
+themselves twice, functions that call each other. All readers spend from one budget, which also covers the files that a
+launch file refers to.
 """
 
 import re
@@ -18,10 +18,10 @@ CHARACTERS = 2_000_000
 VALUES = 200_000
 STATEMENTS = 100_000
 SECONDS = 1.2
-"""Limits of one budget; each public launch file of the tests needs at most 2 % of them, and 10 % of the time."""
+"""Limits of one budget; every public launch file of the tests needs at most 2 % of them, and 10 % of the time."""
 
 LARGEST_NUMBER = 10**18
-"""Numbers from this one on are no settings, and Python refuses to print very long ones."""
+"""Least number that is no valid setting; Python refuses to print very long numbers."""
 
 _BETWEEN_CHECKS = 100
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -29,11 +29,11 @@ _HINT = "write out fewer values, or leave out what does not concern the launch"
 
 
 class ExhaustedError(SpecError):
-    """A file that is more than its budget allows."""
+    """Error of a file that exceeds its budget."""
 
 
 class Budget:
-    """What is left for reading a launch file.
+    """Remaining budget for reading a launch file.
 
     Args:
         file: Name of the file, for messages.
@@ -54,11 +54,11 @@ class Budget:
             raise self._exhausted(f"text of at most {TEXT:,} characters")
 
     def spend_tokens(self, text: str) -> None:
-        """Spend a value for each word and sign of a text: for parsers that cannot be stopped half-way."""
+        """Spend a value for each word and sign of a text: for parsers that cannot be interrupted."""
         self.spend_values(sum(1 for _ in _TOKEN.finditer(text)))
 
     def spend_characters(self, count: int) -> None:
-        """Spend characters of texts that the reader puts together."""
+        """Spend characters of texts that the reader assembles."""
         self._characters -= count
         if self._characters < 0:
             raise self._exhausted(f"texts of at most {CHARACTERS:,} characters after expansion")
@@ -72,14 +72,14 @@ class Budget:
         self.check_time(count)
 
     def spend_statement(self) -> None:
-        """Spend one statement that is followed."""
+        """Spend one evaluated statement."""
         self._statements -= 1
         if self._statements < 0:
-            raise self._exhausted(f"at most {STATEMENTS:,} statements to follow")
+            raise self._exhausted(f"at most {STATEMENTS:,} statements to evaluate")
         self.check_time(_BETWEEN_CHECKS // 10)
 
     def check_time(self, steps: int) -> None:
-        """Raise if the processor time is used up; it is asked for after some steps, as that takes long itself."""
+        """Raise if the processor time is used up; check it only every few steps, since the check itself is slow."""
         self._unchecked += steps
         if self._unchecked < _BETWEEN_CHECKS:
             return
@@ -99,8 +99,9 @@ def reading(file: str) -> Iterator[Budget]:
     """Yield the budget of a file: a new one, or the budget of the file that refers to it.
 
     Raises:
-        SpecError: When the budget is exhausted, and for a file that is nested too deeply for the readers.
+        SpecError: If the budget is exhausted, or the file is nested too deeply for the readers.
     """
+    # Files that refer to others share one budget: otherwise a chain of files could evade it.
     if (budget := _current.get()) is not None:
         yield budget
         return
@@ -109,14 +110,15 @@ def reading(file: str) -> Iterator[Budget]:
     try:
         yield budget
     except RecursionError:
-        problem = Problem("", "a file that is nested less deeply", "too deep a nesting")
+        problem = Problem("", "a less deeply nested file", "too many levels")
         raise SpecError(file, problem) from None
     finally:
         _current.reset(token)
 
 
 def check_numbers(value: object, place: str, setting: str) -> None:
-    """Raise for a setting with a number from :data:`LARGEST_NUMBER` on, which may be in lists."""
+    """Raise for a setting with a number of at least :data:`LARGEST_NUMBER`, possibly in lists."""
+    # An explicit stack: untrusted lists may be nested deeper than Python's recursion limit.
     left = [value]
     while left:
         one = left.pop()
@@ -127,6 +129,6 @@ def check_numbers(value: object, place: str, setting: str) -> None:
 
 
 def too_large(place: str, setting: str) -> SpecError:
-    """Return the error of a setting with a number from :data:`LARGEST_NUMBER` on."""
+    """Return the error of a setting with a number of at least :data:`LARGEST_NUMBER`."""
     wanted = f"numbers below {LARGEST_NUMBER:.0e}"
-    return SpecError(place, Problem(setting, wanted, "a larger one"))
+    return SpecError(place, Problem(setting, wanted, "a larger number"))

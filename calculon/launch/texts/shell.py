@@ -1,9 +1,9 @@
-"""What a shell script would run, found without running anything.
+"""Commands that a shell script would run, found without running anything.
 
-Variables, lists, defaults and whole-number arithmetic are put in, conditions on known values are decided. What depends
-on the environment stays open, and what differs from pass to pass of a loop: it is a character of its own in a word,
-which :attr:`Script.open` explains. Commands are taken to succeed but for those that answer a question; functions run
-where they are called, and those that nothing calls at the end, for their commands alone.
+The reader expands variables, lists, defaults and whole-number arithmetic, and decides conditions on known values.
+Values that depend on the environment, or vary between iterations of a loop, stay open: each is a private-use character
+within a word, which :attr:`Script.open` explains. Commands are assumed to succeed, except those that test something.
+Functions run when they are called; functions that nothing calls run at the end, for their commands only.
 """
 
 import re
@@ -51,12 +51,12 @@ class Command:
 
 @dataclass(frozen=True)
 class Script:
-    """What a script would run.
+    """Result of reading a script.
 
     Attributes:
-        commands: In order; those of branches that were not decided are among them.
-        variables: What variables hold at the end.
-        sourced: Other files that it reads, which were not.
+        commands: Commands in order, including commands of undecided branches.
+        variables: Values of variables at the end.
+        sourced: Other files that the script sources, which are not read.
     """
 
     commands: tuple[Command, ...]
@@ -65,22 +65,22 @@ class Script:
     openings: Sequence[Unresolved] = field(default_factory=tuple, repr=False)
 
     def open(self, word: str) -> Unresolved | None:
-        """Return what is open in a word, as the script writes it; nothing where all of it is known."""
+        """Return the open value in a word, as the script spells it; None if all of the word is known."""
         return open_in(word, self.openings)
 
     def resplit(self, word: str) -> list[str]:
-        """Return the words of a command that is one word, as after ``bash -c``."""
+        """Split a command that is passed as one word, as after ``bash -c``."""
         return split(word, comments=True)
 
 
 def run(text: str, file: str, given: Mapping[str, str]) -> Script:
-    """Return what a script would run, with some variables given.
+    """Return the commands that a script would run, given values of some variables.
 
     Raises:
-        SpecError: Where a quotation, a list or an expansion has no end, and for a script that is more than the budget
-            allows.
+        SpecError: For a quotation, list or expansion without an end, and for a script that exceeds the budget.
     """
     with reading(file) as budget:
+        # Private-use characters mark open values, so the script's own ones must go.
         body = statements(OPEN_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text), file)
         shell = _Shell(given, frozenset(_assigned(body)), budget)
         shell.run_all(body)
@@ -88,7 +88,7 @@ def run(text: str, file: str, given: Mapping[str, str]) -> Script:
 
 
 class _Ended(Exception):
-    """``exit``, ``return``, ``break``, ``continue`` or ``exec``; the first two with a status."""
+    """Raised by ``exit``, ``return``, ``break``, ``continue`` or ``exec``; the first two have a status."""
 
     def __init__(self, status: str) -> None:
         super().__init__(status)
@@ -96,7 +96,7 @@ class _Ended(Exception):
 
 
 class _Shell(Expansion):
-    """The state of a script on its way."""
+    """State of a running script."""
 
     def __init__(self, given: Mapping[str, str], assigned: frozenset[str], budget: Budget) -> None:
         super().__init__(given, assigned, budget)
@@ -110,9 +110,10 @@ class _Shell(Expansion):
     # Statements
 
     def run_all(self, body: Sequence[Statement]) -> None:
-        """Run a script, then the functions that it does not call, for their commands alone."""
+        """Run a script, and then the functions that it does not call, for their commands only."""
         self.execute_apart(body)
         for name in [name for name in self.functions if name not in self.called]:
+            # Uncalled functions may contain the training command, but must not change variables.
             values = dict(self.values)
             self.execute_apart(self.functions[name].body)
             self.values = values
@@ -128,6 +129,7 @@ class _Shell(Expansion):
                 before = self.values.get(one.name, []) if one.adds else []
                 before = [before] if isinstance(before, str) else before
                 self.budget.spend_values(len(before) + len(words))
+                # Explicit indices may leave gaps, so the elements' order is not known.
                 if any(_INDEXED.match(word) for word in one.words):  # [3]=x
                     words = [self.opened(f"${{{one.name}[@]}}", one.name)]
                 self.values[one.name] = [*before, *words]
@@ -145,12 +147,12 @@ class _Shell(Expansion):
                 self.execute(one.body)
 
     def execute_apart(self, body: Sequence[Statement]) -> None:
-        """Run statements whose ``exit`` or ``return`` ends nothing but them."""
+        """Run statements whose ``exit`` or ``return`` ends only these statements."""
         with suppress(_Ended):
             self.execute(body)
 
     def _call(self, words: Sequence[str]) -> None:
-        """Run a function with arguments; its local variables, and its arguments, end with it."""
+        """Run a function with arguments; its local variables and arguments end with it."""
         name, *arguments = words
         self.called.add(name)
         self.budget.spend_values(len(self.values))
@@ -168,15 +170,15 @@ class _Shell(Expansion):
         self.values = outside | positions
 
     def _set_arguments(self, words: list[str]) -> None:
-        """Set ``$1`` and the following, ``$#`` and ``$@``."""
+        """Set ``$1`` and so on, ``$#`` and ``$@``."""
         self.values |= {str(number): word for number, word in enumerate(words, 1)}
         self.values |= {str(number): "" for number in range(len(words) + 1, 10)}
         self.values |= {"#": str(len(words)), "@": words, "*": words}
 
     def _loop(self, loop: Loop) -> None:
-        """Run the body once; what further passes would change is open, in the body and after it."""
+        """Run the body once; variables that further iterations change are open, in the body and after it."""
         passes, sure = 2, False
-        self.calculate(loop.variable)  # of for ((i=0; i<n; i++))
+        self.calculate(loop.variable)  # for ((i=0; i<n; i++))
         if loop.variable and not loop.variable.startswith("(("):
             words = [part for word in loop.words for part in self._range(word)]
             shown = " or ".join(dict.fromkeys(map(self.shown, words)))
@@ -191,6 +193,7 @@ class _Shell(Expansion):
         self.execute_apart(loop.body)
         if passes == 1:
             return
+        # A second iteration reveals variables that depend on the iteration; more iterations reveal no others.
         once = dict(self.values)
         changed = self._changed_again(loop.body)
         self.values = once
@@ -198,12 +201,12 @@ class _Shell(Expansion):
             del self.commands[commands:], self.sourced[sourced:]
             self.values = before | changed
             self.execute_apart(loop.body)
-        if not sure:  # there may be no pass
+        if not sure:  # the loop may have no iteration
             self.values = self._merged([self.values, before], ("a loop",))
         self.values |= changed
 
     def _range(self, word: str) -> list[str]:
-        """Return the words of ``for`` that a word becomes; numbers for ``{1..8}``."""
+        """Return the words of ``for`` that a word expands to; numbers for ``{1..8}``."""
         found = re.fullmatch(r"\{(\d{1,4})\.\.(\d{1,4})\}", word)
         if not found:
             return self.expand(word)
@@ -212,7 +215,7 @@ class _Shell(Expansion):
         return numbers
 
     def _changed_again(self, body: Sequence[Statement]) -> dict[str, str | list[str]]:
-        """Run the body of a loop again without its commands; return the variables that this changes, open."""
+        """Run the body of a loop again without its commands; return the variables that this changes, as open values."""
         once, commands, sourced = dict(self.values), self.commands, self.sourced
         self.budget.spend_values(len(once))
         self.commands, self.sourced = [], []
@@ -284,7 +287,7 @@ class _Shell(Expansion):
             raise _Ended("")
 
     def _set_by_command(self, words: Sequence[str]) -> None:
-        """Leave the variables open that a command sets to what is not known here, or forget them."""
+        """Mark variables that a command sets as open, or remove them."""
         names = [word for word in words[1:] if word.isidentifier()]
         if words[0] == "set":
             if words[1:2] == ["--"]:
@@ -308,7 +311,7 @@ class _Shell(Expansion):
     def _assign(self, found: re.Match[str]) -> None:
         name, adds, raw = found.groups()
         if name in self.given:
-            return  # what was given holds against the script's own
+            return  # given values override the script's assignments
         value = " ".join(self.expand(raw, splits=False))
         before = self.values.get(name, "") if adds else ""
         self.budget.spend_characters(len(value) + sum(map(len, before)))
@@ -320,7 +323,7 @@ class _Shell(Expansion):
     # Conditions
 
     def _choose(self, choice: Choice) -> None:
-        """Run the branch whose condition holds; where that is open, all that may, and keep what they have in common."""
+        """Run the branch whose condition holds; if undecided, run all possible branches and keep common values."""
         possible: list[tuple[Statement, ...]] = []
         unsure: tuple[str, ...] = ()
         for words, body in choice.branches:
@@ -337,7 +340,7 @@ class _Shell(Expansion):
             try:
                 self.execute(possible[0])
             except _Ended as ended:
-                # A script that asks for something, and fails without it, is read as though it had it.
+                # A script that checks for something and fails without it is read as if the check succeeded.
                 if not ended.failed:
                     raise
             return
@@ -355,7 +358,7 @@ class _Shell(Expansion):
     def _merged(
         self, ends: Sequence[Mapping[str, str | list[str]]], condition: Sequence[str]
     ) -> dict[str, str | list[str]]:
-        """Return what variables hold after branches of which one is run."""
+        """Return the values of variables after branches of which only one runs."""
         text = self.shown(
             " ".join(word for word in condition if word not in ("[", "[[", "]", "]]"))
         )
@@ -374,7 +377,8 @@ class _Shell(Expansion):
         return merged
 
     def _merged_lists(self, lists: Sequence[list[str]], text: str, needs: str = "") -> list[str]:
-        """Return the words that lists begin with in common, then the others, each flag open."""
+        """Return the common leading words of lists, followed by all other flags, each marked as open."""
+        # Branches usually append flags to a common list: only the tails differ.
         common = []
         for words in zip(*lists, strict=False):
             if len(set(words)) > 1:
@@ -385,7 +389,7 @@ class _Shell(Expansion):
         return [*common, *(f"{word.partition('=')[0]}{open_flag}" for word in dict.fromkeys(rest))]
 
     def holds(self, words: Sequence[str]) -> bool | None:
-        """Return whether a condition holds; nothing where that is open."""
+        """Return the value of a condition; None if it is open."""
         if words[0] == "case":
             subject = "".join(self.expand(words[1], splits=False))
             if self.open(subject):
@@ -416,7 +420,7 @@ class _Shell(Expansion):
         return (not found) if negated and found is not None else found
 
     def _either(self, words: list[str]) -> bool | None:
-        """Return whether what is in ``[[ ]]`` holds; nothing for conditions in parentheses."""
+        """Return the value of a condition in ``[[ ]]``; None for conditions in parentheses."""
         if "(" in words:
             return None
         result: bool | None = False
@@ -437,7 +441,7 @@ class _Shell(Expansion):
             and words[0] == "-n"
             and not (patterns or parts[1] or words[1][0] in "'\"")
         ):
-            return True  # of [ -n $EMPTY ], whose only word is -n
+            return True  # [ -n $EMPTY ] has the only word -n, which is not empty
         if len(parts) == 2 and words[0] in ("-z", "-n"):
             return self._empty(parts[1], words[0] == "-z")
         if any(self.open(part) for part in parts) or len(parts) not in (1, 3):
@@ -448,7 +452,7 @@ class _Shell(Expansion):
         return decided(parts[0], words[1], second, self.budget)
 
     def _empty(self, part: str, wanted: bool) -> bool | None:
-        """Return whether a text is empty, or is not; a variable that nothing sets is, as with its default."""
+        """Return true if a text is empty (or not); a variable that nothing sets is empty, as its default would be."""
         opening = self.open(part)
         if opening is None:
             return (not part) is wanted
@@ -457,9 +461,9 @@ class _Shell(Expansion):
 
 
 def _assigned(body: Sequence[Statement]) -> Iterator[str]:
-    """Yield the variables that statements set, of whatever branch: unset, these are empty and not the environment's.
+    """Yield the variables that statements set in any branch: while unset, these are empty and not the environment's.
 
-    Those that are set to what they are, or to a default, are the environment's.
+    Variables that are set to themselves, or to a default, come from the environment.
     """
     for one in body:
         if isinstance(one, Array):
@@ -477,7 +481,7 @@ def _assigned(body: Sequence[Statement]) -> Iterator[str]:
 
 
 def _joined(operator: str, first: bool | None, second: bool | None) -> bool | None:
-    """Return two conditions joined, each of which may be open."""
+    """Return two conditions joined by an operator, each of which may be open."""
     if operator == "||":
         return True if first or second else None if None in (first, second) else False
     return False if first is False or second is False else None if None in (first, second) else True
@@ -488,7 +492,7 @@ def _has_flags(values: Sequence[str | list[str]]) -> bool:
 
 
 def _parts(words: list[str], operator: str) -> Iterator[list[str]]:
-    """Yield what is between operators."""
+    """Yield the words between operators."""
     for joins, part in groupby(words, operator.__eq__):
         if not joins:
             yield list(part)

@@ -1,4 +1,4 @@
-"""Whole numbers of a shell script: its arithmetic, and its comparisons of numbers and texts."""
+"""Whole numbers of a shell script: arithmetic, and comparisons of numbers and texts."""
 
 import ast
 import operator
@@ -15,11 +15,11 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 
 
 def whole(text: str, number: Callable[[str], int]) -> int:
-    """Return the value of an expression of whole numbers.
+    """Return the value of an integer expression.
 
     Args:
         text: The expression.
-        number: Returns a variable as a whole number.
+        number: Function from a variable to its whole number.
 
     Raises:
         ValueError, SyntaxError, ZeroDivisionError: For anything else.
@@ -27,9 +27,10 @@ def whole(text: str, number: Callable[[str], int]) -> int:
     text = text.strip()
     mark = text.find("?", 1)
     colon = text.find(":", mark + 2) if mark > 0 else -1
-    if 0 < colon < len(text) - 1:  # C's own conditional expression
+    if 0 < colon < len(text) - 1:  # C's conditional expression
         holds = whole(text[:mark], number)
         return whole(text[mark + 1 : colon] if holds else text[colon + 1 :], number)
+    # Shell arithmetic and Python share operators and precedence for the supported subset.
     return _whole(ast.parse(text, mode="eval").body, number)
 
 
@@ -50,7 +51,7 @@ def _whole(node: ast.AST, number: Callable[[str], int]) -> int:
 
 
 def _divided(a: int, b: int) -> int:
-    """Return a quotient rounded to 0, as C and shells do."""
+    """Return a quotient rounded towards 0, as in C and shells."""
     found = abs(a) // abs(b)
     return found if (a < 0) == (b < 0) else -found
 
@@ -73,7 +74,7 @@ _COMPARISONS: dict[Any, Callable[[int, int], bool]] = {
 
 
 def decided(first: str, sign: str, second: str, budget: Budget) -> bool | None:
-    """Return whether a comparison of ``[ ]`` holds; nothing where it is none that is known."""
+    """Return the value of a comparison in ``[ ]``; None for an unknown operator."""
     if sign in ("=", "==", "!="):
         return alike(first, second, budget) is not (sign == "!=")
     if sign in ("<", ">"):
@@ -85,7 +86,7 @@ def decided(first: str, sign: str, second: str, budget: Budget) -> bool | None:
 
 
 def alike(text: str, pattern: str, budget: Budget) -> bool:
-    """Return whether a text matches a pattern of the shell; the pattern is paid for, as it is compiled."""
+    """Return true if a text matches a shell pattern; the pattern spends from the budget, as it is compiled."""
     if not re.search(r"[*?\[]", pattern):
         return text == pattern
     budget.spend_values(len(pattern))
@@ -93,7 +94,7 @@ def alike(text: str, pattern: str, budget: Budget) -> bool:
 
 
 def literal(pattern: str, word: str) -> str:
-    """Return the pattern of a word of a script, which means its characters themselves where the word is quoted.
+    """Return a word as a pattern; in a quoted word, special characters stand for themselves.
 
     >>> literal("a*", "a*"), literal("a*", "'a*'")
     ('a*', 'a[*]')

@@ -1,4 +1,4 @@
-"""What words of a shell script become: variables, lists, defaults and whole-number arithmetic put in."""
+"""Expansion of words in a shell script: variables, lists, defaults and whole-number arithmetic."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ from calculon.launch.texts.shell_quotes import (
 )
 
 OPEN_CHARACTER = re.compile(f"[{chr(FIRST_OPEN)}-\U0010ffff]")
-_LONGEST = 300  # characters of an open value, which only messages show
+_LONGEST = 300  # characters of an open value in messages
 _EXPANSION = re.compile(rf"(#?)({NAME}|[0-9]+|[@*#?$!])(\[[^\]]*\])?(.*)", re.DOTALL)
 _BRACES = re.compile(r"""(?<![$'"])\{([^{}'"$\s]{1,300})\}(?!['"])""")
-"""Several words in one, as {1..8}."""
+"""Several words in one, such as {1..8}."""
 _CALCULATED = re.compile(
     rf"\b({NAME})\s{{0,9}}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)({NAME})"
 )
 
 
 def open_in(word: str, openings: Sequence[Unresolved]) -> Unresolved | None:
-    """Return what is open in a word, as the script writes it; nothing where all of it is known."""
+    """Return the open value in a word, as the script spells it; None if all of the word is known."""
 
     def opening(found: re.Match[str]) -> Unresolved:
         return openings[ord(found[0]) - FIRST_OPEN]
@@ -43,12 +43,12 @@ def _cut(text: str) -> str:
 
 
 def words_of(value: str | list[str]) -> list[str]:
-    """Return the words that a variable holds."""
+    """Return the words of a variable's value."""
     return value if isinstance(value, list) else [value]
 
 
 class Expansion:
-    """Variables of a script, and what words become with them."""
+    """Variables of a script, and the expansion of words."""
 
     def __init__(self, given: Mapping[str, str], assigned: frozenset[str], budget: Budget) -> None:
         self.values: dict[str, str | list[str]] = dict(given)
@@ -58,7 +58,8 @@ class Expansion:
         self.budget = budget
 
     def expand(self, word: str, *, splits: bool = True) -> list[str]:
-        """Return the words that a word of the script becomes."""
+        """Return the words that a word of the script expands to."""
+        # Brace expansion yields several words, which no launch flag needs: leave it open.
         if splits and any("," in one or ".." in one for one in _BRACES.findall(word)):
             return [self.opened(word)]
         fields: list[str] = []
@@ -67,7 +68,7 @@ class Expansion:
         while at < len(word):
             char = word[at]
             if word.startswith('$"', at):
-                pieces, at = [], at + 1  # as without the dollar
+                pieces, at = [], at + 1  # same as without the dollar
             elif ansi := ANSI_QUOTED.match(word, at):
                 pieces, started, at = [unescaped(ansi[1])], True, ansi.end()
             elif char in "'\"":
@@ -94,12 +95,12 @@ class Expansion:
         return [one for one in fields if one or started] if splits else [" ".join(fields)]
 
     def _is_empty_list(self, text: str) -> bool:
-        """Return whether a text is ``${LIST[@]}`` of a list without words, which is no word even in quotes."""
+        """Return true for ``${LIST[@]}`` of an empty list, which is no word even in quotes."""
         found = re.fullmatch(rf"\$\{{({NAME})\[@\]\}}", text)
         return found is not None and self.values.get(found[1]) == []
 
     def quoted(self, text: str) -> list[str]:
-        """Return the words of a text inside of double quotes: one, but of ``"${LIST[@]}"``."""
+        """Return the words of a text inside double quotes: one, except for ``"${LIST[@]}"``."""
         pieces: list[list[str]] = [[]]
         at = 0
         while at < len(text):
@@ -117,7 +118,7 @@ class Expansion:
         return ["".join(piece) for piece in pieces]
 
     def _value(self, text: str) -> list[str]:
-        """Return what a substitution stands for: several words of a list."""
+        """Return the words that a substitution stands for; a list has several."""
         if text.startswith("$((") and text.endswith("))"):
             return [self.arithmetic(text[3:-2])]
         inner = text[2:-1] if text.startswith("${") else text[1:]
@@ -145,7 +146,7 @@ class Expansion:
         return [self.opened(text)] if value else [""]
 
     def _modified(self, value: str | None, name: str, rest: str, text: str) -> str:
-        """Return the value of a variable, changed as its expansion says."""
+        """Return the value of a variable, modified by its expansion."""
         if default := re.fullmatch(r"(:?)([-=+?])(.*)", rest, re.DOTALL):
             return self._defaulted(value, name, *default.groups())
         if value is None:
@@ -159,7 +160,7 @@ class Expansion:
         return self.opened(text, name) if rest else value
 
     def _defaulted(self, value: str | None, name: str, colon: str, kind: str, raw: str) -> str:
-        """Return the value of a variable, or what stands for it where it has none: ``${NAME:-default}``."""
+        """Return the value of a variable, or its default: ``${NAME:-default}``."""
         missing = value is None or (colon and value == "")
         if kind == "+":
             if value and self.open(value):
@@ -175,7 +176,7 @@ class Expansion:
         return found
 
     def arithmetic(self, text: str) -> str:
-        """Return the value of an arithmetic expression of whole numbers."""
+        """Return the value of an integer expression."""
         put_in = "".join(self.quoted(text))
         if _CALCULATED.search(put_in) or "#" in put_in:
             self.calculate(put_in)
@@ -197,30 +198,30 @@ class Expansion:
             return self.opened(f"$(({put_in.strip()}))", needs)
 
     def _number(self, name: str) -> int:
-        """Return a variable as a whole number; ValueError where it is none."""
+        """Return a variable as a whole number; ValueError if it is none."""
         value = self.values.get(name)
         text = value if isinstance(value, str) else "?"
         return int(text, 8 if text.startswith("0") else 10)
 
     def opened(self, text: str, needs: str = "") -> str:
-        """Return a character for a value that is open."""
+        """Return the private-use character of an open value."""
         one = Unresolved(_cut(text), needs)
         if one not in self.places:
-            self.budget.spend_values(2)  # so that there are more characters than open values
+            self.budget.spend_values(2)  # limits open values to the available characters
             self.places[one] = len(self.openings)
             self.openings.append(one)
         return chr(FIRST_OPEN + self.places[one])
 
     def open(self, word: str) -> Unresolved | None:
-        """Return what is open in a word; nothing where all of it is known."""
+        """Return the open value in a word; None if all of the word is known."""
         return open_in(word, self.openings)
 
     def shown(self, word: str) -> str:
-        """Return a word as messages show it: what is open as the script writes it."""
+        """Return a word for messages, with open values as the script spells them."""
         opening = self.open(word)
         return word if opening is None else opening.text
 
     def calculate(self, text: str) -> None:
-        """Leave the variables open that an arithmetic expression assigns."""
+        """Mark variables that an arithmetic expression assigns as open."""
         for name in map("".join, _CALCULATED.findall(text)):
             self.values[name] = self.opened(text)

@@ -1,4 +1,4 @@
-"""The training command of a shell script: its flags, and the processors that launchers and batch systems give it.
+"""Training command of a shell script: its flags, and the number of processors from launchers and batch systems.
 
 Sources: PyTorch documentation, *torchrun* and ``torch.distributed.launch``; Slurm documentation, *srun* and *sbatch*;
 DeepSpeed documentation, *Getting Started*; Hugging Face Accelerate documentation, *The Command Line*.
@@ -26,7 +26,7 @@ _PER_NODE = ("--nproc-per-node", "--num-gpus", "--ntasks-per-node", "--gpus-per-
 _ALL = ("--num-processes", "--ntasks", "-n", "-np")
 _MODULES = ("torch.distributed.launch", "torch.distributed.run", "accelerate.commands.launch")
 _STARTERS = ("torchrun", "deepspeed", "accelerate", *_MODULES)
-"""What starts a process for each processor; without one of these, a batch system does."""
+"""Launchers that start a process per processor; without one of them, the batch system does."""
 
 _OF_BATCH_SYSTEM = {
     "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NODES"),
@@ -34,10 +34,10 @@ _OF_BATCH_SYSTEM = {
 }
 _BOTH = ("SLURM_NTASKS", "SLURM_NPROCS")
 _SAYING = ("echo", "printf", "cat")
-"""Commands that show others."""
+"""Commands that only print other commands."""
 
 _CONTROL = re.compile(r"\|\|?|\|&|&&?|;|\d*(>|>>|>&|&>|&>>|<).*")
-"""Words of a command that was one text, after which others follow: ``eval "$CMD &> run.log"``."""
+"""Words that end a command within a text, such as ``eval "$CMD &> run.log"``."""
 
 _LONGEST_NUMBER = 40  # characters
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -45,14 +45,14 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _IN_NAME = re.compile(r"[\w-]")
 
 PROGRAM = "program"
-"""The setting that is the name of the program that trains."""
+"""Setting with the name of the training program."""
 
 Size = int | Unresolved | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Nodes, and processes on each; or processes in all."""
+    """Numbers of nodes and of processes per node, or the total number of processes."""
 
     nodes: Size = None
     per_node: Size = None
@@ -60,7 +60,7 @@ class _Where:
 
     @property
     def processors(self) -> Size:
-        """Processes in all, as far as it is said."""
+        """Total number of processes, if known."""
         if self.total is not None or self.per_node is None:
             return self.total
         nodes = 1 if self.nodes is None else self.nodes
@@ -82,22 +82,22 @@ def parse_script(
     environment: Sequence[str] = (),
     program: tuple[re.Pattern[str], str] | None = None,
 ) -> Parsed:
-    """Return the flags of the training command of a script, by name, and its processors.
+    """Return the flags of a script's training command by name, and its number of processors.
 
-    Of flags that are repeated the last counts, as argparse has it.
+    The last of repeated flags counts, as in argparse.
 
     Args:
-        text, file: The script, and its name.
-        variables: Values that hold whatever the script says.
-        is_flag: Whether a name is one that the dialect knows: of several commands the one with most of these counts.
-        name_of: Returns the name of a flag, which may be followed by its value; by default :func:`flag_name`.
-        environment: Variables of the environment that are settings, too, where the script says them. So is the name of
-            the program that it runs, under :data:`PROGRAM`.
-        program: The word after which flags begin whatever they are, and the setting that the word after it is, if it is
-            no flag: ``vllm serve MODEL``.
+        text, file: Script, and its name.
+        variables: Values that override the script's assignments.
+        is_flag: Function that returns true for known flags: of several commands, the one with most known flags counts.
+        name_of: Function from a flag, possibly followed by its value, to its name; by default :func:`flag_name`.
+        environment: Environment variables that are also settings if the script sets them. The name of the training
+            program is a setting, too (:data:`PROGRAM`).
+        program: Pattern of the word after which flags begin, and the setting for the next word if it is no flag: ``vllm
+            serve MODEL``.
 
     Raises:
-        SpecError: For a script that trains nothing, and where a quotation or a list has no end.
+        SpecError: For a script without a training command, and for a quotation or list without an end.
     """
     named = name_of or flag_name
 
@@ -110,49 +110,54 @@ def parse_script(
         script = run(text, file, _slurm_variables(batch) | dict(variables))
         command, notes = _chosen(script, file, known, program[0] if program else None)
         before, after = _halves(command, known, program[0] if program else None)
+        # A redirection or pipe ends the command.
         after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
         lines = _Lines(text, file, budget)
-        beside = _beside(command, script, environment, lines)
+        others = _other_settings(command, script, environment, lines)
         if program and after and not _is_flag(after[0]):
             first = after.pop(0)
-            beside[program[1]] = Setting(
+            others[program[1]] = Setting(
                 program[1], script.open(first) or first, lines.place(first)
             )
         settings, loose = _flags(after, script, named, lines)
         notes += [f"{one} may hold further settings" for one in loose]
-        return Parsed(file, settings | beside, _processors(before, batch, script), tuple(notes))
+        return Parsed(file, settings | others, _processors(before, batch, script), tuple(notes))
 
 
 def _chosen(
     script: Script, file: str, known: Callable[[str], bool], program: re.Pattern[str] | None
 ) -> tuple[list[str], list[str]]:
-    """Return the words of the command with the most flags of the launcher, and what to tell of others.
+    """Return the words of the command with the most flags of the launcher, and notes about others.
 
     Raises:
-        SpecError: Where there is none.
+        SpecError: If there is none.
     """
     commands = [_words(script, one) for one in script.commands if one.words[0] not in _SAYING]
     command = max(commands, key=lambda words: _score(words, known), default=[])
     notes = [f"{one} is not read" for one in script.sourced]
     starting = [one for one in commands if program and any(map(program.fullmatch, one))]
     if len(starting) > 1:
-        notes.append(f"{len(starting)} commands start a server: that with the most options counts")
+        notes.append(
+            f"{len(starting)} commands start a server: the one with the most options is used"
+        )
     trains = [one for one in commands if 2 * _score(one, known) >= _score(command, known) > 0]
     if not program and len(trains) > 1:
-        notes.append(f"{len(trains)} commands train: the one with the most flags counts")
+        notes.append(f"{len(trains)} commands train: the one with the most flags is used")
     if not _score(command, known):
         command = _all_flags(script)
-        notes.append("no command that trains: all lists of flags were read")
+        notes.append("no training command: all lists of flags were read")
     if not _score(command, known):
         wanted = "a command with flags of a launcher"
-        raise SpecError(file, Problem("", wanted, "none", "lists of flags are read, too"))
+        raise SpecError(
+            file, Problem("", wanted, "none", "variables with lists of flags are read, too")
+        )
     return command, notes
 
 
-def _beside(
+def _other_settings(
     command: Sequence[str], script: Script, environment: Sequence[str], lines: "_Lines"
 ) -> dict[str, Setting]:
-    """Return the settings that are no flags: the program, and variables of the environment that the script sets."""
+    """Return the settings that are no flags: the program, and environment variables that the script sets."""
     found: dict[str, Setting] = {}
     for name in environment:
         if isinstance(value := script.variables.get(name), str) and not script.open(value):
@@ -164,7 +169,7 @@ def _beside(
 
 
 def flag_name(word: str) -> str:
-    """Return the name of a flag with dashes, as most launchers write it.
+    """Return the name of a flag with dashes, as most launchers spell it.
 
     >>> flag_name("--tensor_model_parallel_size=8")
     '--tensor-model-parallel-size'
@@ -173,7 +178,7 @@ def flag_name(word: str) -> str:
 
 
 def plain_value(word: str) -> int | float | str:
-    """Return a word as a number where it is one.
+    """Return a word as a number if it is one.
 
     >>> plain_value("16"), plain_value("6.0e-5"), plain_value("949,50,1")
     (16, 6e-05, '949,50,1')
@@ -187,7 +192,7 @@ def plain_value(word: str) -> int | float | str:
 
 
 def switched(value: Any) -> Any:
-    """Return a value; a switch for a text with one, as some launchers have them."""
+    """Return a value; texts such as ``true`` become switches."""
     return _SWITCHES.get(value, value) if isinstance(value, str) else value
 
 
@@ -195,7 +200,7 @@ _SWITCHES = {"true": True, "false": False, "True": True, "False": False}
 
 
 def _words(script: Script, command: Command) -> list[str]:
-    """Return the words of a command, those of ``bash -c`` among them."""
+    """Return the words of a command, including those passed to ``bash -c``."""
     words: list[str] = []
     for word in command.words:
         inside = re.search(r"\s", word) and re.search(r"\s--?\w", f" {word}")
@@ -220,7 +225,7 @@ def _all_flags(script: Script) -> list[str]:
 def _halves(
     words: Sequence[str], known: Callable[[str], bool], program: re.Pattern[str] | None = None
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the words before the program that trains, or serves, and those after it."""
+    """Return the words before the program that trains or serves, and the words after it."""
     if program is not None:
         last = max((i for i, one in enumerate(words) if program.fullmatch(one)), default=None)
         if last is not None:
@@ -236,7 +241,7 @@ def _halves(
 def _flags(
     words: Sequence[str], script: Script, name_of: Callable[[str], str], lines: "_Lines"
 ) -> tuple[dict[str, Setting], list[str]]:
-    """Return the settings of a command by name, and the words that may hold others."""
+    """Return the settings of a command by name, and open words that may hold further settings."""
     found: dict[str, Setting] = {}
     loose: list[str] = []
     place = 0
@@ -251,17 +256,18 @@ def _flags(
         while "=" not in word and place < len(words) and not _is_flag(words[place]):
             opening = script.open(words[place])
             if opening and re.fullmatch(r"\$\{?[@*].*", opening.text):
-                break  # the arguments of the script
+                break  # arguments of the script itself
             values.append(words[place])
             place += 1
         name, opening = name_of(word), script.open(word.partition("=")[0])
-        if opening:  # a flag of a branch that is open
+        if opening:  # a flag in an undecided branch
             name = OPEN_CHARACTER.sub("", name)
             where = script.open("".join(OPEN_CHARACTER.findall(word)))
             assert where is not None
             value: object = replace(where, conditional=True)
         else:
             value = _value([script.open(one) or plain_value(one) for one in values])
+        # Re-insertion moves a repeated flag to the end: order follows the last occurrence.
         found.pop(name, None)
         found[name] = Setting(name, value, lines.place(name))
     return found, loose
@@ -272,22 +278,23 @@ def _is_flag(word: str) -> bool:
 
 
 def _value(values: list[object]) -> object:
-    """Return the value of a flag with some words after it."""
+    """Return the value of a flag from the words after it."""
     if not values:
         return True
     return values[0] if len(values) == 1 else values
 
 
 class _Lines:
-    """The lines of a script, to say where a flag stands."""
+    """Lines of a script, to locate flags."""
 
     def __init__(self, text: str, file: str, budget: Budget) -> None:
         self.file, self.budget = file, budget
+        # Only display positions depend on it, so a ``#`` inside quotes does no harm.
         lines = (line.partition("#")[0] for line in text.splitlines())
         self.text = "\n".join(lines).replace("_", "-")
 
     def place(self, name: str) -> str:
-        """Return the last line with a name that is no comment."""
+        """Return the last line that contains a name outside comments."""
         self.budget.spend_values(1)
         name = name.replace("_", "-")
         at = self.text.rfind(name)
@@ -306,7 +313,7 @@ def _batch_system(text: str) -> dict[str, str]:
 
 
 def _slurm_variables(batch: Mapping[str, str]) -> dict[str, str]:
-    """Return what Slurm sets in the environment of a script with such options."""
+    """Return the environment variables that Slurm sets for these options."""
     where = _where([w for pair in batch.items() for w in pair], plain_value)
     found: dict[str, str] = {}
     for kind, names in _OF_BATCH_SYSTEM.items():
@@ -319,7 +326,7 @@ def _slurm_variables(batch: Mapping[str, str]) -> dict[str, str]:
 
 
 def _where(words: Sequence[str], value: Callable[[str], object]) -> _Where:
-    """Return what options of a launcher say of processors; the last of each kind counts."""
+    """Return the sizes that a launcher's options state; the last option of each kind counts."""
     nodes: Size = None
     per_node: Size = None
     total: Size = None
@@ -341,7 +348,7 @@ def _where(words: Sequence[str], value: Callable[[str], object]) -> _Where:
 
 
 def _processors(before: Sequence[str], batch: Mapping[str, str], script: Script) -> Size:
-    """Return the processors that a command is started on; two numbers that differ are no number."""
+    """Return the number of processors of a command; it is unresolved if two numbers differ."""
 
     def value(word: str) -> object:
         return script.open(word) or plain_value(word)
@@ -362,13 +369,14 @@ def _processors(before: Sequence[str], batch: Mapping[str, str], script: Script)
         found = nodes if isinstance(nodes, Unresolved) else found * (nodes or 1)
     asked = outer.processors
     gpus = "--gres" in batch or "--gpus-per-node" in batch
+    # Batch system and launcher disagree: either could be wrong, so the user must decide.
     if gpus and isinstance(asked, int) and isinstance(found, int) and asked != found:
         return Unresolved(f"{asked:,} of #SBATCH, but {found:,} of the launcher")
     return found
 
 
 def _world(script: Script) -> Size:
-    """Return what variables that launchers read say of processors."""
+    """Return the number of processors from variables that launchers read."""
 
     def of(name: str) -> Size:
         value = script.variables.get(name)

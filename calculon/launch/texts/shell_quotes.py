@@ -1,4 +1,4 @@
-"""Quotes, escapes and substitutions inside of a word of a shell script."""
+"""Quotes, escapes and substitutions inside a word of a shell script."""
 
 import re
 import shlex
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 NAME = r"[A-Za-z_]\w*"
 FIRST_OPEN = 0xF0000
-"""From here on, the private planes of Unicode, characters stand for values that are open."""
+"""First of the private-use characters of Unicode that stand for open values."""
 
 ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
-"""A text in which a backslash writes characters as in C."""
+"""A text with backslash escapes as in C."""
 _ESCAPE = re.compile(
     r"\\(?:([0-7]{1,3})|(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8})|(.))", re.DOTALL
 )
@@ -18,7 +18,7 @@ _PARAMETER = re.compile(rf"\$({NAME}|[0-9@*#?$!])")
 
 
 def unescaped(text: str) -> str:
-    """Return a text of ``$'...'`` with the characters that its backslashes write."""
+    """Return a text in ``$'...'`` with its escapes replaced."""
     return _ESCAPE.sub(_escaped_character, text)
 
 
@@ -32,7 +32,7 @@ def _escaped_character(found: re.Match[str]) -> str:
 
 
 def split(text: str, *, comments: bool = False) -> list[str]:
-    """Return the words of a text; split at blanks where a quotation has no end."""
+    """Return the words of a text; without a closing quote, split at blanks."""
     try:
         return shlex.split(text, comments=comments)
     except ValueError:
@@ -40,7 +40,7 @@ def split(text: str, *, comments: bool = False) -> list[str]:
 
 
 def resplit(pieces: Sequence[str]) -> list[str]:
-    """Return words split at spaces, as of an expansion outside of quotes; a space at an end ends a word, too."""
+    """Split words at spaces, as in an unquoted expansion; a space at either end separates words, too."""
     found: list[str] = []
     for number, piece in enumerate(pieces):
         parts = piece.split()
@@ -53,7 +53,7 @@ def resplit(pieces: Sequence[str]) -> list[str]:
 
 
 def quote_end(word: str, at: int) -> int:
-    """Return the place of the quote that closes one."""
+    """Return the position of the closing quote."""
     quote, end = word[at], at + 1
     while end < len(word) and word[end] != quote:
         if quote == '"' and word[end] == "\\":
@@ -68,7 +68,7 @@ BRACKETS = {"(": ")", "{": "}"}
 
 
 def after_bracket(text: str, at: int) -> int:
-    """Return the place after the bracket that closes the one at a place; 0 where none does."""
+    """Return the position after the bracket that closes the one at a position; 0 if none does."""
     opening, closing, depth = text[at], BRACKETS[text[at]], 0
     for end in range(at, len(text)):
         depth += (text[end] == opening) - (text[end] == closing)
@@ -78,7 +78,7 @@ def after_bracket(text: str, at: int) -> int:
 
 
 def substitution(word: str, at: int) -> tuple[str, int]:
-    """Return a substitution that begins at a place, and the place after it."""
+    """Return the substitution that begins at a position, and the position after it."""
     if word[at] == "`":
         end = word.find("`", at + 1)
         end = len(word) if end < 0 else end + 1
@@ -91,7 +91,7 @@ def substitution(word: str, at: int) -> tuple[str, int]:
 
 
 def word_of(value: object) -> str:
-    """Return a value as one word of a script, in quotes where it needs them.
+    """Return a value as one word of a script, quoted if necessary.
 
     >>> word_of(8), word_of("a b"), word_of(False)
     ('8', "'a b'", 'false')

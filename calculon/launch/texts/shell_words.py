@@ -1,6 +1,6 @@
-"""The words and statements of a shell script, read as far as launch scripts need it: POSIX shell with bash arrays.
+"""Words and statements of a shell script, for the constructs in launch scripts: POSIX shell with bash arrays.
 
-Words keep their quotes; :mod:`calculon.launch.texts.shell` puts in what variables hold.
+Words keep their quotes; :mod:`calculon.launch.texts.shell` expands them.
 Source: IEEE Std 1003.1 (POSIX), *Shell Command Language*; GNU Bash manual, *Arrays*, *Here Strings*.
 """
 
@@ -16,7 +16,7 @@ from calculon.launch.texts.shell_quotes import ANSI_QUOTED, BRACKETS, after_brac
 
 @dataclass(frozen=True, slots=True)
 class Simple:
-    """A command: its words with their quotes, on a line of the script; ``text`` is that of a here document."""
+    """A command: its words with their quotes, its line, and the ``text`` of a here document."""
 
     words: tuple[str, ...]
     line: int
@@ -25,7 +25,7 @@ class Simple:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An assignment of a list: ``NAME=( ... )``, or ``NAME+=( ... )`` that adds to it."""
+    """An assignment of a list: ``NAME=( ... )``, or ``NAME+=( ... )``, which appends."""
 
     name: str
     adds: bool
@@ -35,9 +35,9 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Statements of which the first is run whose condition holds: ``if``, ``case``, ``&&`` and ``||``.
+    """Alternative statements, of which the first with a true condition runs: ``if``, ``case``, ``&&`` and ``||``.
 
-    Each branch has the words of its condition, empty where it always holds.
+    Each branch has the words of its condition; they are empty if it always holds.
     """
 
     branches: tuple[tuple[tuple[str, ...], "tuple[Statement, ...]"], ...]
@@ -53,14 +53,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Subshell:
-    """Statements between parentheses: what they assign ends with them."""
+    """Statements between parentheses, whose assignments end with them."""
 
     body: "tuple[Statement, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function, and its body."""
+    """A function and its body."""
 
     name: str
     body: "tuple[Statement, ...]"
@@ -68,7 +68,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The body of a loop; that of ``for`` has a variable and the words that it takes."""
+    """The body of a loop; ``for`` also has a variable and the words that it takes."""
 
     body: "tuple[Statement, ...]"
     variable: str = ""
@@ -78,20 +78,20 @@ class Loop:
 Statement = Simple | Array | Choice | Group | Subshell | Function | Loop
 
 SUCCEEDS = ("true",)
-"""The condition of what follows a command that is taken to succeed, as all are but :data:`_QUESTIONS`."""
+"""Condition of statements after a command that is assumed to succeed, as all are except :data:`_QUESTIONS`."""
 _LONGEST_CONDITION = 100
-"""Words of a condition beyond which it counts as open."""
+"""Length in words from which a condition counts as open."""
 _TESTS = {"[", "[[", "test", "true", "false"}
 _QUESTIONS = {
     *("grep", "egrep", "fgrep", "pgrep", "command", "which", "type", "hash", "diff", "cmp", "read"),
     *("ls", "python", "python3", "nvidia-smi", "scontrol", "git", "pip", "ping", "curl"),
 }
-"""Commands that often fail, which says something."""
+"""Commands whose failure is informative."""
 
 _ENDS = re.compile(r"&&|\|\||;;|[;&|\n()]")
 _BLANKS = re.compile(r"[ \t\r]+")
 _PLAIN = re.compile(r"[^ \t\r\n;&|()<>\\'\"`$]+")
-"""Characters of a word that mean themselves."""
+"""Characters without special meaning in a word."""
 
 _RESERVED = {"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"}
 _ASSIGNS_ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=\Z")
@@ -100,7 +100,7 @@ _REDIRECTION = re.compile(r"\d*(<<<|<<-|<<|&>>|&>|>>|>&|<&|>\||>|<)[ \t]*")
 
 
 class _Token(NamedTuple):
-    """A word or an operator; an array has words, a here document a text."""
+    """A word or an operator; an array has words, a here document has a text."""
 
     text: str
     line: int
@@ -109,7 +109,7 @@ class _Token(NamedTuple):
 
 
 class _Lexer:
-    """Cuts a text into tokens."""
+    """Tokenizer of a script."""
 
     def __init__(self, text: str, file: str, budget: Budget) -> None:
         self.text, self.file, self.budget = text, file, budget
@@ -126,6 +126,7 @@ class _Lexer:
 
     def _next(self) -> None:
         text, at = self.text, self.place
+        # The order of these cases matters: redirections begin like operators, and (( like a subshell.
         if blanks := _BLANKS.match(text, at):
             self.place = blanks.end()
         elif text.startswith("\\\n", at):
@@ -178,7 +179,7 @@ class _Lexer:
         return tuple(words)
 
     def _word_end(self, at: int) -> int:
-        """Return the place after a word that starts at a place."""
+        """Return the position after the word that starts at a position."""
         text = self.text
         while at < len(text):
             char = text[at]
@@ -198,7 +199,7 @@ class _Lexer:
         return min(at, len(text))
 
     def _closing(self, at: int) -> int:
-        """Return the place after a quoted part, a substitution, or an expansion."""
+        """Return the position after a quoted part, a substitution, or an expansion."""
         text = self.text
         quote = text[at]
         if text.startswith("$'", at):
@@ -231,19 +232,19 @@ class _Lexer:
         return inner + 1
 
     def _parenthesis(self, at: int) -> int:
-        """Return the place after a parenthesis inside of a substitution."""
+        """Return the position after a parenthesis inside a substitution."""
         if end := after_bracket(self.text, at):
             return end
         raise self._open("(")
 
     def _calculation_end(self, at: int) -> int:
-        """Return the place after ``(( ... ))``; 0 where it has no end."""
+        """Return the position after ``(( ... ))``; 0 if it has no end."""
         end = after_bracket(self.text, at)
         self.budget.spend_characters((end or len(self.text)) - at)
         return end if self.text.endswith("))", at, end) else 0
 
     def _redirection(self) -> None:
-        """Pass over a redirection and its target; remember a here document."""
+        """Skip a redirection and its target; record a here document."""
         found = _REDIRECTION.match(self.text, self.place)
         assert found
         self.place = end = found.end()
@@ -266,24 +267,25 @@ class _Lexer:
                 if (line.lstrip("\t") if tabs else line) == name:
                     break
                 lines.append(re.sub(r"([\\$`])", r"\\\1", line) if quoted else line)
-            if place < len(self.found) and self.found[place].text == "<<":  # none inside of a list
+            # Here documents inside a list are ignored.
+            if place < len(self.found) and self.found[place].text == "<<":
                 self.found[place] = _Token("<<", self.found[place].line, words=("\n".join(lines),))
         self.documents.clear()
 
     def _open(self, what: str) -> SpecError:
         place = f"{self.file}:{self.line}"
-        return SpecError(place, Problem("", f"the end of what {what} opens", "the end of the file"))
+        return SpecError(place, Problem("", f"a closing mark for {what}", "the end of the file"))
 
 
 class _Grammar:
-    """Makes statements of tokens."""
+    """Parser of tokens to statements."""
 
     def __init__(self, tokens: Sequence[_Token], budget: Budget) -> None:
         self.tokens, self.at, self.budget = tokens, 0, budget
         self.functions: set[str] = set()
 
     def body(self, *ends: str) -> tuple[Statement, ...]:
-        """Read statements up to one of some reserved words, which is left; or to the end."""
+        """Read statements up to one of several reserved words, which is not consumed, or to the end."""
         found: list[Statement] = []
         while (token := self._token()) is not None:
             if token.text in ends:
@@ -302,12 +304,12 @@ class _Grammar:
         return token is not None and token.text in texts
 
     def _and_or(self) -> list[Statement]:
-        """Read statements joined by ``&&``, ``||`` and ``|``; the first two depend on what is before them."""
+        """Read statements joined by ``&&``, ``||`` and ``|``; the first two depend on the statement before them."""
         first = self._statement()
         status = _status(first, self.functions)
         found: list[Statement] = [first]
         if _is_test(first) and self._is("&&", "||"):
-            found.clear()  # the choices have it
+            found.clear()  # the test becomes the condition of the following statements
         while self._is("&&", "||", "|"):
             operator, line = self.tokens[self.at].text, self.tokens[self.at].line
             self.at += 1
@@ -316,7 +318,7 @@ class _Grammar:
             following = self._statement()
             own = _status(following, self.functions)
             self.budget.spend_values(len(status))
-            if operator == "|":  # each side is a process of its own
+            if operator == "|":  # each side of a pipe is a separate process
                 found[-1:] = [
                     one if isinstance(one, Simple) else Subshell((one,))
                     for one in (*found[-1:], following)
@@ -325,6 +327,7 @@ class _Grammar:
                 continue
             _add_branch(found, status if operator == "&&" else _negated(status), following, line)
             status = _joined_status(status, operator, own)
+            # Chains of && and || repeat earlier conditions, so their length would grow quadratically.
             if len(status) > _LONGEST_CONDITION:
                 status = ("$?",)
         return found
@@ -351,7 +354,7 @@ class _Grammar:
             self.at += 1
 
     def _condition(self, end: str) -> tuple[str, ...]:
-        """Return the words of a condition, its operators among them."""
+        """Return the words of a condition, including its operators."""
         start = self.at
         while (token := self._token()) is not None and not (
             token.text == end and self.tokens[self.at - 1].text in (";", "\n", ")")
@@ -433,7 +436,7 @@ class _Grammar:
         words: list[str] = []
         text = ""
         while (token := self._token()) is not None:
-            in_test = "[[" in words[:2] and words[-1] != "]]"  # where && and ( are words
+            in_test = "[[" in words[:2] and words[-1] != "]]"  # inside [[ ]], && and ( are words
             if token.operator and not in_test:
                 break
             self.at += 1
@@ -460,7 +463,7 @@ class _Grammar:
 
 
 def split_condition(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """Return the tests of a condition, and the operators between them: those outside of ``[[ ]]``."""
+    """Return the tests of a condition, and the operators between them outside ``[[ ]]``."""
     tests: list[list[str]] = [[]]
     operators = []
     for word in words:
@@ -474,14 +477,14 @@ def split_condition(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
 
 
 def _is_test(statement: Statement) -> bool:
-    """Return whether a statement does nothing but say whether something holds."""
+    """Return true for a statement that only tests a condition."""
     words = statement.words if isinstance(statement, Simple) else ()
     first = next((word for word in words if word != "!"), "")
     return first in _TESTS or first.startswith("((")
 
 
 def _status(statement: Statement, functions: Set[str]) -> tuple[str, ...]:
-    """Return the condition that a statement succeeded."""
+    """Return the condition under which a statement succeeds."""
     if isinstance(statement, Simple):
         first = next((word for word in statement.words if word != "!"), "")
         if first in _QUESTIONS or first in functions or _is_test(statement):
@@ -496,7 +499,7 @@ def _status(statement: Statement, functions: Set[str]) -> tuple[str, ...]:
 
 
 def _negated(condition: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the opposite of a condition: that of each test, with ``&&`` and ``||`` exchanged."""
+    """Return the negation of a condition: each test negated, and ``&&`` and ``||`` exchanged."""
     tests, operators = split_condition(condition)
     opposites = [test[1:] if test[0] == "!" else ["!", *test] for test in tests]
     words = list(opposites[0])
@@ -508,7 +511,7 @@ def _negated(condition: tuple[str, ...]) -> tuple[str, ...]:
 def _joined_status(
     first: tuple[str, ...], operator: str, second: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the condition that a statement succeeded, or was left out after one that did."""
+    """Return the condition under which two joined statements succeed."""
     if first == SUCCEEDS:
         return second if operator == "&&" else first
     if second == SUCCEEDS:
@@ -519,7 +522,7 @@ def _joined_status(
 def _add_branch(
     found: list[Statement], condition: tuple[str, ...], following: Statement, line: int
 ) -> None:
-    """Add a statement that a condition decides, to the branches of the choice before it where it is one of them."""
+    """Add a conditional statement, to the branches of the preceding choice if the conditions match."""
     last = found[-1] if found else None
     if condition == SUCCEEDS:
         found.append(following)
@@ -536,10 +539,10 @@ def statements(text: str, file: str) -> tuple[Statement, ...]:
     """Return the statements of a script.
 
     Args:
-        text, file: The script, and its name for messages.
+        text, file: Script, and its name for messages.
 
     Raises:
-        SpecError: Where a quotation, a list or an expansion has no end.
+        SpecError: For a quotation, list or expansion without an end.
     """
     with reading(file) as budget:
         tokens = _Lexer(text.replace("\r\n", "\n"), file, budget).tokens()

@@ -1,4 +1,4 @@
-"""Settings below names, as configurations in YAML and Python have them: ``model.tensor_model_parallel_size``."""
+"""Trees of named settings, as in YAML and Python configurations: ``model.tensor_model_parallel_size``."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,22 +7,22 @@ from calculon.base.frozen import dataclass
 from calculon.launch.texts.reading_budget import Budget
 
 TARGET = "_target_"
-"""Name of the class or function that makes an object, beside its settings, as Hydra writes it."""
+"""Name of the class or function that creates an object, next to its settings, as in Hydra."""
 
 CALLS = "calls"
-"""Name, beside the settings of a Python file, of functions that are not in it and may change settings."""
+"""Name, next to the settings of a Python file, of external functions that may change settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value, and the line that it stands in."""
+    """A value, and its line."""
 
     value: Any
     line: int = 0
 
 
 def spend_list(value: Any, budget: Budget) -> None:
-    """Spend the elements of a list, and of the lists in it, each as often as it occurs."""
+    """Spend the elements of a list and its nested lists, each as often as it occurs."""
     left = [value]
     while left:
         one = left.pop()
@@ -32,7 +32,7 @@ def spend_list(value: Any, budget: Budget) -> None:
 
 
 def flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of objects within each other by their paths; an empty object as such."""
+    """Yield the values of nested objects by path; an empty object counts as a value."""
     for key, value in settings.items():
         name = f"{above}{key}"
         if isinstance(value, Mapping) and value:
@@ -42,7 +42,7 @@ def flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, An
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by path as objects within each other."""
+    """Return settings by path as nested objects."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         *above, last = name.split(".")
@@ -54,10 +54,10 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Tree(dict[str, Any]):
-    """Settings and further trees by name; the name ``""`` has the value of the tree itself, where it has one."""
+    """Settings and subtrees by name; the name ``""`` holds the tree's own value, if any."""
 
     def put(self, path: tuple[str, ...], leaf: "Leaf | Tree") -> None:
-        """State the setting of a path, below whatever was stated of its first names."""
+        """Set the value of a path; existing settings of its leading names are kept."""
         first, *rest = path
         if not rest:
             self[first] = leaf
@@ -69,20 +69,20 @@ class Tree(dict[str, Any]):
         below.put(tuple(rest), leaf)
 
     def at(self, path: tuple[str, ...]) -> "Leaf | Tree | None":
-        """Return what is stated of a path; None where nothing is."""
+        """Return the setting or subtree of a path; None if there is none."""
         found: Leaf | Tree | None = self
         for name in path:
             found = found.get(name) if isinstance(found, Tree) else None
         return found
 
     def copied(self, budget: Budget) -> "Tree":
-        """Return a tree whose changes leave this one as it is."""
+        """Return an independent copy of the tree."""
         budget.spend_values(1 + len(self))
         items = self.items()
         return Tree((n, v.copied(budget) if isinstance(v, Tree) else v) for n, v in items)
 
     def spend(self, budget: Budget, around: tuple["Tree", ...] = ()) -> int:
-        """Spend the values of all settings, each at every path that it has; return how many settings there are."""
+        """Spend the values of all settings at every path; return the number of settings."""
         budget.spend_values(1 + len(self))
         around = (*around, self)
         count = 0
@@ -97,7 +97,7 @@ class Tree(dict[str, Any]):
     def leaves(
         self, above: str = "", around: tuple["Tree", ...] = ()
     ) -> Iterator[tuple[str, Leaf]]:
-        """Yield every setting with the names of its path, joined by dots; a tree inside of itself is passed over."""
+        """Yield every setting with its path, joined by dots; a tree inside itself is skipped."""
         around = (*around, self)
         for name, one in self.items():
             path = ".".join(filter(None, (above, name)))
@@ -107,7 +107,7 @@ class Tree(dict[str, Any]):
                 yield from one.leaves(path, around)
 
     def trees(self) -> "Iterator[Tree]":
-        """Yield the tree itself and all below it, each once."""
+        """Yield the tree and all subtrees, each once."""
         found: dict[int, Tree] = {}
         left = [self]
         while left:

@@ -1,7 +1,7 @@
-"""The settings of a configuration in YAML, with the lines that they stand in, and references to others resolved.
+"""Settings of a YAML configuration with their lines, and with references to other settings resolved.
 
-References are those of OmegaConf: ``${model.hidden_size}``, ``${.hidden_size}`` beside the setting, and the resolver
-``${multiply:4, ${.hidden_size}}`` of NeMo.
+References follow OmegaConf: ``${model.hidden_size}``, ``${.hidden_size}`` for a sibling, and NeMo's resolver
+``${multiply:4, ${.hidden_size}}``.
 """
 
 import re
@@ -16,18 +16,18 @@ from calculon.launch.texts.tree import TARGET, Leaf, Tree
 _TORCH_TYPE = re.compile(r"torch\.(\w+)")
 
 AROUND = ("ConfigContainer", "training")
-"""Names that some files have around all others."""
+"""Top-level names that wrap all settings in some files."""
 
 
 def settings_in(text: str, file: str, variables: Mapping[str, str]) -> Tree:
     """Return the settings of a YAML file.
 
     Args:
-        text, file: What it contains, and its name.
-        variables: Values of what it refers to beside itself: ``${TP}``.
+        text, file: Contents and name of the file.
+        variables: Values of external references, such as ``${TP}``.
 
     Raises:
-        SpecError: For what is no YAML, no mapping, or more than the budget allows.
+        SpecError: For text that is not YAML, not a mapping, or exceeds the budget.
     """
     with reading(file) as budget:
         tree = _composed(text, file, budget)
@@ -47,16 +47,17 @@ def settings_in(text: str, file: str, variables: Mapping[str, str]) -> Tree:
 
 
 def _composed(text: str, file: str, budget: Budget) -> Tree:
-    """Return the settings of a YAML file as they stand there; none of a text that is no mapping."""
-    import yaml  # only when there is some
+    """Return the unresolved settings of a YAML file; an empty tree for text that is not a mapping."""
+    import yaml  # imported late: it costs start-up time
 
+    # Sizes of composed nodes by identity: aliases return the same node object.
     sizes: dict[int, int] = {}
 
     class Loader(yaml.SafeLoader):
         count = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            """Compose a node; that of an alias counts as many values as what it stands for."""
+            """Compose a node; an alias spends as many values as its target, so that nested aliases cannot explode."""
             alias, before = self.check_event(yaml.AliasEvent), self.count
             node: Any = super().compose_node(parent, index)
             if alias and id(node) not in sizes:
@@ -86,7 +87,7 @@ def _tree(node: Any) -> Tree:
 
 
 def _held(node: Any) -> Leaf | Tree:
-    """Return what stands under a name."""
+    """Return the setting or subtree of a node."""
     line = node.start_mark.line + 1
     if node.id == "mapping":
         made = _tree(node)
@@ -98,7 +99,7 @@ def _held(node: Any) -> Leaf | Tree:
 
 
 def _value(node: Any) -> Any:
-    """Return a value."""
+    """Return the value of a node."""
     if node.id == "sequence":
         return [_value(one) for one in node.value]
     if node.id == "mapping":
@@ -107,13 +108,13 @@ def _value(node: Any) -> Any:
 
 
 def _scalar(node: Any) -> Any:
-    """Return a value without quotes as YAML 1.1 reads it, as these launchers do; numbers also without a sign (1e-5)."""
+    """Return a scalar as YAML 1.1 reads it if unquoted, like these launchers; exponents need no sign (1e-5)."""
     text: str = node.value
     return text if node.style in ("'", '"', "|", ">") else plain(text)
 
 
 def plain(text: str) -> Any:
-    """Return the value of a text without quotes."""
+    """Return the value of an unquoted text."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for kind, form in _NUMBERS.items():
@@ -140,9 +141,9 @@ _MOST_DIGITS = len(str(LARGEST_NUMBER))
 
 
 class _References:
-    """Resolves references between the settings of a tree, and to variables.
+    """Resolver of references between the settings of a tree, and to variables.
 
-    A setting that is referred to is resolved once, however many references lead to it.
+    Each referenced setting is resolved once, however many references lead to it.
     """
 
     def __init__(self, tree: Tree, variables: Mapping[str, str], file: str, budget: Budget) -> None:
@@ -150,21 +151,21 @@ class _References:
         self.resolved: dict[tuple[str, ...], Any] = {}
 
     def setting(self, path: tuple[str, ...], leaf: Leaf) -> Any:
-        """Return the value of a setting with what its references stand for; one that leads to itself is open."""
+        """Return the resolved value of a setting; a setting that refers to itself is unresolved."""
         if path not in self.resolved:
             self.resolved[path] = Unresolved(str(leaf.value))
             self.resolved[path] = self.value(leaf.value, path, leaf.line)
         return self.resolved[path]
 
     def value(self, value: Any, path: tuple[str, ...], line: int) -> Any:
-        """Return a value of a setting; references that lead nowhere leave it open."""
+        """Return the resolved value of a setting; it is unresolved if any reference is."""
         if isinstance(value, list):
             found = [self.value(one, path, line) for one in value]
             unknown = any(isinstance(one, Unresolved) for one in found)
             return Unresolved(str(value)) if unknown else found
         if not isinstance(value, str) or _OPENING not in value:
             return value
-        texts: list[list[str]] = [[]]  # of the value, and of each reference that is not closed yet
+        texts: list[list[str]] = [[]]  # texts of the value, and of each open reference
         for part in _PARTS.finditer(value):
             if part[0] == _OPENING:
                 texts.append([])
@@ -183,7 +184,7 @@ class _References:
         return _OPENING.join(map("".join, texts))
 
     def referred(self, inside: str, path: tuple[str, ...], line: int) -> Any:
-        """Return what a reference stands for."""
+        """Return the value that a reference stands for."""
         resolver, colon, rest = inside.partition(":")
         if colon:
             factors = [one.strip() for one in rest.split(",")]
@@ -201,7 +202,7 @@ class _References:
         if up := len(inside) - len(inside.lstrip(".")):
             places = [(*path[: len(path) - up], *names)]
         else:
-            places = [tuple(names), tuple(names[1:])]  # the first may be around all others
+            places = [tuple(names), tuple(names[1:])]  # the first name may wrap all settings
         for place in places:
             found = self.tree.at(place) if place else None
             if isinstance(found, Leaf):
@@ -212,7 +213,7 @@ class _References:
 def yaml_lines(
     values: Mapping[str, Any], write: Callable[[object], str], indent: str = ""
 ) -> Iterator[str]:
-    """Yield the lines of a configuration, whose values `write` returns as texts."""
+    """Yield the lines of a configuration; `write` formats a value."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield f"{indent}{name}:"

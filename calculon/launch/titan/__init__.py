@@ -1,1 +1,1 @@
-"""torchtitan: TOML, configurations in Python and command lines."""
+"""torchtitan: TOML files, Python configurations and command lines."""

@@ -1,14 +1,14 @@
-"""torchtitan: configurations of its TOML files up to 2025, and of its Python recipes since 2026.
+"""torchtitan: its TOML configurations up to 2025, and its Python recipes since 2026.
 
 Sources: pytorch/torchtitan, ``torchtitan/config/job_config.py`` and ``train_configs/*.toml`` (2024, 2025),
-``torchtitan/config/configs.py`` and ``models/*/config_registry.py`` (2026). Those of August 2026 count tokens, not
-sequences: they are written.
+``torchtitan/config/configs.py`` and ``models/*/config_registry.py`` (2026). The version of August 2026, which counts
+tokens in place of sequences, is the one that is written.
 """
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.presets import COMMON, find_preset, lacking, refused
 from calculon.launch.dialect import Dialect, Fields, Reading, Writing
-from calculon.launch.rows import named, only_with, row
+from calculon.launch.rows import ignored_values, named, row
 from calculon.launch.texts.name_patterns import under
 from calculon.launch.titan.torchtitan_files import (
     flavor_of,
@@ -24,37 +24,39 @@ from calculon.launch.titan.torchtitan_files import (
 from calculon.launch.titan.torchtitan_kernels import KERNELS, LENGTH, TOKENS
 from calculon.launch.titan.torchtitan_pipeline import PIPELINE
 from calculon.launch.titan.torchtitan_versions import PASSES, STEP_TOKENS, in_version_of
-from calculon.launch.titan.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY_WITH
+from calculon.launch.titan.torchtitan_words import IGNORED_VALUES, NO_EFFECT, NOT_MODELLED
 
 _NAME = "torchtitan"
 
 _EXCHANGES = {"allgather": "all_gather", "alltoall": "p2p"}
-"""Exchanges of context parallelism; alltoall hands keys and values from neighbour to neighbour, a ring."""
+"""Communication methods of context parallelism; torchtitan's alltoall is a ring that passes keys and values on."""
 
 
-def _read_degrees(one: Reading) -> Fields:
+def _read_degrees(reading: Reading) -> Fields:
     tensor, pipeline, context, replicas = (
-        one.count(*parallel(name), default=1, least=1)
+        reading.count(*parallel(name), default=1, least=1)
         for name in (
             *("tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree"),
             "data_parallel_replicate_degree",
         )
     )
     sharding = (*parallel("data_parallel_shard_degree"), "training.data_parallel_degree")
-    shards = one.count(*sharding, default=-1)
+    shards = reading.count(*sharding, default=-1)
     rest = tensor * pipeline * context * replicas
     product = f"tensor {tensor} x pipeline {pipeline} x context {context} x replicas {replicas}"
-    if shards == -1:  # all processors that other degrees leave
-        processors = one.processors()
+    if shards == -1:  # -1 stands for all remaining processors
+        processors = reading.processors()
         if processors % rest:
-            raise _contradiction(one, f"a divisor of {processors:,} processors", rest, product)
+            raise _contradiction(reading, f"a divisor of {processors:,} processors", rest, product)
         shards = processors // rest
     elif shards < 1:
-        raise one.error(one.stated(*sharding, default=shards), "a whole number of at least 1")
+        raise reading.error(
+            reading.stated(*sharding, default=shards), "a whole number of at least 1"
+        )
     processors = rest * shards
-    if one.num_procs not in (None, processors):
+    if reading.num_procs not in (None, processors):
         product = f"{product} x shards {shards}"
-        raise _contradiction(one, f"{one.num_procs:,} processors", processors, product)
+        raise _contradiction(reading, f"{reading.num_procs:,} processors", processors, product)
     ranks = replicas * shards * context
     split = shards * context > 1
     return {
@@ -70,26 +72,26 @@ def _read_degrees(one: Reading) -> Fields:
     }
 
 
-def _contradiction(one: Reading, wanted: str, found: int, product: str) -> SpecError:
-    """Return the error of degrees that do not go with the processors."""
-    place = one.parsed.file
+def _contradiction(reading: Reading, wanted: str, found: int, product: str) -> SpecError:
+    """Return the error of degrees that do not match the number of processors."""
+    place = reading.parsed.file
     return SpecError(place, Problem("parallelism", wanted, f"{found:,} ({product})"))
 
 
-def _write_degrees(one: Writing) -> Fields:
-    context, data, shard = one["context_par"], one["data_par"], one["dp_shard"]
+def _write_degrees(writing: Writing) -> Fields:
+    context, data, shard = writing["context_par"], writing["data_par"], writing["dp_shard"]
     ranks = context * data
-    if ranks > 1 and not one["data_par_overlap"]:
-        raise one.refuse("data_par_overlap", "true: FSDP and DDP overlap by themselves")
-    if one["zero_stage"] == "fsdp" and ranks > 1:
+    if ranks > 1 and not writing["data_par_overlap"]:
+        raise writing.refuse("data_par_overlap", "true: FSDP and DDP always overlap")
+    if writing["zero_stage"] == "fsdp" and ranks > 1:
         shards = (shard or ranks) // context
-    elif one["zero_stage"] == "0" and (context == 1 or ranks == 1):
+    elif writing["zero_stage"] == "0" and (context == 1 or ranks == 1):
         shards = 1
     else:
-        raise one.refuse("zero_stage", "fsdp, or 0 without context parallelism")
+        raise writing.refuse("zero_stage", "fsdp, or 0 without context parallelism")
     found = {
-        "tensor_parallel_degree": one["tensor_par"],
-        "pipeline_parallel_degree": one["pipeline_par"],
+        "tensor_parallel_degree": writing["tensor_par"],
+        "pipeline_parallel_degree": writing["pipeline_par"],
         "context_parallel_degree": context,
         "data_parallel_replicate_degree": data // shards,
     }
@@ -97,77 +99,81 @@ def _write_degrees(one: Writing) -> Fields:
     return {"parallelism.data_parallel_shard_degree": shards, **kept}
 
 
-def _read_experts(one: Reading) -> Fields:
-    experts = one.count(*parallel("expert_parallel_degree"), default=1, least=1)
-    width = one.setting(*parallel("expert_tensor_parallel_degree"))
-    tensor = one.execution["tensor_par"]
+def _read_experts(reading: Reading) -> Fields:
+    experts = reading.count(*parallel("expert_parallel_degree"), default=1, least=1)
+    width = reading.setting(*parallel("expert_tensor_parallel_degree"))
+    tensor = reading.execution["tensor_par"]
     if experts == 1 or tensor == 1 or width is None:
         split = 1 if experts > 1 and tensor > 1 else 0
     elif width.value not in (1, tensor):
-        raise one.error(width, f"1, or tensor_parallel_degree={tensor}")
+        raise reading.error(width, f"1, or tensor_parallel_degree={tensor}")
     else:
         split = 1 if width.value == 1 else 0
     return {"expert_par": experts, "expert_tensor_par": split}
 
 
-def _write_experts(one: Writing) -> Fields:
-    experts, width = one["expert_par"], one["expert_tensor_par"] or one["tensor_par"]
-    if experts == 1 and width != one["tensor_par"]:
-        raise one.refuse("expert_tensor_par", "0: experts are split as other layers")
+def _write_experts(writing: Writing) -> Fields:
+    experts, width = writing["expert_par"], writing["expert_tensor_par"] or writing["tensor_par"]
+    if experts == 1 and width != writing["tensor_par"]:
+        raise writing.refuse("expert_tensor_par", "0: experts are sharded like other layers")
     if experts > 1 and width != 1:
-        raise one.refuse("expert_tensor_par", "1: experts take the ranks of tensor parallelism")
+        raise writing.refuse(
+            "expert_tensor_par", "1: expert parallelism uses the ranks of tensor parallelism"
+        )
     return {} if experts == 1 else {"parallelism.expert_parallel_degree": experts}
 
 
-def _read_batch(one: Reading) -> Fields:
-    """Read length, microbatch and batch: of August 2026 in tokens, before in sequences."""
-    tokens = any(name in one.parsed.settings for name in (TOKENS, STEP_TOKENS, LENGTH, PASSES))
+def _read_batch(reading: Reading) -> Fields:
+    """Read sequence length, microbatch and batch: in tokens since August 2026, in sequences before."""
+    tokens = any(name in reading.parsed.settings for name in (TOKENS, STEP_TOKENS, LENGTH, PASSES))
     older = ("local_batch_size", "batch_size", "global_batch_size", "seq_len")
-    stated = [name for key in older if (name := f"training.{key}") in one.parsed.settings]
+    stated = [name for key in older if (name := f"training.{key}") in reading.parsed.settings]
     if tokens and stated:
-        found = one.parsed.settings[stated[0]]
-        raise one.error(found, "nothing, since tokens are counted", "use one version's names")
-    return _read_tokens(one) if tokens else _read_sequences(one)
+        found = reading.parsed.settings[stated[0]]
+        raise reading.error(
+            found, "no value, as the file counts tokens", "use the names of one version"
+        )
+    return _read_tokens(reading) if tokens else _read_sequences(reading)
 
 
-def _read_tokens(one: Reading) -> Fields:
-    length = one.count(LENGTH, "model.seq_len", default=2048, least=1)
-    tokens = one.count(TOKENS, default=16384, least=1)
-    passes = one.count(PASSES, default=1, least=1)
-    passes = passes if one.execution["pipeline_par"] > 1 else 1
+def _read_tokens(reading: Reading) -> Fields:
+    length = reading.count(LENGTH, "model.seq_len", default=2048, least=1)
+    tokens = reading.count(TOKENS, default=16384, least=1)
+    passes = reading.count(PASSES, default=1, least=1)
+    passes = passes if reading.execution["pipeline_par"] > 1 else 1
     if tokens % length:
-        raise indivisible(one, TOKENS, f"a multiple of max_context_length={length:,}", tokens)
-    at_once = tokens * passes * one.execution["data_par"]
-    step = one.count(STEP_TOKENS, default=-1)
+        raise indivisible(reading, TOKENS, f"a multiple of max_context_length={length:,}", tokens)
+    at_once = tokens * passes * reading.execution["data_par"]
+    step = reading.count(STEP_TOKENS, default=-1)
     step = at_once if step < 0 else step
     if step % at_once:
-        product = f"{tokens:,} x {passes} x data {one.execution['data_par']}"
-        raise indivisible(one, STEP_TOKENS, f"a multiple of {at_once:,} ({product})", step)
-    if step > at_once and one.execution["pipeline_par"] > 1:
-        one.not_modelled(STEP_TOKENS, _refilled(step // at_once))
+        product = f"{tokens:,} x {passes} x data {reading.execution['data_par']}"
+        raise indivisible(reading, STEP_TOKENS, f"a multiple of {at_once:,} ({product})", step)
+    if step > at_once and reading.execution["pipeline_par"] > 1:
+        reading.not_modelled(STEP_TOKENS, _refilled(step // at_once))
     return _batch(tokens // length, step // length, length)
 
 
-def _read_sequences(one: Reading) -> Fields:
-    length = one.count("training.seq_len", default=2048, least=1)
-    local = one.count("training.local_batch_size", "training.batch_size", default=8, least=1)
-    each = one.count(*parallel("pipeline_parallel_microbatch_size"), default=1, least=1)
-    passes = one.count(*parallel("pipeline_parallel_microbatches"))
+def _read_sequences(reading: Reading) -> Fields:
+    length = reading.count("training.seq_len", default=2048, least=1)
+    local = reading.count("training.local_batch_size", "training.batch_size", default=8, least=1)
+    each = reading.count(*parallel("pipeline_parallel_microbatch_size"), default=1, least=1)
+    passes = reading.count(*parallel("pipeline_parallel_microbatches"))
     micro = local
-    if one.execution["pipeline_par"] > 1:
+    if reading.execution["pipeline_par"] > 1:
         micro = local // passes if passes else each
         if micro < 1 or local % micro:
             wanted = f"a multiple of the {passes or each} of the pipeline's microbatches"
-            raise indivisible(one, "training.local_batch_size", wanted, local)
-    at_once = local * one.execution["data_par"]
-    step = one.count("training.global_batch_size", default=-1)
+            raise indivisible(reading, "training.local_batch_size", wanted, local)
+    at_once = local * reading.execution["data_par"]
+    step = reading.count("training.global_batch_size", default=-1)
     step = at_once if step < 0 else step
     if step % at_once:
-        product = f"{local:,} x data {one.execution['data_par']}"
+        product = f"{local:,} x data {reading.execution['data_par']}"
         wanted = f"a multiple of {at_once:,} ({product})"
-        raise indivisible(one, "training.global_batch_size", wanted, step)
-    if step > at_once and one.execution["pipeline_par"] > 1:
-        one.not_modelled("training.global_batch_size", _refilled(step // at_once))
+        raise indivisible(reading, "training.global_batch_size", wanted, step)
+    if step > at_once and reading.execution["pipeline_par"] > 1:
+        reading.not_modelled("training.global_batch_size", _refilled(step // at_once))
     return _batch(micro, step, length)
 
 
@@ -176,136 +182,141 @@ def _batch(micro: int, batch: int, length: int) -> Fields:
 
 
 def _refilled(times: int) -> str:
-    return f"the pipeline is filled and drained {times} times in a step: counted once"
+    return f"{times} pipeline fills and drains per step: one is modelled"
 
 
-def _write_batch(one: Writing) -> Fields:
-    length = one["seq_length"] or (one.model.seq_size if one.model else 0)
+def _write_batch(writing: Writing) -> Fields:
+    length = writing["seq_length"] or (writing.model.seq_size if writing.model else 0)
     if not length:
-        raise one.refuse("seq_length", "a stated length, since tokens are counted", "or a model")
-    micro, batch, data = one["microbatch_size"], one["batch_size"], one["data_par"]
+        raise writing.refuse(
+            "seq_length", "a stated length, as torchtitan counts tokens", "or a model"
+        )
+    micro, batch, data = writing["microbatch_size"], writing["batch_size"], writing["data_par"]
     if batch % (micro * data):
-        raise one.refuse("batch_size", f"a multiple of microbatch {micro} x data {data}")
+        raise writing.refuse("batch_size", f"a multiple of microbatch {micro} x data {data}")
     found = {TOKENS: micro * length, LENGTH: length}
     passes = batch // (micro * data)
-    if one["pipeline_par"] > 1:
+    if writing["pipeline_par"] > 1:
         return {**found, PASSES: passes}
     return found if passes == 1 else {**found, STEP_TOKENS: batch * length}
 
 
-def _read_sequence_parallel(one: Reading) -> Fields:
-    on = one.switch("parallelism.enable_sequence_parallel", default=True)
-    return {"tensor_par_comm_type": "rs_ag" if on and one.execution["tensor_par"] > 1 else "ar"}
+def _read_sequence_parallel(reading: Reading) -> Fields:
+    on = reading.switch("parallelism.enable_sequence_parallel", default=True)
+    return {"tensor_par_comm_type": "rs_ag" if on and reading.execution["tensor_par"] > 1 else "ar"}
 
 
-def _write_sequence_parallel(one: Writing) -> Fields:
-    kind = one["tensor_par_comm_type"]
-    if one["tensor_par"] == 1 or kind == "rs_ag":
+def _write_sequence_parallel(writing: Writing) -> Fields:
+    kind = writing["tensor_par_comm_type"]
+    if writing["tensor_par"] == 1 or kind == "rs_ag":
         return {}
     if kind != "ar":
-        raise one.refuse("tensor_par_comm_type", "rs_ag, ar")
+        raise writing.refuse("tensor_par_comm_type", "rs_ag, ar")
     return {"parallelism.enable_sequence_parallel": False}
 
 
-def _read_context(one: Reading) -> Fields:
-    method = one.stated(*parallel("context_parallel_rotate_method"), default="allgather")
-    balancer = one.stated("parallelism.context_parallel_load_balancer", default="headtail")
-    if one.execution["context_par"] == 1:
+def _read_context(reading: Reading) -> Fields:
+    method = reading.stated(*parallel("context_parallel_rotate_method"), default="allgather")
+    balancer = reading.stated("parallelism.context_parallel_load_balancer", default="headtail")
+    if reading.execution["context_par"] == 1:
         return {"cp_comm": "p2p", "cp_balance": "zigzag"}
-    exchange = one.choice(method, _EXCHANGES)
+    exchange = reading.choice(method, _EXCHANGES)
     if balancer.value == "ptrr":
-        one.not_modelled(balancer.name, "taken for headtail")
+        reading.not_modelled(balancer.name, "treated as headtail")
     elif balancer.value not in ("headtail", None):
-        raise one.error(balancer, "headtail, ptrr or None")
+        raise reading.error(balancer, "headtail, ptrr or None")
     return {
         "cp_comm": _EXCHANGES[exchange],
         "cp_balance": "contiguous" if balancer.value is None else "zigzag",
     }
 
 
-def _write_context(one: Writing) -> Fields:
-    if one["context_par"] == 1:
+def _write_context(writing: Writing) -> Fields:
+    if writing["context_par"] == 1:
         return {}
-    if one["cp_comm"] != "all_gather":
-        raise one.refuse("cp_comm", "all_gather, the one exchange since 2026")
-    if one["cp_balance"] == "zigzag":
+    if writing["cp_comm"] != "all_gather":
+        raise writing.refuse("cp_comm", "all_gather, the only method since 2026")
+    if writing["cp_balance"] == "zigzag":
         return {}
-    if one["cp_balance"] != "contiguous":
-        raise one.refuse("cp_balance", "zigzag, contiguous")
+    if writing["cp_balance"] != "contiguous":
+        raise writing.refuse("cp_balance", "zigzag, contiguous")
     return {"parallelism.context_parallel_load_balancer": None}
 
 
-def _read_reshard(one: Reading) -> Fields:
-    found = one.stated(*parallel("fsdp_reshard_after_forward"), default="default")
+def _read_reshard(reading: Reading) -> Fields:
+    found = reading.stated(*parallel("fsdp_reshard_after_forward"), default="default")
     policy = found.value
     if policy not in ("default", "always", "never"):
-        raise one.error(found, "default, always or never")
-    usual = one.execution["pipeline_par"] == 1 or one.execution["zero_stage"] != "fsdp"
-    kept = policy == "never" and one.execution["zero_stage"] == "fsdp"
+        raise reading.error(found, "default, always or never")
+    # With a pipeline, FSDP keeps gathered weights by default, as every microbatch would gather them again.
+    usual = reading.execution["pipeline_par"] == 1 or reading.execution["zero_stage"] != "fsdp"
+    kept = policy == "never" and reading.execution["zero_stage"] == "fsdp"
     return {"reshard_after_forward": usual if policy == "default" else not kept}
 
 
-def _write_reshard(one: Writing) -> Fields:
-    if one["zero_stage"] != "fsdp" or one["reshard_after_forward"] == (one["pipeline_par"] == 1):
+def _write_reshard(writing: Writing) -> Fields:
+    if writing["zero_stage"] != "fsdp" or writing["reshard_after_forward"] == (
+        writing["pipeline_par"] == 1
+    ):
         return {}
-    policy = "always" if one["reshard_after_forward"] else "never"
+    policy = "always" if writing["reshard_after_forward"] else "never"
     return {"parallelism.fsdp_reshard_after_forward": policy}
 
 
-def _read_clipping(one: Reading) -> Fields:
-    return {"grad_clip": bool(one.get("training.max_norm", default=True))}
+def _read_clipping(reading: Reading) -> Fields:
+    return {"grad_clip": bool(reading.get("training.max_norm", default=True))}
 
 
-def _write_clipping(one: Writing) -> Fields:
-    if not one["grad_clip"]:
-        raise one.refuse("grad_clip", "true: gradients are clipped in every step")
+def _write_clipping(writing: Writing) -> Fields:
+    if not writing["grad_clip"]:
+        raise writing.refuse("grad_clip", "true: torchtitan always clips gradients")
     return {}
 
 
-def _read_model(one: Reading) -> Fields:
-    one.setting("model.name")
-    one.setting("model.flavor")
-    name = model_of(one.parsed.settings)
+def _read_model(reading: Reading) -> Fields:
+    reading.setting("model.name")
+    reading.setting("model.flavor")
+    name = model_of(reading.parsed.settings)
     return {"name": name} if name else {}
 
 
-def _write_model(one: Writing) -> Fields:
-    names = flavor_of(one.model) if one.model is not None else None
+def _write_model(writing: Writing) -> Fields:
+    names = flavor_of(writing.model) if writing.model is not None else None
     return {} if names is None else {"model.name": names[0], "model.flavor": names[1]}
 
 
-def _read_campaign(one: Reading) -> Fields:
+def _read_campaign(reading: Reading) -> Fields:
     found: Fields = {}
-    if steps := one.count("training.steps"):
-        found["tokens"] = steps * one.execution["batch_size"] * one.execution["seq_length"]
-    saves = one.switch("checkpoint.enable") or one.switch("checkpoint.enable_checkpoint")
-    if saves and (interval := one.count("checkpoint.interval", default=500)):
+    if steps := reading.count("training.steps"):
+        found["tokens"] = steps * reading.execution["batch_size"] * reading.execution["seq_length"]
+    saves = reading.switch("checkpoint.enable") or reading.switch("checkpoint.enable_checkpoint")
+    if saves and (interval := reading.count("checkpoint.interval", default=500)):
         found["save_interval"] = interval
-    if str(one.get("checkpoint.async_mode", default="disabled")).lower() != "disabled":
+    if str(reading.get("checkpoint.async_mode", default="disabled")).lower() != "disabled":
         found["async_save"] = True
     return found
 
 
-def _write_campaign(one: Writing) -> Fields:
+def _write_campaign(writing: Writing) -> Fields:
     found: Fields = {}
-    length = one["seq_length"] or (one.model.seq_size if one.model else 0)
-    if tokens := one.campaign.get("tokens"):
-        found["training.steps"] = -(-int(tokens) // (one["batch_size"] * length))
-    if interval := one.campaign.get("save_interval"):
+    length = writing["seq_length"] or (writing.model.seq_size if writing.model else 0)
+    if tokens := writing.campaign.get("tokens"):
+        found["training.steps"] = -(-int(tokens) // (writing["batch_size"] * length))
+    if interval := writing.campaign.get("save_interval"):
         found["checkpoint.interval"] = int(interval)
-    if one.campaign.get("async_save"):
+    if writing.campaign.get("async_save"):
         found["checkpoint.async_mode"] = "async"
     return found
 
 
-def _read_preset(one: Reading) -> Fields:
-    """Say what torchtitan runs field by field where its preset, which keeps to defaults, has a limit against it."""
+def _read_preset(reading: Reading) -> Fields:
+    """Write out all fields if the configuration exceeds a limit of torchtitan's preset, which only allows defaults."""
     preset = find_preset(_NAME)
-    whole = preset.completed({"training": True, **one.execution})
-    if not any(any(broken(preset, whole.__getitem__)) for broken in (lacking, refused)):
+    complete = preset.completed({"training": True, **reading.execution})
+    if not any(any(broken(preset, complete.__getitem__)) for broken in (lacking, refused)):
         return {}
-    del whole["attn_kernel"]  # the system's own
-    return {**whole, "preset": COMMON}
+    del complete["attn_kernel"]  # the system chooses it
+    return {**complete, "preset": COMMON}
 
 
 _ROWS = (
@@ -380,7 +391,7 @@ _ROWS = (
         "campaign",
     ),
     row("", "", _read_preset),
-    only_with(ONLY_WITH),
+    ignored_values(IGNORED_VALUES),
 )
 
 TORCHTITAN = Dialect(
@@ -399,4 +410,4 @@ TORCHTITAN = Dialect(
     named=option_name,
     in_version_of=in_version_of,
 )
-"""Configurations of torchtitan."""
+"""Launch dialect of torchtitan."""

@@ -1,4 +1,4 @@
-"""Files of torchtitan: TOML of its versions up to 2025, Python since 2026; nothing of them is executed."""
+"""Files of torchtitan: TOML for versions up to 2025, Python since 2026; none of them is executed."""
 
 import ast
 import os
@@ -44,9 +44,9 @@ MODELS: Mapping[tuple[str, str], str] = {
     ("gpt_oss", "20b"): "gpt-oss-20b",
     ("gpt_oss", "120b"): "gpt-oss-120b",
 }
-"""Models of torchtitan (``name``, ``flavor``) that are models of the catalog.
+"""Models of torchtitan (``name``, ``flavor``) in the catalog.
 
-Its 16B of DeepSeek-V3 has the shape of DeepSeek-V2-Lite: 27 blocks of 2048, 64 experts of 1408, 6 of them for a token.
+Its DeepSeek-V3 16B has the shape of DeepSeek-V2-Lite: 27 blocks of 2048, 64 experts of 1408, 6 experts per token.
 """
 
 _FAMILIES = tuple(dict.fromkeys(name for name, _ in MODELS))
@@ -56,23 +56,23 @@ _KEY = re.compile(r"\s*([\w-]+)\s*=")
 _DOTTED = re.compile(r"\s*([\w.\"-]+)\s*=")
 _DIGITS = re.compile(r"[0-9_]{4000}")
 _DEEPEST = 100
-"""Tables in each other."""
+"""Largest number of nested tables."""
 
 _TABLE = re.compile(
     r"^[ \t]*\[[ \t]*\"?(model|parallelism|training|activation_checkpoint|experimental)\"?[ \t]*[.\]]",
     re.MULTILINE,
 )
-"""Tables of which a file in TOML has several."""
+"""Tables of which a TOML file of torchtitan has several."""
 
 _SCRIPT = re.compile(
     r"^[^#\n]*(?:run_train\.sh|-m torchtitan\.train|torchtitan/train\.py)", re.MULTILINE
 )
-"""A command that starts torchtitan."""
+"""Command that starts torchtitan."""
 
 _SCRIPTS = (".sh", ".slurm", ".sbatch")
 
 _SAID = ("CONFIG_FILE", "CONFIG", "job.config_file", "config")
-"""Variables and options that name a configuration, which is another file."""
+"""Variables and options that name a configuration in another file."""
 
 _MADE_BY = ("model_registry", "build_model_config")
 _QUANTIZED = re.compile(r"(?:model|model_converters)\.(?:converters|quantization)\.")
@@ -83,28 +83,28 @@ _ONLY_READ = ("llama2", "kimi_k2")
 """Names and flavors of versions before 2026, and of forks."""
 
 OLDER_SECTIONS = ("training", "experimental")
-"""Sections in which options of parallelism were until 2025."""
+"""Sections that held the parallelism options until 2025."""
 
 _SHAPE = ("hidden", "num_blocks", "attn_heads", "feedforward", "vocab", "num_experts")
-"""Fields of a model by which it is found among those of torchtitan."""
+"""Fields that identify a model among torchtitan's."""
 
 
 def parallel(option: str) -> tuple[str, ...]:
-    """Return the names of an option of parallelism, in all versions."""
+    """Return the names of a parallelism option in all versions."""
     return tuple(f"{section}.{option}" for section in ("parallelism", *OLDER_SECTIONS))
 
 
-def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
-    """Return the error of a count that others do not divide."""
-    stated = one.parsed.settings.get(name)
-    place = stated.place if stated is not None and stated.place else one.parsed.file
+def indivisible(reading: Reading, name: str, wanted: str, found: int) -> SpecError:
+    """Return the error of a count that is not divisible."""
+    stated = reading.parsed.settings.get(name)
+    place = stated.place if stated is not None and stated.place else reading.parsed.file
     return SpecError(place, Problem(name, wanted, f"{found:,}"))
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     """Return the settings of a configuration by section and option, such as ``parallelism.tensor_parallel_degree``.
 
-    Of a file of Python with several configurations the variable ``recipe`` names one.
+    In a Python file with several configurations, the variable ``recipe`` selects one.
     """
     kind = language(text, file)
     if kind == "shell":
@@ -113,7 +113,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 
 def language(text: str, file: str) -> Language:
-    """Return the language of a text."""
+    """Return the language of a launch text."""
     if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
         return "shell"
     if file.endswith(".py") or (not file.endswith(".toml") and _is_python(text)):
@@ -122,33 +122,33 @@ def language(text: str, file: str) -> Language:
 
 
 def recognises(text: str, file: str) -> bool:
-    """Whether a text is a configuration of torchtitan."""
+    """Return true for a configuration of torchtitan."""
     if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
         return bool(_SCRIPT.search(text))
     if not file.endswith(".py") and len(set(_TABLE.findall(text))) > 1:
-        return True  # whatever is wrong with it
+        return True  # even with errors, which the parser reports
     return "torchtitan" in text and (file.endswith(".py") or _is_python(text))
 
 
 def model_of(settings: Mapping[str, Setting]) -> str:
-    """Return the name in the catalog of the model of a file; empty where there is none."""
+    """Return the catalog name of a file's model; empty if there is none."""
     said = (settings.get(f"model.{key}") for key in ("name", "flavor"))
     name, flavor = (str(one.value) if one is not None else "" for one in said)
     return MODELS.get((name, flavor), "")
 
 
 def blocks_of(name: str) -> int:
-    """Return the blocks of a model of the catalog."""
+    """Return the number of blocks of a catalog model."""
     return int(_document(name)["num_blocks"])
 
 
 def mixes(name: str) -> bool:
-    """Whether a model of the catalog is a mixture of experts; an empty name is none."""
+    """Return true if a catalog model is a mixture of experts; false for an empty name."""
     return bool(name) and int(_document(name).get("num_experts", 0)) > 1
 
 
 def flavor_of(model: Model) -> tuple[str, str] | None:
-    """Return the names of a model in torchtitan, or None where it has none of this shape."""
+    """Return the names of a model in torchtitan; None if it has no model of this shape."""
     shape = {key: getattr(model, key) for key in _SHAPE}
     for names, ours in MODELS.items():
         one = _document(ours)
@@ -167,7 +167,7 @@ def _document(name: str) -> Mapping[str, Any]:
 
 
 def _is_python(text: str) -> bool:
-    """Whether a text is Python that says something: a call or an assignment."""
+    """Return true for a Python text with a function or an import."""
     try:
         tree = parsed(text, "")
     except SpecError:
@@ -177,16 +177,16 @@ def _is_python(text: str) -> bool:
 
 
 def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the options of a command line, which count before those of the configuration that it names."""
+    """Return the options of a command line, which override the configuration that it names."""
     found = parse_script(
         text, file, variables, is_flag=_is_option, name_of=option_name, environment=_SAID
     )
     options, notes, below = dict(found.settings), list(found.notes), {}
     said = [one for name in _SAID if (one := options.pop(name, None)) is not None]
     for named in dict.fromkeys(str(one.value) for one in said):
-        configuration = _beside(named, file)
+        configuration = _configuration_near(named, file)
         if configuration is None:
-            notes.append(f"{said[0].place or file}: what {named} says is not read")
+            notes.append(f"{said[0].place or file}: {named} is not read")
         else:
             below = dict(configuration.settings)
     options.pop(PROGRAM, None)
@@ -194,15 +194,16 @@ def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     return Parsed(file, settings, found.num_procs or _counted(text), tuple(notes))
 
 
-def _beside(named: str, file: str) -> Parsed | None:
-    """Return what a configuration says that a script names, where it is in the folder of the script or below it."""
+def _configuration_near(named: str, file: str) -> Parsed | None:
+    """Return the settings of a configuration that a script names, if it is in the script's folder or below."""
     around = os.path.realpath(Path(file).parent)
     for path in (Path(named), Path(file).parent / named):
+        # Scripts are untrusted: a path must not lead out of their folder, not even through links.
         try:
             place = Path(os.path.realpath(path))
             there = named.endswith(".toml") and place.is_relative_to(around) and place.is_file()
         except (OSError, ValueError):
-            continue  # no name of any file
+            continue  # not a possible file name
         if there:
             text = read_bytes(str(path)).decode(errors="replace")
             with reading(file) as budget:
@@ -212,7 +213,7 @@ def _beside(named: str, file: str) -> Parsed | None:
 
 
 def _switched(item: tuple[str, Setting]) -> tuple[str, Setting]:
-    """Return an option that is switched off under its own name: ``--checkpoint.no-enable``."""
+    """Return an option that is switched off under its usual name: ``--checkpoint.no-enable``."""
     name, one = item
     section, dot, option = name.partition(".")
     if not option.startswith("no_") or one.value is not True:
@@ -222,7 +223,7 @@ def _switched(item: tuple[str, Setting]) -> tuple[str, Setting]:
 
 
 def _counted(text: str) -> int | None:
-    """Return the processors that are handed to ``run_train.sh``: ``NGPU=8``, on ``NNODES`` nodes."""
+    """Return the number of processors passed to ``run_train.sh``: ``NGPU=8``, on ``NNODES`` nodes."""
     per_node, nodes = (re.search(rf"\b{name}=[\"']?(\d+)", text) for name in ("NGPU", "NNODES"))
     return int(per_node[1]) * (int(nodes[1]) if nodes else 1) if per_node else None
 
@@ -245,7 +246,7 @@ def _of_toml(text: str, file: str) -> Parsed:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise SpecError(file, Problem("", wanted, str(error))) from None
-        except ValueError:  # of a number with more digits than Python converts
+        except ValueError:  # a number with more digits than Python converts
             raise _of_digits(text, file, lines) from None
         found = {
             name: Setting(name, value, f"{file}:{lines[name]}" if name in lines else file)
@@ -256,17 +257,17 @@ def _of_toml(text: str, file: str) -> Parsed:
 
 
 def _of_digits(text: str, file: str, lines: Mapping[str, int]) -> SpecError:
-    """Return the error of the first number of very many digits."""
+    """Return the error of the first number with too many digits."""
     longest = _DIGITS.search(text)
     number = text.count("\n", 0, longest.start() if longest else 0) + 1
     return too_large(f"{file}:{number}", next((n for n, at in lines.items() if at == number), ""))
 
 
 def _lines(text: str, file: str) -> dict[str, int]:
-    """Return the lines of the options of a TOML file by name, as far as they are written one on a line.
+    """Return the lines of a TOML file's options by name, for options written one per line.
 
     Raises:
-        SpecError: For a name of more parts than the parser can take.
+        SpecError: For a name with more parts than the parser supports.
     """
     found, section = {}, ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -292,7 +293,8 @@ def _of_python(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     made_by = short_name(root.name) if root.name else ""
     if made_by[:1].islower():
         module = one.imports.get(root.name, "another file")
-        notes.append(f"{file}:{root.line}: what {root.name} of {module} sets is not read")
+        notes.append(f"{file}:{root.line}: settings made by {root.name} of {module} are not read")
+        # Factory functions take the sequence length directly; in their result it is a setting of the model.
         if "seq_len" in root:
             root["model"] = registry = Call(seq_len=root.pop("seq_len"))
             registry[TARGET] = Leaf(_MADE_BY[0], root.line)
@@ -309,7 +311,7 @@ def _of_python(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 
 def _state_operators(settings: dict[str, Setting]) -> None:
-    """State that selective recomputation is of operators, which recipes in Python mean where they say no more."""
+    """Make selective recomputation explicit: Python recipes mean the recomputation of operators by default."""
     mode, option = f"{CHECKPOINT}.mode", f"{CHECKPOINT}.selective_ac_option"
     stated = settings.get(mode)
     if CHECKPOINT not in settings and (stated is None or stated.value == "selective"):
@@ -317,10 +319,10 @@ def _state_operators(settings: dict[str, Setting]) -> None:
 
 
 def _settings(root: Tree, file: str, section: str = "") -> Iterator[Setting]:
-    """Yield the constants of a configuration, and as what each part is made where its name does not say it.
+    """Yield the constants of a configuration, and the class of each part unless its name implies it.
 
-    ``training=TrainingConfig(steps=10)`` is ``training.steps`` alone, ``loss=Chunked.Config(n=8)`` is ``loss`` and
-    ``loss.n``; of those in a list, each is switched on by its name.
+    ``training=TrainingConfig(steps=10)`` only yields ``training.steps``, ``loss=Chunked.Config(n=8)`` yields ``loss``
+    and ``loss.n``; each element of a list is switched on by its name.
     """
     for path, leaf in root.leaves(section):
         place = f"{file}:{leaf.line}"
@@ -342,7 +344,7 @@ def _renamed(name: str) -> str:
 def _model_names(
     made: Call, function: str, imports: Mapping[str, str], place: str
 ) -> dict[str, Setting]:
-    """Return name and flavor of a model: of the module that makes it, or of the name of the function."""
+    """Return name and flavor of a model, from the module that creates it or from the name of the function."""
     found = {}
     if made.positional and isinstance(made.positional[0], str):
         found["model.flavor"] = Setting("model.flavor", made.positional[0], place)
@@ -364,7 +366,7 @@ _IMPORTS = {
     "NVFP4LinearConverter": "torchtitan.components.quantization",
     "Trainer": "torchtitan.trainer",
 }
-"""Where what a recipe uses is from."""
+"""Modules of the classes that a recipe uses."""
 
 _SECTIONS = {
     "training": "TrainingConfig",
@@ -375,7 +377,7 @@ _FUNCTION = re.compile(r"\W+")
 
 
 def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
-    """Return a function that changes a configuration of torchtitan, or any, into one with some settings."""
+    """Return a function that changes a torchtitan configuration, or any configuration, to the given settings."""
     name, flavor = (settings.get(f"model.{key}") for key in ("name", "flavor"))
     base = _FUNCTION.sub("_", f"{name}_{flavor}").lower() if name else ""
     used = {"Trainer", *(kind for part, kind in _SECTIONS.items() if _section(settings, part))}
@@ -415,7 +417,7 @@ def _section(settings: Mapping[str, Any], section: str) -> Fields:
 
 
 def _registry(settings: Mapping[str, Any], converters: Sequence[str]) -> str:
-    """Return the keyword arguments of the model."""
+    """Return the keyword arguments of the model registry."""
     given = []
     if backend := settings.get("model.moe_comm_backend"):
         given += [f"moe_comm_backend={backend!r}"]
@@ -429,7 +431,7 @@ def _registry(settings: Mapping[str, Any], converters: Sequence[str]) -> str:
 
 
 def _opened(base: str, flavor: str | None, given: str) -> list[str]:
-    """Return the first lines of the function: of a model of torchtitan, or of any that is handed in."""
+    """Return the first lines of the function: for a model of torchtitan, or for any model that is passed in."""
     if base:
         return [
             f"def {base}_planned() -> Trainer.Config:",

@@ -1,4 +1,4 @@
-"""Kernels of torchtitan: what is compiled, recomputed, and multiplied in fewer bits, and the optimizer."""
+"""torchtitan: compilation, activation recomputation, low-precision products, and the optimizer."""
 
 from typing import Any
 
@@ -22,30 +22,31 @@ _COMPONENTS = "compile.components"
 _IMPLEMENTATIONS = {"fused": "fused", "foreach": "foreach", "for-loop": "loop"}
 
 
-def _read_recompute(one: Reading) -> Fields:
-    """Read what is recomputed: a class since 2026, before a mode and, of selective, an option."""
-    made, mode = one.setting(CHECKPOINT), one.setting(f"{CHECKPOINT}.mode")
+def _read_recompute(reading: Reading) -> Fields:
+    """Read activation recomputation: a class since 2026, before a mode with an option for selective recomputation."""
+    made, mode = reading.setting(CHECKPOINT), reading.setting(f"{CHECKPOINT}.mode")
     usual = "2" if made is None else "op"
-    option = str(one.get(f"{CHECKPOINT}.selective_ac_option", default=usual))
+    option = str(reading.get(f"{CHECKPOINT}.selective_ac_option", default=usual))
     stated = made if made is not None else mode
     kind = "selective" if stated is None else str(stated.value)
     kind = RECOMPUTES.get(kind, kind).lower()
     every = 1
     if kind == "selective" and option != "op":
         if not option.isdecimal() or int(option) < 1:
-            found = one.parsed.settings[f"{CHECKPOINT}.selective_ac_option"]
-            raise one.error(found, "op, or of how many layers one is recomputed")
+            found = reading.parsed.settings[f"{CHECKPOINT}.selective_ac_option"]
+            raise reading.error(found, "op, or a number N to recompute every Nth layer")
+        # Selective recomputation "every Nth layer" is full recomputation of these layers.
         kind, every = "full", int(option)
     if kind not in ("selective", "full", "none"):
         assert stated is not None
         if kind not in OTHER_RECOMPUTES:
-            raise one.error(stated, "selective, full or none")
-        one.not_modelled(stated.name, f"{OTHER_RECOMPUTES[kind]}: taken for selective")
+            raise reading.error(stated, "selective, full or none")
+        reading.not_modelled(stated.name, f"{OTHER_RECOMPUTES[kind]}: treated as selective")
         kind = "selective"
-    if kind == "selective" and mixes(model_of(one.parsed.settings)):
-        effect = "which results of experts are kept is not known: nothing is computed again"
+    if kind == "selective" and mixes(model_of(reading.parsed.settings)):
+        effect = "the stored results of experts are not known: no recomputation is modelled"
         for name in (CHECKPOINT, f"{CHECKPOINT}.mode"):
-            one.not_modelled(name, effect)
+            reading.not_modelled(name, effect)
         kind = "none"
     return {
         "activation_recompute": "full" if kind == "full" else "none",
@@ -54,34 +55,38 @@ def _read_recompute(one: Reading) -> Fields:
     }
 
 
-def _write_recompute(one: Writing) -> Fields:
-    if one["recompute_every"] != 1:
-        raise one.refuse("recompute_every", "1: every layer is recomputed, or its operators are")
-    whole, modules = one["activation_recompute"], one["recompute_modules"]
-    if whole == "full":
+def _write_recompute(writing: Writing) -> Fields:
+    if writing["recompute_every"] != 1:
+        raise writing.refuse("recompute_every", "1: recomputation applies to every layer")
+    recompute, modules = writing["activation_recompute"], writing["recompute_modules"]
+    if recompute == "full":
         return {CHECKPOINT: "FullAC"}
-    if whole != "none":
-        raise one.refuse("activation_recompute", "full, none", "flash attention stores no more")
+    if recompute != "none":
+        raise writing.refuse("activation_recompute", "full, none", "flash attention stores no more")
     if modules not in ("ops", "none"):
-        raise one.refuse("recompute_modules", "ops, none")
+        raise writing.refuse("recompute_modules", "ops, none")
     return {CHECKPOINT: "SelectiveAC" if modules == "ops" else None}
 
 
-def _read_compile(one: Reading) -> Fields:
-    stated = one.switch("compile.enable")
-    older = one.switch("training.compile")
-    parts = one.get(_COMPONENTS, default=["model"] if older and not stated else ["model", "loss"])
+def _read_compile(reading: Reading) -> Fields:
+    stated = reading.switch("compile.enable")
+    older = reading.switch("training.compile")
+    parts = reading.get(
+        _COMPONENTS, default=["model"] if older and not stated else ["model", "loss"]
+    )
     parts = parts if isinstance(parts, list) else [parts]
     compiled = (stated or older) and "model" in parts
     if (stated or older) and not compiled:
-        one.not_modelled(_COMPONENTS, "the loss is compiled alone: taken for none")
-    asked = one.stated(
+        reading.not_modelled(_COMPONENTS, "only the loss is compiled: treated as no compilation")
+    asked = reading.stated(
         *("compile.enable_async_tensor_parallel", *parallel("enable_async_tensor_parallel")),
         default=False,
     )
-    overlapped = asked.value is True and one.execution["tensor_par"] > 1
+    overlapped = asked.value is True and reading.execution["tensor_par"] > 1
     if overlapped and not compiled:
-        raise one.error(asked, "false without compile.enable, since only the compiler overlaps")
+        raise reading.error(
+            asked, "false without compile.enable, as the compiler makes the overlap"
+        )
     scope = "blocks_and_loss" if "loss" in parts else "blocks"
     return {
         "fusion": "compile" if compiled else "none",
@@ -90,113 +95,118 @@ def _read_compile(one: Reading) -> Fields:
     }
 
 
-def _write_compile(one: Writing) -> Fields:
+def _write_compile(writing: Writing) -> Fields:
     found: Fields = {}
-    if one["fusion"] == "compile":
+    if writing["fusion"] == "compile":
         scopes = {"blocks_and_loss": {}, "blocks": {_COMPONENTS: ["model"]}}
-        if one["compile_scope"] not in scopes:
-            raise one.refuse("compile_scope", "blocks_and_loss, blocks")
-        found = {"compile.enable": True, **scopes[one["compile_scope"]]}
-    elif one["fusion"] != "none":
-        raise one.refuse("fusion", "none, compile")
-    if one["tensor_par_overlap"] == "pipe":
-        raise one.refuse("tensor_par_overlap", "none, ring")
-    if one["tensor_par_overlap"] == "ring":
+        if writing["compile_scope"] not in scopes:
+            raise writing.refuse("compile_scope", "blocks_and_loss, blocks")
+        found = {"compile.enable": True, **scopes[writing["compile_scope"]]}
+    elif writing["fusion"] != "none":
+        raise writing.refuse("fusion", "none, compile")
+    if writing["tensor_par_overlap"] == "pipe":
+        raise writing.refuse("tensor_par_overlap", "none, ring")
+    if writing["tensor_par_overlap"] == "ring":
         if not found:
-            raise one.refuse("tensor_par_overlap", "none without fusion: compile")
+            raise writing.refuse("tensor_par_overlap", "none without fusion: compile")
         found["compile.enable_async_tensor_parallel"] = True
     return found
 
 
-def _read_optimizer(one: Reading) -> Fields:
-    """Read the optimizer, which is named since 2024, or made by a class or a function since 2026."""
-    made, stated = one.setting("optimizer"), one.setting("optimizer.name")
+def _read_optimizer(reading: Reading) -> Fields:
+    """Read the optimizer: named since 2024, created by a class or a function since 2026."""
+    made, stated = reading.setting("optimizer"), reading.setting("optimizer.name")
     for found in (made, stated):
         name = "adam" if found is None else str(found.value).lower()
         if found is not None and not any(word in name for word in ("adam", "optimizerscontainer")):
-            one.not_modelled(found.name, "taken for AdamW")
-    older = one.setting("optimizer.fused")
-    way = one.setting("optimizer.implementation")
-    if way is not None and str(way.value) not in _IMPLEMENTATIONS:
-        raise one.error(way, f"one of {', '.join(_IMPLEMENTATIONS)}")
-    if way is not None:
-        return {"optimizer": "adam", "optimizer_impl": _IMPLEMENTATIONS[str(way.value)]}
+            reading.not_modelled(found.name, "treated as AdamW")
+    older = reading.setting("optimizer.fused")
+    implementation = reading.setting("optimizer.implementation")
+    if implementation is not None and str(implementation.value) not in _IMPLEMENTATIONS:
+        raise reading.error(implementation, f"one of {', '.join(_IMPLEMENTATIONS)}")
+    if implementation is not None:
+        return {"optimizer": "adam", "optimizer_impl": _IMPLEMENTATIONS[str(implementation.value)]}
     loose = older is not None and older.value is False
     return {"optimizer": "adam", "optimizer_impl": "foreach" if loose else "fused"}
 
 
-def _write_optimizer(one: Writing) -> Fields:
-    if one["optimizer"] != "adam":
-        raise one.refuse("optimizer", "adam")
-    way = first_names(_IMPLEMENTATIONS)[one["optimizer_impl"]]
-    return {} if way == "fused" else {"optimizer.implementation": way}
+def _write_optimizer(writing: Writing) -> Fields:
+    if writing["optimizer"] != "adam":
+        raise writing.refuse("optimizer", "adam")
+    implementation = first_names(_IMPLEMENTATIONS)[writing["optimizer_impl"]]
+    return {} if implementation == "fused" else {"optimizer.implementation": implementation}
 
 
-def _read_launches(one: Reading) -> Fields:
-    """Read whether steps are graphs: as they are since August 2026, unless asked otherwise."""
-    eager = one.switch("training.disable_cuda_graphs")
-    graphs = not eager and any(name in one.parsed.settings for name in (TOKENS, LENGTH))
+def _read_launches(reading: Reading) -> Fields:
+    """Read CUDA graphs of steps, the default since August 2026."""
+    eager = reading.switch("training.disable_cuda_graphs")
+    # Files that count tokens are of August 2026 or later, when CUDA graphs became the default.
+    graphs = not eager and any(name in reading.parsed.settings for name in (TOKENS, LENGTH))
     return {"launch_mode": "graph" if graphs else "auto"}
 
 
-def _write_launches(one: Writing) -> Fields:
-    mode, compiled = one["launch_mode"], one["fusion"] == "compile"
+def _write_launches(writing: Writing) -> Fields:
+    mode, compiled = writing["launch_mode"], writing["fusion"] == "compile"
     if mode == "graph":
         return {}
     if mode not in ("auto", "compile" if compiled else "eager"):
-        raise one.refuse("launch_mode", "auto, graph")
+        raise writing.refuse("launch_mode", "auto, graph")
     return {"training.disable_cuda_graphs": True}
 
 
-def _read_recipe(one: Reading) -> Fields:
-    """Read products in fewer bits: converters by name and a section of each until 2025, since then by class."""
-    listed = one.get("model.converters", default=[])
+def _read_recipe(reading: Reading) -> Fields:
+    """Read low-precision products: converters by name with a section each until 2025, by class since then."""
+    listed = reading.get("model.converters", default=[])
     listed = listed.split(",") if isinstance(listed, str) else listed or []
     listed = listed if isinstance(listed, list) else [listed]
     asked = {str(name).strip() for name in listed} - {""}
     known = {*CONVERTERS, *OF_EXPERTS}
     if strangers := sorted(asked - known):
-        one.not_modelled("model.converters", f"{', '.join(strangers)} is not known")
-    asked |= {name for name in known if one.setting(f"converters.{name}") is not None}
+        reading.not_modelled("model.converters", f"{', '.join(strangers)} is unknown")
+    asked |= {name for name in known if reading.setting(f"converters.{name}") is not None}
     found = [recipe for name, recipe in CONVERTERS.items() if name in asked]
-    if one.get("training.enable_float8_linear", "float8.enable_float8_linear"):
+    if reading.get("training.enable_float8_linear", "float8.enable_float8_linear"):
         found.append("tensorwise")
     if not found and not asked.isdisjoint(OF_EXPERTS):
         for name in ("model.converters", *(f"converters.{each}" for each in OF_EXPERTS)):
-            one.not_modelled(name, "products of experts alone in 8 bits: counted in 16")
+            reading.not_modelled(name, "8-bit products of experts only: modelled in 16 bits")
     gather, scaled, names = (
-        [one.setting(f"{section}.{option}") for section in QUANTIZED]
+        [reading.setting(f"{section}.{option}") for section in QUANTIZED]
         for option in ("enable_fsdp_float8_all_gather", "recipe_name", "filter_fqns")
     )
-    one.setting("training.enable_fsdp_float8_all_gather")
+    reading.setting("training.enable_fsdp_float8_all_gather")
     if not found:
         return {"fp8_recipe": "none", "fp8_param_gather": False}
     recipe = found[0]
     for setting in scaled:
         if setting is not None and str(setting.value).startswith("rowwise"):
-            one.not_modelled(setting.name, "factors of rows: taken for one of the tensor")
+            reading.not_modelled(setting.name, "row-wise scales: treated as per-tensor scales")
     for setting in names:
         if setting is not None and not _usual_exceptions(setting.value):
-            one.not_modelled(setting.name, "more layers than the head keep 16 bits: here none does")
+            reading.not_modelled(
+                setting.name, "more 16-bit layers than the head: none of them is modelled"
+            )
     wide = any(setting is not None and setting.value is True for setting in gather)
     return {"fp8_recipe": recipe, "fp8_param_gather": wide and recipe == "tensorwise"}
 
 
 def _usual_exceptions(names: Any) -> bool:
-    """Whether only layers are left out that keep their type here, too: head and router."""
+    """Return true if the excluded layers, head and router, are excluded in the model as well."""
     listed = names.split(",") if isinstance(names, str) else names
     return isinstance(listed, list) and {*map(str, listed)} <= KEPT
 
 
-def _write_recipe(one: Writing) -> Fields:
-    recipe = one["fp8_recipe"]
-    if one["fp8_param_gather"]:
-        raise one.refuse("fp8_param_gather", "false: weights are gathered in 16 bits since 2026")
+def _write_recipe(writing: Writing) -> Fields:
+    recipe = writing["fp8_recipe"]
+    if writing["fp8_param_gather"]:
+        raise writing.refuse(
+            "fp8_param_gather", "false: torchtitan gathers weights in 16 bits since 2026"
+        )
     if recipe == "none":
         return {}
     made = WRITTEN_RECIPES.get(recipe)
     if made is None:
-        raise one.refuse("fp8_recipe", f"none, {', '.join(WRITTEN_RECIPES)}")
+        raise writing.refuse("fp8_recipe", f"none, {', '.join(WRITTEN_RECIPES)}")
     chosen = {f"converters.{made}.recipe_name": "rowwise"} if recipe == "tensorwise" else {}
     return {f"converters.{made}": True, **chosen}
 
@@ -228,4 +238,4 @@ KERNELS = (
         _write_optimizer,
     ),
 )
-"""Rows of recipes, recomputation, compilers, launches and the optimizer."""
+"""Rows of precision, recomputation, compilation, kernel launches and the optimizer."""

@@ -1,7 +1,7 @@
-"""Pipelines of torchtitan: schedules of torch.distributed.pipelining, and how layers are spread over stages.
+"""torchtitan: pipeline schedules (1F1B, interleaved, zero bubble), and the distribution of layers over stages.
 
 Source: pytorch/torchtitan, ``distributed/pipeline_parallel.py``, ``generate_llm_fqn_per_model_part``: embedding and
-head count as so many layers, and layers that are left over go one each to the first parts.
+head count as a number of layers each, and remaining layers go to the first parts, one each.
 """
 
 import math
@@ -22,22 +22,22 @@ from calculon.launch.titan.torchtitan_files import (
 )
 
 _ENDS = {ends: name for name, ends in ENDS_AS_BLOCKS.items()} | {(0, 0): "uniform"}
-"""Layouts by the blocks that the embedding and the head count as."""
+"""Layouts by the number of blocks that the embedding and the head count as."""
 
 _SCHEDULES = {
     "1f1b": ("1f1b", False, ""),
     "gpipe": ("gpipe", False, ""),
     "interleaved1f1b": ("1f1b", True, ""),
-    "loopedbfs": ("1f1b", True, "all forward passes come first: taken for Interleaved1F1B"),
+    "loopedbfs": ("1f1b", True, "all forward passes come first: treated as Interleaved1F1B"),
     "interleavedzerobubble": (
         "1f1b",
         True,
-        "gradients of weights fill waiting: taken for Interleaved1F1B",
+        "weight gradients fill the bubble: treated as Interleaved1F1B",
     ),
     "zbvzerobubble": ("zbv", True, ""),
     "dualpipev": ("dualpipev", True, ""),
 }
-"""Schedules of torch.distributed.pipelining: ours, whether ranks have several chunks, and what is lost."""
+"""Schedules of torch.distributed.pipelining: our name, true for several chunks per rank, and lost effects."""
 
 _WRITTEN_SCHEDULES = {
     ("1f1b", False): "1F1B",
@@ -47,53 +47,55 @@ _WRITTEN_SCHEDULES = {
     ("dualpipev", True): "DualPipeV",
 }
 _USUAL_CHUNKS = 2
-"""Chunks of a rank of schedules with several, where nothing says how many layers a chunk has."""
+"""Default number of chunks per rank of interleaved schedules, without layers per stage."""
 
 _LAYER = re.compile(r"(?:.*\.)?layers\.(\d+)")
 
 
-def _read_pipeline(one: Reading) -> Fields:
-    scheduled = one.setting(*parallel("pipeline_parallel_schedule"))
-    listed = one.setting(
+def _read_pipeline(reading: Reading) -> Fields:
+    scheduled = reading.setting(*parallel("pipeline_parallel_schedule"))
+    listed = reading.setting(
         *parallel("module_fqns_per_model_part"),
         "parallelism.pipeline_parallel_module_fqns_per_model_part",
     )
-    points = one.setting(*parallel("pipeline_parallel_split_points"))
-    layers = one.count(*parallel("pipeline_parallel_layers_per_stage"), least=1)
+    points = reading.setting(*parallel("pipeline_parallel_split_points"))
+    layers = reading.count(*parallel("pipeline_parallel_layers_per_stage"), least=1)
     ends = tuple(
-        one.count(*parallel(name), default=1, least=0)
+        reading.count(*parallel(name), default=1, least=0)
         for name in (
             "pipeline_parallel_first_stage_less_layers",
             "pipeline_parallel_last_stage_less_layers",
         )
     )
     found = _pipeline("1f1b", 1)
-    stages = one.execution["pipeline_par"]
+    stages = reading.execution["pipeline_par"]
     if stages == 1:
         return found
     schedule, several, lost = "1f1b", False, ""
     if scheduled is not None:
         key = str(scheduled.value).lower()
         if key not in _SCHEDULES:
-            raise one.error(scheduled, f"one of {', '.join(_WRITTEN_SCHEDULES.values())}")
+            raise reading.error(scheduled, f"one of {', '.join(_WRITTEN_SCHEDULES.values())}")
         schedule, several, lost = _SCHEDULES[key]
         if lost:
-            one.not_modelled(scheduled.name, lost)
-    blocks = blocks_of(model) if (model := model_of(one.parsed.settings)) else 0
-    counts = _listed_blocks(one, listed, points, blocks)
+            reading.not_modelled(scheduled.name, lost)
+    blocks = blocks_of(model) if (model := model_of(reading.parsed.settings)) else 0
+    counts = _listed_blocks(reading, listed, points, blocks)
     if counts:
         chunks = len(counts) // stages
         if len(counts) % stages or (chunks > 1) != several:
-            wanted = f"as many parts as {stages} ranks of the schedule have"
-            raise one.error(listed or points, wanted)  # type: ignore[arg-type]
+            wanted = f"a number of parts that suits {stages} ranks and the schedule"
+            raise reading.error(listed or points, wanted)  # type: ignore[arg-type]
         return _pipeline(schedule, chunks, "uniform", "-".join(map(str, counts)))
     chunks = _USUAL_CHUNKS if several else 1
     if layers and several:
-        chunks = _chunks(one, layers, blocks + sum(ends), stages) if blocks else chunks
+        chunks = _chunks(reading, layers, blocks + sum(ends), stages) if blocks else chunks
         if not blocks:
             name = "parallelism.pipeline_parallel_layers_per_stage"
-            one.not_modelled(name, "the layers of the model are not known: 2 chunks on a rank")
-    return _pipeline(schedule, chunks, *_layout(one, ends, blocks, chunks * stages))
+            reading.not_modelled(
+                name, "the number of layers is not known: 2 chunks per rank are modelled"
+            )
+    return _pipeline(schedule, chunks, *_layout(reading, ends, blocks, chunks * stages))
 
 
 def _pipeline(schedule: str, chunks: int, layout: str = "uniform", listed: str = "") -> Fields:
@@ -108,47 +110,52 @@ def _pipeline(schedule: str, chunks: int, layout: str = "uniform", listed: str =
 
 
 def _listed_blocks(
-    one: Reading, listed: Setting | None, points: Setting | None, blocks: int
+    reading: Reading, listed: Setting | None, points: Setting | None, blocks: int
 ) -> list[int]:
-    """Return the blocks of each part of a model whose modules, or at whose modules it is cut, are listed."""
+    """Return the blocks of each part of a model, from a list of its modules or of its split points."""
     if listed is not None and listed.value:
         parts: list[Any] = listed.value if isinstance(listed.value, list) else [None]
         if not all(isinstance(part, list) for part in parts):
-            raise one.error(listed, "a list of the modules of each part")
+            raise reading.error(listed, "a list of the modules of each part")
         return [sum(bool(_LAYER.fullmatch(str(name))) for name in part) for part in parts]
     if points is None or not points.value:
         return []
     names = points.value.split(",") if isinstance(points.value, str) else points.value
     if not isinstance(names, list):
-        raise one.error(points, "names of layers, such as layers.4")
+        raise reading.error(points, "names of layers, such as layers.4")
     matches = [_LAYER.fullmatch(str(name).strip()) for name in names]
     if not all(matches):
-        raise one.error(points, "names of layers, such as layers.4")
+        raise reading.error(points, "names of layers, such as layers.4")
     if not blocks:
-        one.not_modelled(points.name, "the layers of the model are not known: parts alike")
+        reading.not_modelled(
+            points.name, "the number of layers is not known: equal parts are modelled"
+        )
         return []
     cuts = [0, *(int(match[1]) for match in matches if match), blocks]
     return [after - before for before, after in pairwise(cuts)]
 
 
-def _chunks(one: Reading, layers: int, counted: int, stages: int) -> int:
-    """Return the chunks of a rank whose chunks have so many layers, embedding and head counted as the file says."""
+def _chunks(reading: Reading, layers: int, counted: int, stages: int) -> int:
+    """Return the chunks per rank for a number of layers per chunk, counting embedding and head as the file states."""
     parts = math.ceil(counted / layers)
     if parts % stages:
         name = "parallelism.pipeline_parallel_layers_per_stage"
-        wanted = f"layers such that {stages} ranks have as many parts each"
-        raise indivisible(one, name, f"{wanted} ({parts} parts of {counted} layers)", layers)
+        wanted = f"a number of layers that gives {stages} ranks equal numbers of parts"
+        raise indivisible(reading, name, f"{wanted} ({parts} parts of {counted} layers)", layers)
     return parts // stages
 
 
-def _layout(one: Reading, ends: tuple[int, ...], blocks: int, parts: int) -> tuple[str, str]:
-    """Return layout and list of the stages, as torchtitan spreads layers over parts: the first have one more."""
+def _layout(reading: Reading, ends: tuple[int, ...], blocks: int, parts: int) -> tuple[str, str]:
+    """Return the layout and the list of stages as torchtitan distributes layers: the first parts have one more."""
+    # Our layouts cover even distributions; anything else needs an explicit list of blocks.
     uneven = blocks and blocks % parts
     if ends in _ENDS and not (ends == (0, 0) and uneven):
         return _ENDS[ends], ""
     if not blocks:
         name = "parallelism.pipeline_parallel_first_stage_less_layers"
-        one.not_modelled(name, "the layers of the model are not known: embedding and head as one")
+        reading.not_modelled(
+            name, "the number of layers is not known: embedding and head count as one layer each"
+        )
         return _ENDS[1, 1], ""
     each, more = divmod(blocks + sum(ends), parts)
     counts = [each + (part < more) for part in range(parts)]
@@ -157,47 +164,50 @@ def _layout(one: Reading, ends: tuple[int, ...], blocks: int, parts: int) -> tup
     return "uniform", "-".join(map(str, counts))
 
 
-def _write_pipeline(one: Writing) -> Fields:
-    if one["pipeline_par"] == 1:
+def _write_pipeline(writing: Writing) -> Fields:
+    if writing["pipeline_par"] == 1:
         return {}
-    chunks = one["pipeline_interleaving"]
-    schedule = _WRITTEN_SCHEDULES.get((one["pp_schedule"], chunks > 1))
+    chunks = writing["pipeline_interleaving"]
+    schedule = _WRITTEN_SCHEDULES.get((writing["pp_schedule"], chunks > 1))
     if schedule is None:
-        raise one.refuse("pp_schedule", "1f1b, gpipe without chunks, zbv, dualpipev")
+        raise writing.refuse("pp_schedule", "1f1b, gpipe without chunks, zbv, dualpipev")
     for name in ("first_stage_blocks", "last_stage_blocks"):
-        if one[name]:
-            raise one.refuse(name, "0", "stage_blocks lists all stages")
+        if writing[name]:
+            raise writing.refuse(name, "0", "stage_blocks lists all stages")
     found: Fields = {}
     if schedule != "1F1B":
         found["parallelism.pipeline_parallel_schedule"] = schedule
-    if one["stage_blocks"]:
-        return {**found, "parallelism.module_fqns_per_model_part": _modules(one["stage_blocks"])}
+    if writing["stage_blocks"]:
+        return {
+            **found,
+            "parallelism.module_fqns_per_model_part": _modules(writing["stage_blocks"]),
+        }
     layout = {name: ends for ends, name in _ENDS.items()}
-    if one["pp_layout"] not in layout:
-        raise one.refuse("pp_layout", ", ".join(layout), "both_as_blocks is the nearest")
-    ends = layout[one["pp_layout"]]
+    if writing["pp_layout"] not in layout:
+        raise writing.refuse("pp_layout", ", ".join(layout), "both_as_blocks is the nearest")
+    ends = layout[writing["pp_layout"]]
     for place, count in zip(("first", "last"), ends, strict=True):
         if count != 1:
             found[f"parallelism.pipeline_parallel_{place}_stage_less_layers"] = count
     if chunks > _USUAL_CHUNKS:
         name = "parallelism.pipeline_parallel_layers_per_stage"
-        found[name] = _layers_per_part(one, sum(ends), chunks * one["pipeline_par"])
+        found[name] = _layers_per_part(writing, sum(ends), chunks * writing["pipeline_par"])
     return found
 
 
-def _layers_per_part(one: Writing, ends: int, parts: int) -> int:
-    """Return the layers of a part with which torchtitan makes so many parts of a model that it knows."""
-    if one.model is not None and flavor_of(one.model) is not None:
-        counted = one.model.num_blocks + ends
+def _layers_per_part(writing: Writing, ends: int, parts: int) -> int:
+    """Return the layers per part with which torchtitan creates a number of parts, for a model that it knows."""
+    if writing.model is not None and flavor_of(writing.model) is not None:
+        counted = writing.model.num_blocks + ends
         layers = math.ceil(counted / parts)
         if math.ceil(counted / layers) == parts:
             return layers
     hint = "stage_blocks lists all chunks"
-    raise one.refuse("pipeline_interleaving", "2, or chunks of as many layers each", hint)
+    raise writing.refuse("pipeline_interleaving", "2, or chunks with equal numbers of layers", hint)
 
 
 def _modules(listed: str) -> list[list[str]]:
-    """Return the modules of each part of a model whose parts have so many blocks."""
+    """Return the modules of each part of a model, given the number of blocks of each part."""
     parts: list[list[str]] = []
     first = 0
     for count in map(int, listed.split("-")):
@@ -218,4 +228,4 @@ PIPELINE = row(
     _read_pipeline,
     _write_pipeline,
 )
-"""Schedule, chunks and layout of a pipeline."""
+"""Row of the schedule, chunks and layout of a pipeline."""

@@ -1,4 +1,4 @@
-"""Settings of torchtitan in the names of an older version: the version of the file that is to be changed.
+"""Settings of torchtitan in the names of an older version, which the file to be changed uses.
 
 Sources: pytorch/torchtitan, ``torchtitan/config_manager.py`` (2024) and ``torchtitan/config/job_config.py`` (2025).
 """
@@ -27,16 +27,17 @@ _ASYNC = "enable_async_tensor_parallel"
 
 
 def in_version_of(settings: Fields, stated: Mapping[str, Setting]) -> Fields:
-    """Return settings in the names that a file has.
+    """Return settings in the names of a file's version.
 
     Args:
         settings: Settings as :data:`calculon.launch.titan.torchtitan.TORCHTITAN` writes them.
-        stated: The settings of the file.
+        stated: Settings of the file.
 
     >>> stated = {"training.seq_len": Setting("training.seq_len", 2048)}
     >>> in_version_of({LENGTH: 4096, TOKENS: 8192}, stated)
     {'training.seq_len': 4096, 'training.local_batch_size': 2}
     """
+    # Only older versions count sequences; newer files already have these names.
     if not any(f"training.{name}" in stated for name in _SEQUENCES):
         return settings
     found = _in_sequences(settings, stated)
@@ -54,7 +55,7 @@ def in_version_of(settings: Fields, stated: Mapping[str, Setting]) -> Fields:
 
 
 def _in_sequences(settings: Fields, stated: Container[str]) -> Fields:
-    """Return settings that count sequences in place of tokens, and state no graphs of steps."""
+    """Return settings that count sequences in place of tokens, without settings of CUDA graphs."""
     counted = (LENGTH, TOKENS, STEP_TOKENS, PASSES, _GRAPHS)
     found = {name: value for name, value in settings.items() if name not in counted}
     length = settings.get(LENGTH)
@@ -71,7 +72,7 @@ def _in_sequences(settings: Fields, stated: Container[str]) -> Fields:
 
 
 def _with_converters(settings: Fields, stated: Mapping[str, Setting]) -> Fields:
-    """Return settings whose products in 8 bits are converters in a list, after other converters of the file."""
+    """Return settings with 8-bit products as a list of converters, after the file's other converters."""
     made = [name for name in _CONVERTERS if f"converters.{name}" in settings]
     if not made:
         return settings
@@ -82,7 +83,7 @@ def _with_converters(settings: Fields, stated: Mapping[str, Setting]) -> Fields:
 
 
 def _in_section(name: str, stated: Container[str]) -> str:
-    """Return the name of an option of parallelism in the section where a file has it."""
+    """Return the name of a parallelism option in the section that a file uses."""
     section, _, option = name.partition(".")
     if section != "parallelism" or name in stated:
         return name

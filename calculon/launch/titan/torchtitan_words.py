@@ -1,6 +1,6 @@
-"""Words of torchtitan: converters, modes, and settings that no row reads."""
+"""Names in torchtitan: converters, recomputation modes, and settings that no row reads."""
 
-from calculon.launch.rows import Harmless
+from calculon.launch.rows import IgnoredValues
 from calculon.launch.texts.name_patterns import under
 
 RECOMPUTES = {
@@ -12,11 +12,11 @@ RECOMPUTES = {
     "SelectiveActivationRematConfig": "selective",
     "FullActivationRematConfig": "full",
 }
-"""Modes by the classes that have taken their place."""
+"""Recomputation modes by the configuration classes that replaced them."""
 
 OTHER_RECOMPUTES = {
-    "memory_budget": "the compiler chooses what is recomputed",
-    "region": "regions are recomputed",
+    "memory_budget": "the compiler chooses the recomputed operators",
+    "region": "recomputation of regions",
 }
 CONVERTERS = {
     "float8": "tensorwise",
@@ -29,7 +29,7 @@ CONVERTERS = {
     "MXFP8LinearConverter": "mxfp8",
     "NVFP4LinearConverter": "nvfp4",
 }
-"""Recipes by the converters that replace products."""
+"""Precision recipes by the converters that replace linear layers."""
 
 OF_EXPERTS = (
     "quantize.grouped_mm.float8",
@@ -52,39 +52,42 @@ QUANTIZED = (
 """Sections of converters."""
 
 _OF_CONVERTERS = "precompute_float8_dynamic_scale_for_fsdp fqns model_compile_* moe_fqns* emulate"
-"""Options of converters without effect."""
+"""Converter options without effect."""
 
 KEPT = {"output", "lm_head", "router.gate", "moe.router.gate", "auto_filter_small_kn"}
-"""Layers that keep 16 bits here, too, and small ones."""
+"""Layers that stay in 16 bits in the model as well, and small layers."""
 
-ONLY_WITH: Harmless = {
+IGNORED_VALUES: IgnoredValues = {
     "training.enable_cpu_offload": (
         (False,),
-        "weights, gradients and optimizer in host memory: counted on the processor",
+        "weights, gradients and optimizer state in host memory: counted as device memory",
     ),
-    "training.dtype": (("float32",), "weights, gradients and moments of 2 bytes: counted with 4"),
-    "optimizer.early_step_in_backward": ((False,), "steps beside the backward pass: after it"),
+    "training.dtype": (("float32",), "16-bit weights, gradients and moments: counted as 32-bit"),
+    "optimizer.early_step_in_backward": (
+        (False,),
+        "optimizer steps during the backward pass: modelled after it",
+    ),
     "loss": (
         (None, "CrossEntropyLoss", "BaseLoss"),
-        "logits exist in pieces only, which takes less memory: here they are whole",
+        "chunked logits, which need less memory: complete logits are modelled",
     ),
-    "parallelism.disable_loss_parallel": ((False,), "logits are gathered: here they stay split"),
-    "parallelism.enable_fsdp_symm_mem": ((False,), "collectives by symmetric memory"),
-    "parallelism.fsdp_symm_mem_scope": ((None,), "collectives by symmetric memory"),
+    "parallelism.disable_loss_parallel": ((False,), "gathered logits: sharded logits are modelled"),
+    "parallelism.enable_fsdp_symm_mem": ((False,), "collectives in symmetric memory"),
+    "parallelism.fsdp_symm_mem_scope": ((None,), "collectives in symmetric memory"),
     "parallelism.fsdp_defer_gradient_reduction": (
         (False,),
-        "gradients are reduced once a step: here after every microbatch",
+        "gradient reduction once per step: reduction after every microbatch is modelled",
     ),
-    "parallelism.pipeline_parallel_schedule_csv": (("", None), "a schedule of one's own"),
-    "parallelism.enable_compiled_autograd": ((False,), "the backward pass is compiled as a whole"),
-    "experimental.enable_compiled_autograd": ((False,), "the backward pass is compiled as a whole"),
+    "parallelism.pipeline_parallel_schedule_csv": (("", None), "a custom pipeline schedule"),
+    "parallelism.enable_compiled_autograd": ((False,), "a compiled backward pass"),
+    "experimental.enable_compiled_autograd": ((False,), "a compiled backward pass"),
     "training.deterministic": ((False,), "deterministic kernels are slower"),
     "debug.deterministic": ((False,), "deterministic kernels are slower"),
     "debug.batch_invariant": ((False,), "batch-invariant kernels are slower"),
     "debug.detect_anomaly": ((False,), "slower backward passes"),
     "model.use_flex_attn": ((False,), "attention kernel compiled for a mask"),
-    "model.attn_mask_type": (("causal",), "documents do not see each other: packed_percent"),
-    "fault_tolerance.enable": ((False,), "replicas that may leave"),
+    "model.attn_mask_type": (("causal",), "attention limited to documents: see packed_percent"),
+    "fault_tolerance.enable": ((False,), "replicas that may drop out"),
 }
 NO_EFFECT = f"""
     job.* profil* metrics* lr_scheduler* validat* comm.* dump_folder dataloader* dataset.* tokenizer*
@@ -100,14 +103,14 @@ NO_EFFECT = f"""
 """Patterns of settings without effect on a step."""
 
 NOT_MODELLED = {
-    "buffers of experts of a fixed size": "model.non_blocking_capacity_factor",
-    "moments of 2 bytes: counted with 4": "optim*.moment_dtype",
-    "no step of the optimizer": "training.skip_optimizer_step",
-    "memory is given back after every step": "training.clear_cache_between_steps",
-    "layers of one's own": "override.*",
-    "layers that are replaced": "transforms*",
-    "logits exist in pieces only": "loss.*",
-    "kernels of experts that are not modelled": "dist_moe*",
-    "another implementation of the same collectives": "parallelism.spmd_backend",
+    "fixed-size buffers of experts": "model.non_blocking_capacity_factor",
+    "16-bit moments: counted as 32-bit": "optim*.moment_dtype",
+    "a skipped optimizer step": "training.skip_optimizer_step",
+    "memory that is freed after every step": "training.clear_cache_between_steps",
+    "custom layers": "override.*",
+    "replaced layers": "transforms*",
+    "chunked logits": "loss.*",
+    "expert kernels that are not modelled": "dist_moe*",
+    "a different implementation of the same collectives": "parallelism.spmd_backend",
 }
-"""What settings change of the result, but not here, and patterns of them."""
+"""Effects of settings that are not modelled, with patterns of the settings."""

@@ -11,7 +11,7 @@ from calculon.base.errors import Problem
 from calculon.base.units import Array
 from calculon.declarations.axes import AXES, FURTHER_AXES, MESH_AXES, PUBLISHED_AXES, Axis
 from calculon.declarations.named_values import PUBLISHED
-from calculon.hardware.collectives.placement import nested_rooms
+from calculon.hardware.collectives.placement import nested_networks
 from calculon.plan.mesh import places, processors, rooms
 from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Request, Requests, Rule
@@ -43,7 +43,7 @@ def _mesh_is_even(r: Requests) -> Array:
 def _explain_uneven(one: Request) -> str:
     """Say how many processors of each network are used, how many that leaves, and with which replicas they suffice."""
     e, system = one.execution, one.system
-    plan, nested = Plan.of(e), nested_rooms(one.system)
+    plan, nested = Plan.of(e), nested_networks(one.system)
     used = [int(np.asarray(room).item()) for room in rooms(plan, system)]
     count, most = prod(getattr(e, axis.degree) for axis in MESH_AXES), prod(used)
     parts = ", ".join(

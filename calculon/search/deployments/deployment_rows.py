@@ -17,7 +17,7 @@ from calculon.search.deployments.deployment_words import SCHEDULING, SPLIT, stat
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED
-from calculon.serving.states.operating_point import Load
+from calculon.serving.states.operating_point import OperatingPointSolver
 from calculon.serving.states.served_points import AllReplicas, Points, price_of
 
 
@@ -58,7 +58,7 @@ class Rows:
     @property
     def room(self) -> Array:
         """Whether there is room for a sequence."""
-        return self.points.room[self.alike]
+        return self.points.fits[self.alike]
 
     @property
     def feasible(self) -> Array:
@@ -76,7 +76,7 @@ class Rows:
         for one in self.points.limits:
             ratio = one.found / one.most
             worst = np.maximum(worst, np.where(np.isfinite(ratio), ratio, 0.0))
-        return np.where(self.points.room, worst, 1 - self.free)[self.alike]
+        return np.where(self.points.fits, worst, 1 - self.free)[self.alike]
 
     def value(self, name: str) -> Array:
         """Return a figure, or a field of the deployments as files state it."""
@@ -125,6 +125,6 @@ def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
         single = deployments.tensor_par * deployments.pipeline_par
         columns = {name: getattr(deployments, name) for name in (*SPLIT, *SCHEDULING)}
         deployments = Deployments.of(group.record, None, **columns | {SPLIT[0]: single})
-    load = Load(Replica(space.model, space.system, deployments, space.workload))
+    load = OperatingPointSolver(Replica(space.model, space.system, deployments, space.workload))
     free = load.memory.free / load.memory.capacity
     return Rows(space, group, places, load.solve(), alike, free)

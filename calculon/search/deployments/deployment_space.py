@@ -26,10 +26,10 @@ from calculon.search.deployments.deployment_words import (
 from calculon.search.space import Values
 from calculon.serving.caches.cache import copies_of_heads
 from calculon.serving.passes.drafts import draft_of
-from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import OF_DRAFTS, Deployment
 from calculon.serving.records.deployments import COUNT, Deployments
 from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.read_records import read_deployment
 from calculon.serving.records.speculation import NO_DRAFT
 
 MOST_APART = 4_000_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -23,10 +23,9 @@ from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_words import TYPES
 from calculon.search.objective import Objective
 from calculon.serving.records.deployment import Deployment
-from calculon.serving.serve import Served, class_of, flat, serve
+from calculon.serving.serve import STATED, Served, class_of, flat, serve
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
@@ -59,7 +58,7 @@ class DeploymentCounts:
 
 
 @dataclass(frozen=True)
-class DeploymentSearch(Displayed):
+class DeploymentSearch(Tabular):
     """The best deployments of a space, best first: a sequence of :class:`~calculon.serving.serve.Served`.
 
     Attributes:
@@ -201,14 +200,12 @@ class DeploymentSearch(Displayed):
         figures = {name: float(self.columns[name][rank]) for name in FIGURES}
         return served_ranges(self.class_of(rank), figures)
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return fields, batch and figures of the deployments as a DataFrame, best first."""
-        import pandas as pd  # what most callers never need
-
-        fields = pd.DataFrame([flat(one.to_dict()) for one in self.deployments])
-        return fields.assign(
-            **self.columns, model=self.space.model.name, system=self.space.system.name
-        )
+    def table(self) -> dict[str, Any]:
+        """Return a row for each deployment, best first: its fields, batch and figures, model and system."""
+        fields = (flat(one.to_dict()) for one in self.deployments)
+        asked = {"model": self.space.model.name, "system": self.space.system.name}
+        names = {name: np.full(len(self), text, object) for name, text in asked.items()}
+        return {**columns_of(fields, STATED), **self.columns, **names}
 
     @overload
     def plot(self, kind: str = "frontier", *, interactive: Literal[False] = False) -> "Figure": ...

@@ -10,6 +10,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.units import Array
 from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
+from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.deployments.deployment_rows import Rows, shares, solve
@@ -23,8 +24,8 @@ from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
 from calculon.search.where import Condition
 from calculon.serving.caches.cache import check_length, check_served
-from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import Workload
+from calculon.serving.records.read_records import WorkloadSource, read_workload
 
 OBJECTIVE = "output_rate_per_proc"
 """What deployments are ranked by where nothing is said: at a rate, that of the fewest processors is the highest."""
@@ -42,6 +43,7 @@ DIGITS = 40
 """Binary digits in which two scores are the same: those of a rate that is divided by replicas, and multiplied again."""
 
 
+@takes_either_order
 def search_deployments(
     model: Source | Model,
     num_procs: int | str | Sequence[int],

@@ -1,7 +1,7 @@
 """What a sweep is over: values of fields by path, and executions in any form that people have them in."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, Protocol
 
@@ -15,12 +15,19 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import titled
 from calculon.declarations.presets import filled, find_preset
+from calculon.declarations.short_names import FIELDS as SHORT
+from calculon.declarations.short_names import field_name
+from calculon.declarations.spellings.plan_pairs import in_blanks, is_plan
 from calculon.estimate.estimate import Estimate
 from calculon.inputs import Changed, Source
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, Plan, all_fields, as_plan
+from calculon.search.restrict import as_fields
 
 KINDS = ("model", "execution", "system")
+
+FieldsOf = Callable[[str], Mapping[str, Any]]
+"""Returns the fields of a plan in words."""
 
 Paths = str | tuple[str, ...]
 """A path, or several whose values go together."""
@@ -109,7 +116,8 @@ def _axis(paths: Any, values: Any) -> Axis:
     if not names or not all(isinstance(name, str) for name in names):
         wanted = "a path such as system.mem1.GBps, or a tuple of them"
         raise SpecError("sweep", Problem("set", wanted, inputs.found(paths)))
-    owners = tuple(inputs.owner(name, KINDS, "sweep") for name in names)
+    fields = tuple(field_name(name) for name in names)
+    owners = tuple(inputs.owner(name, KINDS, "sweep") for name in fields)
     tried = list(values) if _is_listed(values) else [values]
     if not tried:
         raise SpecError("sweep", Problem(names[0], "values to try", "none"))
@@ -119,7 +127,13 @@ def _axis(paths: Any, values: Any) -> Axis:
         if len(row) != len(names):
             wanted = f"{len(names)} values at a time, one for each of {', '.join(names)}"
             raise SpecError("sweep", Problem(names[0], wanted, inputs.found(row)))
-    return Axis(names, owners, tuple(tuple(map(_plain, row)) for row in rows))
+    meant = (tuple(map(_meant, names, map(_plain, row))) for row in rows)
+    return Axis(fields, owners, tuple(meant))
+
+
+def _meant(name: str, value: Any) -> Any:
+    """Return a value as files have it: that of a short name by the words for its values."""
+    return as_fields({name: value})[SHORT[name.lower()]][0] if name.lower() in SHORT else value
 
 
 def _is_listed(values: Any) -> bool:
@@ -160,7 +174,11 @@ class Table:
 
 
 def table_of(
-    plans: Any, axes: Sequence[Axis], edition: str | None = None, preset: str | None = None
+    plans: Any,
+    axes: Sequence[Axis],
+    edition: str | None = None,
+    preset: str | None = None,
+    fields_of: FieldsOf | None = None,
 ) -> Table:
     """Return the executions that were asked for, with their changes.
 
@@ -168,6 +186,7 @@ def table_of(
         plans: The executions.
         axes: Those that change executions.
         edition, preset: In place of what the executions say.
+        fields_of: Returns the fields of a plan in words.
 
     Raises:
         SpecError: For an execution that is not there or lacks a field, and for a path that is no field. Impossible
@@ -177,7 +196,7 @@ def table_of(
         for name, (kind, path) in zip(axis.names, axis.owners, strict=True):
             if kind == "execution" and path not in NAMES:
                 raise SpecError("sweep", Problem(name, *_NO_FIELD, nearest(path, NAMES)))
-    found = list(_bases(plans))
+    found = list(_bases(plans, fields_of))
     if not found:
         raise SpecError("sweep", Problem("plans", "executions", "an empty list"))
     parts = [_changed(one, axes, edition, preset) for one in found]
@@ -201,7 +220,7 @@ class _Base:
     complete: bool
 
 
-def _bases(plans: Any) -> Iterable[_Base]:
+def _bases(plans: Any, fields_of: FieldsOf | None) -> Iterable[_Base]:
     """Yield the executions of each source."""
     plan = getattr(plans, "plan", plans)  # of a result
     if isinstance(plan, Plan) or inputs.is_frame(plan) or _of_columns(plan):
@@ -216,6 +235,9 @@ def _bases(plans: Any) -> Iterable[_Base]:
             label = titled(origin.name, origin.changes) if origin else ""
             fields = all_fields(record)
             yield _Base(fields, "execution", [label], complete=True)
+            continue
+        if fields_of is not None and is_plan(source):
+            yield _Base(fields_of(source), "plan", [in_blanks(source)], complete=False)
             continue
         raw, file, known, _ = inputs.stated_execution(source)
         mapped = isinstance(source, Changed) and isinstance(source.source, Mapping)

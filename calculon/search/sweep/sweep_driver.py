@@ -19,6 +19,7 @@ from calculon.declarations.origin import titled
 from calculon.declarations.statistics import CorrectedStats
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
+from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.estimate.what_if import what_if
 from calculon.hardware.figures import figures_of
@@ -42,12 +43,13 @@ MOST = 20_000_000
 """Rows of a sweep: more do not fit into the memory of most machines."""
 
 
+@takes_either_order
 def sweep(
     models: Source | Model | Iterable[Source | Model],
-    systems: Source | System | Iterable[Source | System],
     plans: One | Executions | Planned | Iterable[One],
-    *,
+    systems: Source | System | Iterable[Source | System],
     set: Mapping[Paths, Any] | None = None,  # noqa: A002
+    *,
     stats: str | Sequence[str] | None = None,
     edition: Edition | str | None = None,
     preset: str | None = None,
@@ -58,13 +60,13 @@ def sweep(
     (:func:`calculon.what_if`): ten thousand rows take about a second. Rows that cannot run have a ``reason``.
 
     Args:
-        models, systems: As in :func:`calculon.estimate`.
-        plans: Executions: as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or results that have
-            some (estimates, searches, evaluations).
-        set: Lists of values by path, all of which are combined: ``{"system.mem1.GBps": [2000, 3350],
-            "execution.microbatch_size": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as
-            ``--set`` takes them. A tuple of paths has tuples of values that go together: ``{("tensor_par", "data_par"):
-            [(8, 8), (4, 16)]}``. Ranges are those of numpy: ``np.linspace(1000, 8000, 15)``.
+        models, systems: One or several, each as in :func:`calculon.estimate`.
+        plans: Executions, one or several: as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or
+            results that have some (estimates, searches, evaluations).
+        set: Lists of values by path or by the words of plans, all of which are combined: ``{"system.mem1.GBps": [2000,
+            3350], "tp": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as ``--set`` takes them.
+            Columns have the names of fields: ``tensor_par``. A tuple of paths has tuples of values that go together:
+            ``{("tp", "dp"): [(8, 8), (4, 16)]}``. Ranges are those of numpy: ``np.linspace(1000, 8000, 15)``.
         stats: Statistics that frames of the result have; by default all.
         edition: Edition of the cost model, or its name; by default that of each execution.
         preset: Framework that fills in what executions leave out; by default the execution's.
@@ -76,17 +78,41 @@ def sweep(
         SpecError: For anything that is not there or malformed, and for a path that leads nowhere, with the nearest.
 
     Examples:
-        >>> found = sweep("llama3-8B", ["a100_80g_sxm", "h100_80g_sxm"], "llama3-8B_h100x64",
-        ...               set={"microbatch_size": [1, 2]})
+        >>> found = sweep("llama3-8B", "llama3-8B_h100x64", ["a100", "h100"], {"mbs": [1, 2]})
         >>> found.to_frame()[["system", "microbatch_size", "reason"]].shape
         (4, 3)
     """
     axes = axes_of(set)
     known = None if edition is None else find_edition(edition).name
-    table = table_of(plans, [one for one in axes if one.concerns("execution")], known, preset)
+    shapes = sources_of(models, "model")
     machines = [_Machine.of(source, axes) for source in sources_of(systems, "system")]
-    found = _swept(axes, sources_of(models, "model"), machines, table)
+    fields_of = _FieldsOf(shapes, [machine.record for machine in machines])
+    own = [one for one in axes if one.concerns("execution")]
+    table = table_of(plans, own, known, preset, fields_of)
+    found = _swept(axes, shapes, machines, table)
     return replace(found, stats=asked_stats(stats, found.stats))
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldsOf:
+    """Fields of plans in words, which are those on every model and system."""
+
+    models: Sequence[Any]
+    systems: Sequence[System]
+
+    def __call__(self, plan: str) -> Mapping[str, Any]:
+        """Return the fields; SpecError if they are not the same on all models and systems."""
+        shapes = [inputs.model(one) for one in self.models]
+        first, *others = (inputs.in_fields(plan, m, s) for m in shapes for s in self.systems)
+        for one in others:
+            if one != first:
+                name = next(name for name in first if first[name] != one.get(name))
+                found = f"{first[name]} and {one.get(name)}"
+                hint = "state batch, seq and preset in the plan"
+                wanted = "one value on all models and systems"
+                raise SpecError("sweep", Problem(name, wanted, found, hint))
+        fields: Mapping[str, Any] = first
+        return fields
 
 
 def _swept(
@@ -207,7 +233,7 @@ class _Machine:
     def evaluated(self, model: Model, plan: Plan, grid: _Grid, rows: Array) -> Evaluation:
         """Evaluate a table whose rows are some of the grid."""
         if not any(axis.concerns("system") for axis in grid.axes):
-            return evaluate(model, self.record, plan)
+            return evaluate(model, plan, self.record)
         variants = grid.variant("system")[rows]
         _, first, each = np.unique(variants, return_index=True, return_inverse=True)
         changes = [grid.changes("system", row) for row in rows[first].tolist()]

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Displayed, draw_result
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.base.units import Array
+from calculon.declarations.short_names import field_name
 from calculon.declarations.statistics import CorrectedStats
 from calculon.estimate.evaluate import Evaluation
 from calculon.plan.plan import NAMES, Plan
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
 
 @dataclass(frozen=True)
-class Sweep(Displayed):
+class Sweep(Tabular):
     """Every combination of models, systems, executions and values of their fields, each with its statistics.
 
     Attributes:
@@ -36,7 +36,7 @@ class Sweep(Displayed):
 
     Examples:
         >>> from calculon import sweep
-        >>> found = sweep("llama3-8B", "h100_80g_sxm", "llama3-8B_h100x64", set={"system.mem1.GBps": [2000, 4000]})
+        >>> found = sweep("llama3-8B", "llama3-8B_h100x64", "h100", {"system.mem1.GBps": [2000, 4000]})
         >>> found
         <Sweep of 2 rows over system.mem1.GBps, 2 feasible>
         >>> bool(found["total_time"][0] > found["total_time"][1])
@@ -52,13 +52,16 @@ class Sweep(Displayed):
         return len(self.evaluation)
 
     def __getitem__(self, name: str) -> Array:
-        """Return a column by name: of what was asked, an execution field, ``reason``, or a statistic.
+        """Return a column by name, that of a field also by its short name (``tp``).
+
+        Columns are those of what was asked, execution fields, ``reason`` and statistics.
 
         Statistics are float64, and not-a-number in rows that cannot run.
 
         Raises:
             KeyError: When there is none of this name; the message names the nearest.
         """
+        name = name if name in self.asked else field_name(str(name))
         if name in self.asked:
             return self.asked[name]
         try:
@@ -90,11 +93,14 @@ class Sweep(Displayed):
             if name not in asked and len(one) and (one != one[0]).any()
         )
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame: what was asked, execution fields in which rows differ, ``reason``, and statistics."""
-        import pandas as pd  # only for people who want frames
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation of each row as a share of 1, as :attr:`calculon.Evaluation.mfu`."""
+        return self.evaluation.mfu
 
-        return pd.DataFrame({name: self[name] for name in self._columns})
+    def table(self) -> dict[str, Array]:
+        """Return a row for each combination: what was asked, fields in which rows differ, ``reason``, statistics."""
+        return {name: self[name] for name in self._columns}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the columns as plain data, each with its unit; what is not a finite number is None."""

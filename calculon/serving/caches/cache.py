@@ -1,4 +1,4 @@
-"""Bytes of keys and values that a sequence has cached."""
+"""Size of the KV cache of a sequence, with grouped-query attention, latent attention and sliding windows."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from calculon.serving.records.load import Workload
 
 @dataclass(frozen=True, slots=True)
 class CachedBlocks:
-    """Blocks of a model by what they cache: all tokens of a sequence, or those of a window."""
+    """Blocks of a model by the tokens that they cache: the whole sequence, or a sliding window."""
 
     full: int
     windowed: int
@@ -21,10 +21,10 @@ class CachedBlocks:
 
     @classmethod
     def of(cls, model: Model) -> "CachedBlocks":
-        """Count the blocks of a model.
+        """Return the blocks of a model by the tokens that they cache.
 
         Raises:
-            SpecError: For models with other blocks than attention with softmax: their state is no cache of tokens.
+            SpecError: For models with blocks other than softmax attention: their state is not a cache of tokens.
         """
         check_served(model)
         numbers = range(model.num_blocks) if model.sliding_window else ()
@@ -33,22 +33,23 @@ class CachedBlocks:
 
     @classmethod
     def of_last(cls, model: Model) -> "CachedBlocks":
-        """Return the last block of a model alone, whose kind modules that predict further tokens have."""
+        """Return only the last block of a model, whose kind multi-token prediction modules have."""
         window = model.sliding_window
         windowed = int(window > 0 and model.windowed_block(model.num_blocks - 1))
         return cls(1 - windowed, windowed, window)
 
     def tokens(self, length: Count) -> Count:
-        """Return the tokens that a sequence has cached, summed over blocks; of a window those in it."""
+        """Return the cached tokens of a sequence, summed over blocks; sliding windows limit them."""
         return self.full * length + self.windowed * np.minimum(length, self.window or np.inf)
 
     def length(self, tokens: Count) -> Count:
-        """Return the length of a sequence that has so many tokens cached, summed over blocks; infinite beyond windows.
+        """Return the length of a sequence from its cached tokens, summed over blocks; infinite beyond windows alone.
 
         >>> blocks = CachedBlocks(full=1, windowed=3, window=100)
         >>> blocks.length(blocks.tokens(np.array([60.0, 250.0]))).tolist()
         [60.0, 250.0]
         """
+        # up to the window all blocks grow; beyond it only blocks with full attention do
         short = tokens / (self.full + self.windowed)
         if not self.windowed:
             return short
@@ -58,45 +59,54 @@ class CachedBlocks:
 
 
 def check_served(model: Model) -> None:
-    """Raise SpecError for a model whose serving is not modelled."""
+    """Check that the serving of a model can be modelled.
+
+    Raises:
+        SpecError: If it cannot.
+    """
     problems = []
     if model.part != "block":
         problems.append(Problem("part", "block: a whole model", model.part))
     if not model.vocab:
-        hint = "vocab states how many words there are"
+        hint = "vocab states the size of the vocabulary"
         problems.append(Problem("vocab", "at least 1, to choose the next token", "0", hint))
     if model.has_linear or model.in_parts:
         wanted = "none: the state of linear attention is not a cache of tokens"
         problems.append(Problem("linear_attention", wanted, model.linear_attention))
     if not model.causal:
-        problems.append(Problem("causal", "true, as tokens are generated in order", "false"))
+        problems.append(Problem("causal", "true, because tokens are generated in order", "false"))
     if problems:
         raise SpecError(model.name, problems)
 
 
 def check_length(model: Model, workload: Workload) -> None:
-    """Raise SpecError where requests are longer than a table of learned positions: no position is beyond its end."""
+    """Check that requests are not longer than a table of learned positions.
+
+    Raises:
+        SpecError: If they are.
+    """
     length = workload.prompt + workload.output
     if 0 < model.positions < length:
         hint = f"prompt and output have {length:,} tokens"
-        wanted = f"at least {length:,}, as positions are learned, or 0"
+        wanted = f"at least {length:,}, because positions are learned, or 0"
         raise SpecError(model.name, Problem("positions", wanted, f"{model.positions:,}", hint))
 
 
 def heads_of_rank(model: Model, tensor_par: Count) -> Count:
-    """Return the key/value heads that a rank caches: its share, or one that it has in common with others."""
+    """Return the key/value heads that a rank caches: its share, or one head that it has in common with other ranks."""
+    # with more ranks than key/value heads, a rank holds a copy of one head
     return np.ceil(model.key_value_heads / tensor_par)
 
 
 def copies_of_heads(model: Model, ranks: Any) -> Any:
-    """Return how many of the ranks that share attention have the same keys and values; of latents all."""
+    """Return the number of ranks that hold copies of the same keys and values; with latent attention all ranks."""
     return ranks if model.latent else ranks // np.gcd(ranks, model.key_value_heads)
 
 
 def cached_width(model: Model, tensor_par: Count) -> Count:
     """Return the elements that a rank caches for a token in one block.
 
-    Keys and values of its heads; of latent attention the latent and the key part that all heads share, whole on every
+    Keys and values of its heads; with latent attention the latent and the shared part of the keys, complete on every
     rank (DeepSeek-V2, arXiv 2405.04434, section 2.1.2).
     """
     if model.latent:
@@ -105,13 +115,13 @@ def cached_width(model: Model, tensor_par: Count) -> Count:
 
 
 def sequence_bytes(model: Model, length: Count, tensor_par: Count, element_bytes: float) -> Bytes:
-    """Return the bytes that a rank caches for a sequence of so many tokens."""
+    """Return the bytes that a rank caches for a sequence of a given length."""
     tokens = CachedBlocks.of(model).tokens(length)
     return tokens * cached_width(model, tensor_par) * element_bytes
 
 
 def token_bytes(model: Model, element_bytes: float) -> float:
-    """Return the bytes that a token has in the caches of all ranks together, if no rank has a copy, without windows.
+    """Return the bytes per token in the KV caches of all ranks together, without copies and windows.
 
     >>> llama = Model(hidden=8192, feedforward=28672, seq_size=8192, attn_heads=64, attn_size=128, num_blocks=80,
     ...               kv_heads=8, vocab=128256)

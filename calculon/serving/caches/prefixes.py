@@ -1,14 +1,14 @@
-r"""Prefixes that caches keep between requests: in tier 1 beside the sequences at hand, in tier 2, or not at all.
+r"""Prefix caching between requests: in tier 1 next to running sequences, offloaded to tier 2, or dropped.
 
-Conversations wait for their next turn with what they have cached. In a cache of room for `C` of them, from which the
-least recently used goes first, one is still there if its user thinks for less than a time `T` (Che et al.,
-*Hierarchical Web caching systems*, IEEE JSAC 20(7), 2002). Of :math:`\lambda` requests in a second a share `1/n` ends
-its conversation and is never asked for, and the others wait for an exponential time of mean `z`; what is in the cache
-on average is
+Conversations keep their KV cache while they wait for their next turn. In a cache for `C` conversations with
+least-recently-used eviction, a conversation is still present if its user thinks for less than a time `T` (Che et al.,
+*Hierarchical Web caching systems*, IEEE JSAC 20(7), 2002). Of :math:`\lambda` requests per second, a share `1/n` ends
+its conversation and is never used again, and the others wait for an exponential time of mean `z`; the mean content of
+the cache is
 
 .. math:: C = \lambda z \left( \frac{n - 1}{n} (1 - e^{-T/z}) + \frac{1}{n} \frac{T}{z} \right)
 
-and ``1 - exp(-T/z)`` of the hits remain.
+and a share ``1 - exp(-T/z)`` of the hits remains.
 """
 
 from typing import NamedTuple
@@ -22,16 +22,16 @@ from calculon.hardware.system import System
 
 NO_TIER, HOST, DISK = "none", "host", "disk"
 OFFLOADS = {
-    NO_TIER: "what tier 1 has no room for is computed again",
-    HOST: "into tier-2 memory",
-    DISK: "onto the disk that ext.serving.disk of the system states",
+    NO_TIER: "prefixes that do not fit into tier 1 are computed again",
+    HOST: "tier-2 memory",
+    DISK: "the disk stated in ext.serving.disk of the system",
 }
-"""Places of cached prefixes that tier 1 has no room for."""
+"""Destinations of cached prefixes that do not fit into tier 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecondTier:
-    """Where a system keeps what caches evict.
+    """Storage of a system for evicted KV caches.
 
     Attributes:
         system: The machine.
@@ -42,38 +42,42 @@ class SecondTier:
     place: str
 
     def __post_init__(self) -> None:
-        """Raise SpecError where the system has no such place."""
+        """Check that the system has this storage.
+
+        Raises:
+            SpecError: If it does not.
+        """
         if self.capacity > 0:
             return
         name = self.system.name
         if self.place == DISK:
-            hint = f"{name} states no ext.serving.disk: GiB and GBps of each processor"
+            hint = f"{name} states no ext.serving.disk (GiB and GBps per processor)"
         else:
-            hint = f"{name} has no memory in tier 2 (mem2)"
+            hint = f"{name} has no tier-2 memory (mem2)"
         raise SpecError("deployment", Problem("cache_offload", NO_TIER, self.place, hint))
 
     @property
     def capacity(self) -> float:
-        """Bytes for each processor."""
+        """Bytes per processor."""
         disk = self.system.ext.serving.disk
         if self.place == DISK:
             return 0.0 if disk is None else disk.capacity
         return self.system.usable[1]
 
     def time(self, size: Bytes, processors: Count) -> Seconds:
-        """Return the time in which each of some processors of a replica fetches so many bytes.
+        """Return the time in which each of several processors of a replica fetches a number of bytes.
 
-        The memory of a node is shared by its processors, as ``ext.host`` says.
+        The processors of a node share its memory, as stated in ``ext.host``.
         """
         disk, host = self.system.ext.serving.disk, self.system.ext.host
         if self.place == DISK and disk is not None:
             return np.asarray(size / disk.bandwidth)
-        own = self.system.mem2.time(size)
-        return own if host is None else np.maximum(own, host.time(size, processors))
+        alone = self.system.mem2.time(size)
+        return alone if host is None else np.maximum(alone, host.time(size, processors))
 
 
-class HitPlaces(NamedTuple):
-    """Where prefixes are that requests have cached: shares that sum up to 1."""
+class HitLocations(NamedTuple):
+    """Location of the prefixes of requests: shares in tier 1, in tier 2 and lost, which sum to 1."""
 
     first: Fraction
     second: Fraction
@@ -81,59 +85,65 @@ class HitPlaces(NamedTuple):
 
 
 def idle_conversations(rate: Array, think: float, turns: int) -> Count:
-    """Return the conversations that wait for their next turn, by Little's law; all but the last turn have one.
+    """Return the number of conversations that wait for their next turn, by Little's law.
 
     >>> idle_conversations(np.array([2.0]), 30.0, 4).tolist()
     [45.0]
     """
+    # the last turn of a conversation is followed by no wait
     return rate * think * ((turns - 1) / turns)
 
 
-def kept_share(room: Count, rate: Array, think: float, turns: int) -> Fraction:
+def kept_share(capacity: Count, rate: Array, think: float, turns: int) -> Fraction:
     """Return the share of the hits that a cache keeps.
 
     Args:
-        room: Conversations that fit.
+        capacity: Number of conversations that fit.
         rate: Requests per second.
         think: Mean time between turns.
-        turns: Requests of a conversation, 2 at least.
+        turns: Requests per conversation, at least 2.
     """
+    # a rate of 0 asks for nothing: any capacity is then plenty
     asked = np.maximum(rate * think, 1e-300)
-    wanted = np.maximum(room, 0.0) / asked
+    wanted = np.maximum(capacity, 0.0) / asked
     low, high = np.zeros_like(wanted), turns * wanted
-    for _ in range(60):  # of T / z, whose part 1/n alone is at most C
+    # bisection of T/z; its second term alone is at most C, which gives the upper bound n C / (λ z)
+    for _ in range(60):
         middle = (low + high) / 2
         held = -np.expm1(-middle) * (turns - 1) / turns + middle / turns
         low, high = np.where(held < wanted, middle, low), np.where(held < wanted, high, middle)
     return np.asarray(-np.expm1(-low))
 
 
-def hit_places(first: Count, second: Count, rate: Array, think: float, turns: int) -> HitPlaces:
-    """Return where the hits of conversations are: what tier 1 evicts goes into tier 2, and is lost beyond both.
+def hit_locations(
+    first: Count, second: Count, rate: Array, think: float, turns: int
+) -> HitLocations:
+    """Return the location of the hits of conversations: tier 1 evicts into tier 2, and tier 2 drops.
 
     Args:
-        first, second: Conversations for which the tiers have room.
+        first, second: Number of conversations that fit into each tier.
         rate, think, turns: As in :func:`kept_share`.
     """
     near = kept_share(first, rate, think, turns)
+    # bisection may return a share that is smaller by rounding although the cache is larger
     both = np.maximum(near, kept_share(first + second, rate, think, turns))
-    return HitPlaces(near, both - near, 1 - both)
+    return HitLocations(near, both - near, 1 - both)
 
 
-def fetched_beside(busy: Seconds, fetch: Seconds, decoding: Seconds) -> Seconds:
-    """Return the time that a request takes of a replica which fetches prefixes beside its passes.
+def overlapped_fetch(busy: Seconds, fetch: Seconds, decoding: Seconds) -> Seconds:
+    """Return the time that a request occupies a replica that fetches prefixes in parallel with its passes.
 
-    Fetching goes on while others are computed, and bounds the rate only where it takes longer than a request does:
-    ``1 / x = max(busy + decoding, fetch)``.
+    Prefixes are fetched while other requests are computed, so fetching limits the rate only if it takes longer than a
+    request: ``1 / x = max(busy + decoding, fetch)``.
 
     Args:
-        busy: Time that the prompt takes of passes.
-        fetch: Time that its prefix takes of the link, on average over requests.
+        busy: Time of passes spent on the prompt.
+        fetch: Mean time per request that its prefix occupies the link.
         decoding: Time of its tokens: ``(o - 1) t_d / B``.
     """
     return np.maximum(busy, fetch - decoding)
 
 
 def break_even(size: Bytes, recompute: Seconds) -> Array:
-    """Return the bandwidth from which a prefix is fetched sooner than computed again, in B/s for each processor."""
+    """Return the bandwidth above which fetching a prefix is faster than recomputing it, in B/s per processor."""
     return np.where(recompute > 0, size / np.where(recompute > 0, recompute, 1.0), np.inf)

@@ -1,4 +1,4 @@
-"""Memory of a rank: weights, activations and reserve, and what a sequence has cached."""
+"""Memory of a rank: weights, activations, reserve, and KV cache capacity."""
 
 from dataclasses import fields
 
@@ -19,18 +19,18 @@ from calculon.serving.records.load import Workload
 from calculon.serving.records.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
 
 NO_DRAFT = Draft()
-"""Without speculation."""
+"""No speculative decoding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMemory:
-    """Bytes of the rank with the most, and what they leave for caches; all of shape ``(deployments,)``.
+    """Memory of the fullest rank in bytes, and the remainder for KV caches; all of shape ``(deployments,)``.
 
     Attributes:
-        capacity: What a process gets.
-        weights, reserve, activation: What a rank holds whatever is asked of it.
-        free: What is left for sequences, their caches and logits; below 0 where the model does not fit.
-        room: What of it caches may take: ``memory_fraction``.
+        capacity: Memory available to a process.
+        weights, reserve, activation: Memory that does not depend on the running sequences.
+        free: Remainder for sequences, their KV caches and logits; negative if the model does not fit.
+        cache_capacity: Part of it that KV caches may use, by ``memory_fraction``.
     """
 
     capacity: Bytes
@@ -38,22 +38,23 @@ class RankMemory:
     reserve: Bytes
     activation: Bytes
     free: Bytes
-    room: Bytes
+    cache_capacity: Bytes
 
     def take(self, places: Array) -> "RankMemory":
-        """Return the memory of the deployments at some places."""
+        """Return the memory of the deployments at some indices."""
         return RankMemory(**{one.name: getattr(self, one.name)[places] for one in fields(self)})
 
 
 def weight_bytes(
     model: Model, types: NumberTypes, sizes: PassSizes, stages: Count, draft: Draft = NO_DRAFT
 ) -> Bytes:
-    """Return the bytes of the weights on a rank of the stage with the most.
+    """Return the bytes of the weights on a rank of the fullest stage.
 
-    Products have the types of the deployment; norms, router, biases of experts, embedding and what a model has beside
-    stay in 16 bits. A table that embedding and head share is there once, where one stage has both. What drafts is on
-    the last stage.
+    Matrix products have the types of the deployment; norms, router, biases of experts, embedding and all other weights
+    of a model stay in 16 bits. A table that embedding and head share is stored once if one stage has both. Drafts are
+    on the last stage.
     """
+    # blocks of different kinds are averaged over stages, although a stage may have more of the larger kind
     each = _block_bytes(model, types, sizes)
     of_block, model = each / model.num_blocks, executed(model)
     most = np.ceil(model.num_blocks / stages) * of_block
@@ -62,15 +63,16 @@ def weight_bytes(
     first = sum(layer.weights * ACTIVATION_BYTES for layer in pass_layers(model, sizes, EMBEDDING))
     head = rows * model.hidden * WEIGHT_TYPES[types.head].bytes
     both = each + first + head * (not model.tied)
-    beside = _draft_bytes(draft, types, sizes)
-    last = fewest + head + beside + first * draft.module
-    return np.where(stages == 1, both + beside, np.maximum(most + first, last))
+    drafts = _draft_bytes(draft, types, sizes)
+    # prediction modules need the embedding, which the last stage holds a copy of
+    last = fewest + head + drafts + first * draft.module
+    return np.where(stages == 1, both + drafts, np.maximum(most + first, last))
 
 
 def _block_bytes(
     model: Model, types: NumberTypes, sizes: PassSizes, *, module: bool = False
 ) -> Bytes:
-    """Return the bytes of the weights on a rank of all blocks of a model, or of one module that predicts a token."""
+    """Return the bytes of the weights on a rank: of all blocks of a model, or of one multi-token prediction module."""
     found: Bytes = np.zeros(sizes.count)
     for kind in chain_of(model, module=module).segments:
         for layer in pass_layers(executed(model), sizes, kind):
@@ -85,7 +87,7 @@ def _block_bytes(
 
 
 def _draft_bytes(draft: Draft, types: NumberTypes, sizes: PassSizes) -> Bytes:
-    """Return the bytes of the weights on a rank of what drafts; modules have embedding and head of the model."""
+    """Return the bytes of the weights of drafts on a rank; modules share embedding and head with the model."""
     if draft.model is None:
         return np.zeros(sizes.count)
     if draft.module:
@@ -99,10 +101,10 @@ def logit_bytes(model: Model, tensor_par: Count) -> Bytes:
 
 
 def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
-    """Return the largest live set of a pass of so many tokens, tensors of one block; logits are apart.
+    """Return the peak activation memory of a pass of a number of tokens, for tensors of one block without logits.
 
-    Those of a block are three of the residual stream, the MLP's (of experts: of those that a token passes) and queries,
-    keys and values; `tokens` are those of the ranks that share a sequence.
+    A block needs three tensors of the residual stream, the tensors of the MLP (with experts: of the active ones), and
+    queries, keys and values; `tokens` counts the tokens of the ranks that share a sequence.
     """
     split = sizes.of_group.tensor_par
     width = model.inner_width * (model.experts_per_token if model.mixes else 1)
@@ -116,11 +118,12 @@ def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
 
 
 def rank_memory(replica: Replica, tokens: Count | float) -> RankMemory:
-    """Return the memory of a rank for passes of so many tokens, without what each sequence takes.
+    """Return the memory of a rank for passes of a number of tokens, without the memory of each sequence.
 
-    What drivers and others than the process take (``ext.memory.withheld``) is not part of the capacity.
+    Memory taken by drivers and other processes (``ext.memory.withheld``) is not part of the capacity.
     """
     model, draft, d = replica.model, replica.draft, replica.deployments
+    # the weights do not depend on the number of sequences, but a pass needs one
     sizes = replica.sizes(decoded=1)
     capacity = np.zeros(sizes.count) + replica.system.usable[0]
     weights = weight_bytes(model, replica.types, sizes, d.pipeline_par, draft)
@@ -136,48 +139,49 @@ def rank_memory(replica: Replica, tokens: Count | float) -> RankMemory:
         reserve=reserve,
         activation=activation,
         free=free,
-        room=np.maximum(0.0, free) * d.record.memory_fraction,
+        cache_capacity=np.maximum(0.0, free) * d.record.memory_fraction,
     )
 
 
 def cached_bytes(replica: Replica, length: Count | float) -> Bytes:
-    """Return the bytes that a rank of the stage with the most caches for a sequence of so many tokens.
+    """Return the bytes that a rank of the fullest stage caches for a sequence of a given length.
 
-    The last block of the cache is half empty on average: ``(kv_block - 1) / 2`` tokens more. What drafts has its own
-    cache, on the last stage.
+    The last block of the cache is half empty on average: ``(kv_block - 1) / 2`` more tokens. A draft has its own cache,
+    on the last stage.
     """
     blocks, d, element = replica.model.num_blocks, replica.deployments, replica.types.cache
     filled = np.asarray(length, float) + (d.kv_block - 1) / 2
     split, stages = d.attention_par, d.pipeline_par
-    whole = sequence_bytes(replica.model, filled, split, element) / d.context_par
-    most = whole * (np.ceil(blocks / stages) / blocks)
-    last = whole * (np.floor(blocks / stages) / blocks)
+    # the fullest stage is either one with the most blocks, or the last one with the cache of the draft
+    total = sequence_bytes(replica.model, filled, split, element) / d.context_par
+    most = total * (np.ceil(blocks / stages) / blocks)
+    last = total * (np.floor(blocks / stages) / blocks)
     return np.maximum(most, last + replica.draft.sequence_bytes(filled, split, element))
 
 
-# The sequences whose keys and values fit into the memory of a rank, beside all else.
+# Sequences whose keys and values fit into the remaining memory of a rank.
 
 LONGEST_CONTEXT = 2.0**40
-"""Tokens up to which the longest sequence is looked for: more than any memory holds."""
+"""Upper bound of the search for the longest sequence: more tokens than any memory holds."""
 
 
 def admitted_tokens(deployment: Deployment, workload: Workload, drafted: int = 0) -> float:
-    """Return the tokens of a request that must find room in the cache before it starts.
+    """Return the tokens of a request that have to fit into the KV cache before it starts.
 
-    Tokens that prefixes share are cached once, and not counted with each request. Of outputs of different lengths those
-    at hand are longer than the average, but where all of a batch start together. Drafted tokens are cached until they
-    are verified (vLLM, ``num_lookahead_tokens``).
+    Tokens of shared prefixes are cached once and not counted for each request. If outputs have different lengths,
+    running sequences are longer than the average, except in static batches, which start together. Drafted tokens are
+    cached until they are verified (vLLM, ``num_lookahead_tokens``).
     """
     together = deployment.batching == "static"
-    output = workload.output if together else workload.output_at_hand
+    output = workload.output if together else workload.running_output
     shares = {"reserve": output, "mean": output / 2}
     fetched = deployment.cache_offload != NO_TIER
     return workload.alone(fetched=fetched) + shares[deployment.admission] + drafted
 
 
 @dataclass(frozen=True)
-class SequenceRoom:
-    """The room of a rank for sequences of a workload; columns of shape ``(deployments,)``.
+class SequenceCapacity:
+    """Memory of a rank for the sequences of a workload; columns of shape ``(deployments,)``.
 
     Attributes:
         replica, memory: The replicas, and the memory of a rank of each.
@@ -188,24 +192,27 @@ class SequenceRoom:
 
     @property
     def fitting(self) -> Count:
-        """The most sequences of a replica whose caches fit: 0 where not even one does."""
+        """Maximum sequences of a replica whose KV caches fit; 0 if not even one does."""
         d = self.replica.deployments
         drafted = self.replica.draft.speculation.tokens
         admitted = admitted_tokens(d.record, self.replica.workload, drafted)
         each = cached_bytes(self.replica, admitted) + self._logits
-        return np.floor(np.maximum(0.0, self.memory.room - self.shared) / each) * d.attn_data_par
+        return (
+            np.floor(np.maximum(0.0, self.memory.cache_capacity - self.shared) / each)
+            * d.attn_data_par
+        )
 
     @property
     def shared(self) -> Bytes | float:
-        """Bytes that a rank caches once for all requests at hand."""
+        """Bytes that a rank caches once for all running requests."""
         shared = self.replica.workload.shared(fetched=self._fetched)
         return cached_bytes(self.replica, shared) if shared else 0.0
 
     @property
     def held(self) -> Bytes:
-        """Bytes that it caches for a sequence at hand beside these, in the middle of its output."""
+        """Bytes that a rank caches for a running sequence in addition, in the middle of its output."""
         w = self.replica.workload
-        return cached_bytes(self.replica, w.alone(fetched=self._fetched) + w.output_at_hand / 2)
+        return cached_bytes(self.replica, w.alone(fetched=self._fetched) + w.running_output / 2)
 
     @property
     def _fetched(self) -> bool:
@@ -219,21 +226,21 @@ class SequenceRoom:
 
     @property
     def _logits(self) -> Bytes:
-        """What they take of the room for caches: they are beside it."""
+        """Reduction of the KV cache capacity by the logits of a sequence, which are not part of the cache."""
         return self.replica.deployments.record.memory_fraction * self.logits
 
-    def of_prefixes(self, at_hand: Count) -> Bytes:
-        """Return the bytes that so many sequences of a group of ranks leave for other cached prefixes."""
-        taken = at_hand * (self.held + self._logits)
-        return np.maximum(0.0, self.memory.room - self.shared - taken)
+    def of_prefixes(self, running: Count) -> Bytes:
+        """Return the bytes that the running sequences of a group of ranks leave for other cached prefixes."""
+        taken = running * (self.held + self._logits)
+        return np.maximum(0.0, self.memory.cache_capacity - self.shared - taken)
 
     @property
     def longest(self) -> Count:
-        """Tokens of the longest sequence that fits alone, by bisection: windows stop to grow."""
-        low = np.zeros_like(self.memory.room)
-        high = np.full_like(self.memory.room, LONGEST_CONTEXT)
+        """Tokens of the longest sequence that fits on its own, by bisection: windows make its size non-linear."""
+        low = np.zeros_like(self.memory.cache_capacity)
+        high = np.full_like(self.memory.cache_capacity, LONGEST_CONTEXT)
         for _ in range(42):
             middle = np.floor((low + high) / 2)
-            fits = cached_bytes(self.replica, middle) + self._logits <= self.memory.room
+            fits = cached_bytes(self.replica, middle) + self._logits <= self.memory.cache_capacity
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
         return low

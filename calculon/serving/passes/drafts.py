@@ -1,10 +1,9 @@
-"""Drafts: the passes, the weights and the cache of what drafts tokens, beside the model that verifies them.
+"""Drafts of speculative decoding: their passes, weights and KV cache, in addition to the model that verifies.
 
-A smaller model has a pass for every drafted token, and a cache of its own. A module that predicts a further token has
-one block; it shares embedding and LM head with the model, and is applied again where more tokens are drafted than there
-are modules. Before it drafts, either takes the prompts that the model takes. Drafts come after the verification, on the
-ranks of the last stage, split like the model. What is found in the text so far needs no pass; the search for it is not
-counted.
+A smaller model runs one pass per drafted token and has its own KV cache. A multi-token prediction module has one block;
+it shares embedding and LM head with the model, and is applied repeatedly if more tokens are drafted than there are
+modules. Before drafting, either processes the prompts of the model. Drafts run after the verification, on the ranks of
+the last stage, split like the model. Drafting from the text so far (n-grams) needs no pass; its search is not counted.
 
 Sources: Leviathan et al., arXiv 2211.17192, algorithm 1; DeepSeek-V3, arXiv 2412.19437, section 2.2; TensorRT-LLM,
 *DeepSeek R1 MTP Implementation and Optimization*, 2025 (MTP Vanilla, MTP Eagle).
@@ -30,17 +29,17 @@ from calculon.serving.records.number_types import NumberTypes
 from calculon.serving.records.speculation import MTP, Speculation, draft_name
 
 PADDING = 0.01
-"""Share by which vocabularies of one tokenizer may differ: models of a family pad it to different multiples."""
+"""Relative difference allowed between vocabularies of one tokenizer, which models pad to different multiples."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What drafts tokens, and in which passes.
+    """Source of drafted tokens, with the passes that draft them.
 
     Attributes:
-        speculation: How many tokens, and how much of them is accepted.
-        model: A smaller model, or that which is served, whose modules draft; None without passes that draft.
-        modules: Modules that draft; 0 of a smaller model.
+        speculation: Number of drafted tokens, and their acceptance.
+        model: A smaller model, or the served model if its prediction modules draft; None if drafting needs no pass.
+        modules: Number of modules that draft; 0 for a smaller model.
     """
 
     speculation: Speculation = Speculation()
@@ -49,13 +48,13 @@ class Draft:
 
     @property
     def module(self) -> bool:
-        """Whether modules of the model that is served draft."""
+        """True if prediction modules of the served model draft."""
         return self.modules > 0
 
     def sequence_bytes(
         self, length: Count | float, tensor_par: Count, element_bytes: float
     ) -> Bytes | float:
-        """Return the bytes that a rank caches for a sequence of so many tokens, beside those of the model."""
+        """Return the bytes that a rank caches for the draft of a sequence, in addition to the model's KV cache."""
         if self.model is None:
             return 0.0
         blocks = CachedBlocks.of_last(self.model) if self.module else CachedBlocks.of(self.model)
@@ -63,7 +62,7 @@ class Draft:
         return tokens * cached_width(self.model, tensor_par) * element_bytes
 
     def sizes(self, step: PassSizes) -> PassSizes:
-        """Return the sizes of the first pass that drafts in a step: with the prompts that the step takes."""
+        """Return the sizes of the first drafting pass of a step, which also processes the prompts of the step."""
         assert self.model is not None
         mixes = self.model.mixes
         experts = step.expert_par if mixes else np.ones_like(step.expert_par)
@@ -77,13 +76,14 @@ class Draft:
         return replace(step, **split, verified=np.ones_like(step.verified), logits=rows)
 
     def passes(self, step: PassSizes) -> Iterator[tuple[PassSizes, Count]]:
-        """Yield the sizes of passes that draft in steps, each with how many of it there are."""
+        """Yield the sizes of the drafting passes of steps, each with its number of repetitions."""
         if self.model is None:
             return
         first, nothing = self.sizes(step), np.zeros(step.count)
         yield first, np.ones(step.count)
         if further := self.speculation.tokens - 1:
-            some = step.decoded > 0  # elsewhere there is none of these passes
+            # steps that only prefill draft once; their further passes count zero times
+            some = step.decoded > 0
             decoded = np.where(some, step.decoded, 1.0)
             alone = replace(
                 first,
@@ -91,6 +91,7 @@ class Draft:
                 prompts=nothing,
                 chunk=nothing,
                 cached=nothing,
+                # the mean over the further passes, each of which sees one more token
                 context=first.context + (further + 1) / 2,
                 logits=decoded,
             )
@@ -108,16 +109,16 @@ class Draft:
         routing: str = "balanced",
         overlap: str = "none",
     ) -> PassTimes:
-        """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
+        """Return the times of steps including their drafts, whose rows are named ``draft``.
 
         Args:
-            times: Of the verifications, and what else the steps take.
-            system, types, step, graphs, shared_heads, routing, overlap: As of the verifications.
+            times: Times of the verifications and everything else in the steps.
+            system, types, step, graphs, shared_heads, routing, overlap: As for the verifications.
         """
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
             assert self.model is not None
-            own = pass_rows(
+            draft_rows = pass_rows(
                 self.model,
                 types,
                 sizes,
@@ -127,7 +128,7 @@ class Draft:
                 module=self.module,
             )
             drafted = pass_times(
-                self.model, system, own, sizes, graphs=graphs, overlap=overlap, step=False
+                self.model, system, draft_rows, sizes, graphs=graphs, overlap=overlap, step=False
             )
             added = added + count * drafted.time
             rows += [_drafting(row, count) for row in drafted.rows]
@@ -140,24 +141,24 @@ class Draft:
 
 
 def _drafting(row: RowTime, count: Count) -> RowTime:
-    """Return a row of drafts, so many times; what the host adds stays its own."""
+    """Return a row of a draft, repeated `count` times; host time keeps its own row."""
     many = {name: count * getattr(row, name) for name in QUANTITIES}
     name = row.name if row.name == "host" else "draft"
     return replace(row, name=name, stage="last", **many)
 
 
 def speculation_of(model: Model, deployment: Deployment) -> Speculation:
-    """Return what a deployment drafts, and how much of it is accepted; errors as of :meth:`Speculation.of`."""
+    """Return the speculation of a deployment with a model; errors as in :meth:`Speculation.of`."""
     d = deployment
     return Speculation.of(d.draft, d.draft_tokens, d.acceptance, d.accepted, model.mtp_layers)
 
 
 def draft_of(model: Model, deployment: Deployment) -> Draft:
-    """Return what drafts tokens of a deployment.
+    """Return the draft of a deployment.
 
     Raises:
-        SpecError: As :func:`speculation_of`; where there is no such model, or one that does not go with that which is
-            served.
+        SpecError: As in :func:`speculation_of`; if there is no such model, or its vocabulary differs from the served
+            model's.
     """
     speculation = speculation_of(model, deployment)
     if speculation.draft == MTP:
@@ -167,22 +168,23 @@ def draft_of(model: Model, deployment: Deployment) -> Draft:
         return Draft(speculation)
     draft = inputs.model(name)
     check_served(draft)
+    # a verification compares token ids, so both models have to share a tokenizer
     if abs(draft.vocab / model.vocab - 1) > PADDING:
-        wanted = f"a model with the words of {model.name} (vocab={model.vocab})"
+        wanted = f"a model with the vocabulary of {model.name} (vocab={model.vocab})"
         found = f"{draft.name} with vocab={draft.vocab}"
         raise SpecError(deployment.name, Problem("draft", wanted, found))
     return Draft(speculation, draft)
 
 
-def unsplit(draft: Draft, deployment: Deployment) -> Iterator[Problem]:
-    """Yield why what drafts cannot be split as the model is."""
-    own = draft.model
-    if own is None or draft.module:
+def split_problems(draft: Draft, deployment: Deployment) -> Iterator[Problem]:
+    """Yield the reasons why a draft model cannot be split like the served model."""
+    model = draft.model
+    if model is None or draft.module:
         return
-    if own.attn_heads % deployment.attention_par:
+    if model.attn_heads % deployment.attention_par:
         name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
-        wanted = f"a model whose attn_heads {name}={deployment.attention_par} divides"
-        yield Problem("draft", wanted, f"{own.name} with attn_heads={own.attn_heads}")
-    if own.mixes and own.num_experts % deployment.expert_par:
-        wanted = f"a model whose num_experts expert_par={deployment.expert_par} divides"
-        yield Problem("draft", wanted, f"{own.name} with num_experts={own.num_experts}")
+        wanted = f"a model with attn_heads divisible by {name}={deployment.attention_par}"
+        yield Problem("draft", wanted, f"{model.name} with attn_heads={model.attn_heads}")
+    if model.mixes and model.num_experts % deployment.expert_par:
+        wanted = f"a model with num_experts divisible by expert_par={deployment.expert_par}"
+        yield Problem("draft", wanted, f"{model.name} with num_experts={model.num_experts}")

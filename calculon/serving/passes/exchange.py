@@ -1,15 +1,14 @@
-"""The exchange between tokens and experts, where ranks have requests of their own: dispatch, and the way back.
+"""Expert parallelism in serving: dispatch of tokens to experts and combine of their results (all-to-all).
 
-Groups of ranks (``attn_data_par``) have different tokens, and each token goes to the ranks of its `k` experts. Ranks of
-a group have the same tokens; each of them sends its part, and the reduction of the group joins what comes back. Of
-three ways the fastest counts:
+With attention data parallelism (``attn_data_par``), groups of ranks have different tokens, and each token is sent to
+the ranks of its `k` experts. The ranks of a group have the same tokens; each of them sends its part, and the all-reduce
+of the group joins the results. The fastest of three implementations is used:
 
-- kernels of low latency that send a row for each expert of a token
-  (:class:`~calculon.hardware.serving.ExpertExchange`);
+- low-latency kernels that send a row for each expert of a token (:class:`~calculon.hardware.serving.ExpertExchange`);
 - in passes with prompts, libraries that send one copy to each node and forward it to each rank
-  (:func:`~calculon.hardware.collectives.dispatch.library_time`): the host waits for numbers of rows, which graphs of
-  decoding do not (DeepEP, README);
-- an all-gather of all tokens, and a reduce-scatter of their sums.
+(:func:`~calculon.hardware.collectives.dispatch.library_time`): the host waits for the numbers of rows, which CUDA
+graphs of decode passes cannot do (DeepEP, README);
+- an all-gather of all tokens, and a reduce-scatter of the results.
 """
 
 import heapq
@@ -28,26 +27,26 @@ from calculon.hardware.system import System
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.records.number_types import ACTIVATION_BYTES, NumberTypes
 
-# How unevenly tokens choose experts, and what that makes of the fullest rank.
+# Imbalance of experts, and the load of the busiest rank.
 #
-# Shares of experts follow a density :math:`\propto x^{-\alpha}` on [1, 100], of which `E` experts have the quantiles
-# :math:`(i + 1/2)/E`. Source: NVIDIA, aiconfigurator, ``docs/POWER_LAW_DISTRIBUTION.md``, for the law, and for
-# exponents that were observed: 1.01 of DeepSeek-R1 and 1.2 of Qwen3-235B, whose fifth of experts with the most tokens
-# has about 65 % of them; from this the interval, with which that is 67 %.
+# Shares of experts follow a density :math:`\propto x^{-\alpha}` on [1, 100]; `E` experts have its quantiles
+# :math:`(i + 1/2)/E`. Source: NVIDIA, aiconfigurator, ``docs/POWER_LAW_DISTRIBUTION.md``, for the law and for observed
+# exponents: 1.01 for DeepSeek-R1 and 1.2 for Qwen3-235B, whose busiest fifth of experts receives about 65 % of the
+# tokens. The interval [1, 100] was chosen to match: it gives 67 %.
 
 ROUTINGS: Mapping[str, float] = {"balanced": 0.0, "power_law:1.01": 1.01, "power_law:1.2": 1.2}
-"""Exponents of the shares of experts by name; 0: all have the same."""
+"""Exponents of the shares of experts by name; 0 means equal shares."""
 
 LARGEST = 100.0
-"""Largest share of an expert over the smallest."""
+"""Ratio of the largest share of an expert to the smallest."""
 
 PLACEMENTS, SEED = 256, 1
-"""Random placements of experts over which the load of the fullest rank is averaged, and the seed of these."""
+"""Random placements of experts over which the load of the busiest rank is averaged, and their seed."""
 
 
 @lru_cache(maxsize=256)
 def shares(routing: str, experts: int) -> Array:
-    """Return the share of the tokens of each expert, rising; they sum up to 1.
+    """Return the share of tokens of each expert, in ascending order; the sum is 1.
 
     >>> shares("balanced", 4).tolist()
     [0.25, 0.25, 0.25, 0.25]
@@ -62,55 +61,60 @@ def shares(routing: str, experts: int) -> Array:
 
 
 def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array:
-    """Return the tokens of the fullest rank over the mean, for columns of groups that have different experts.
+    """Return the tokens of the busiest rank over the mean, for columns of groups with different experts.
 
-    Without copies, experts are placed at random, as a model numbers them, and the mean is over placements. With copies,
-    each goes to the expert that has the most tokens left, and all are placed evenly, the fullest first.
-    Source: DeepSeek-AI, EPLB, README, "global load balancing".
+    Without copies, experts are placed at random, in the numbering of the model, and the result is a mean over
+    placements. With copies, each copy goes to the expert with the most tokens per copy, and all are placed greedily,
+    the busiest first. Source: DeepSeek-AI, EPLB, README, "global load balancing".
 
     Args:
         routing: One of :data:`ROUTINGS`.
         experts: Experts of a block.
-        groups: Groups of ranks that have different experts, which divide them.
-        copies: Experts that are there once more, over all groups.
+        groups: Groups of ranks with different experts; they divide the experts.
+        copies: Redundant copies of experts, over all groups.
     """
     found = np.ones(np.broadcast_shapes(np.shape(groups), np.shape(copies)))
     if not ROUTINGS[routing]:
         return found
+    # many deployments share few combinations of groups and copies, and each placement is expensive
     pairs = np.stack([found * groups, found * copies], axis=-1).reshape(-1, 2)
-    kinds, of = np.unique(pairs, axis=0, return_inverse=True)
-    each = [_fullest(routing, experts, int(one[0]), int(one[1])) for one in kinds]
-    return np.array(each)[of.reshape(-1)].reshape(found.shape)
+    distinct, number = np.unique(pairs, axis=0, return_inverse=True)
+    each = [_fullest(routing, experts, int(one[0]), int(one[1])) for one in distinct]
+    return np.array(each)[number.reshape(-1)].reshape(found.shape)
 
 
 @lru_cache(maxsize=4096)
 def _fullest(routing: str, experts: int, groups: int, copies: int) -> float:
-    """Return the tokens of the fullest of some groups over the mean."""
+    """Return the tokens of the busiest group over the mean."""
     load = shares(routing, experts)
     if groups == 1:
         return 1.0
     if copies:
-        return groups * _packed(_copied(load, copies), groups)
+        return groups * _packed(_with_copies(load, copies), groups)
+    # a fixed seed: equal inputs give equal results in every process
     draw = np.random.default_rng(SEED)
     placed = draw.permuted(np.tile(load, (PLACEMENTS, 1)), axis=1)
     groups_of = placed.reshape(PLACEMENTS, groups, -1).sum(axis=2)
     return float(groups * groups_of.max(axis=1).mean())
 
 
-def _copied(load: Array, copies: int) -> list[float]:
-    """Return the loads of experts and their copies, which share evenly; each copy is of the fullest that is left."""
+def _with_copies(load: Array, copies: int) -> list[float]:
+    """Return the loads of experts and their copies, which share tokens evenly; each copy goes to the busiest."""
     heap = [(-one, one, 1) for one in load.tolist()]
     heapq.heapify(heap)
     for _ in range(copies):
-        _, whole, count = heapq.heappop(heap)
-        heapq.heappush(heap, (-whole / (count + 1), whole, count + 1))
-    return [whole / count for _, whole, count in heap for _ in range(count)]
+        _, total, count = heapq.heappop(heap)
+        heapq.heappush(heap, (-total / (count + 1), total, count + 1))
+    return [total / count for _, total, count in heap for _ in range(count)]
 
 
 def _packed(loads: list[float], groups: int) -> float:
-    """Return the load of the fullest group, where each in turn, the largest first, goes to the emptiest with room."""
-    room = len(loads) // groups
-    heap = [(0.0, room)] * groups
+    """Return the load of the busiest group after greedy placement.
+
+    Experts are placed in descending order of load, each into the least loaded group with a free slot.
+    """
+    slots = len(loads) // groups
+    heap = [(0.0, slots)] * groups
     most = 0.0
     for one in sorted(loads, reverse=True):
         held, left = heapq.heappop(heap)
@@ -120,54 +124,57 @@ def _packed(loads: list[float], groups: int) -> float:
     return most
 
 
-def touched_experts(
+def activated_experts(
     model: Model, groups: Count, copies: Count, tokens: Count, routing: str = "balanced"
 ) -> Count:
-    """Return the experts of a rank, copies among them, that some tokens pass, where routing is independent.
+    """Return the experts of a rank, including copies, that at least one token activates, for independent routing.
 
-    Source: an expert is missed by a token with probability ``1 - k s`` with its share `s` of the tokens, by all with
-    that to the power of their number; DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
+    Source: a token misses an expert with probability ``1 - k s``, where `s` is the share of the expert, and `n` tokens
+    miss it with this probability to the power `n`; DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
 
     Args:
-        model: Its experts.
-        groups, copies: As of :func:`imbalance`.
-        tokens: Those of all ranks.
+        model: The model with experts.
+        groups, copies: As in :func:`imbalance`.
+        tokens: Tokens of all ranks.
         routing: One of :data:`ROUTINGS`.
     """
     experts, each = model.num_experts, model.experts_per_token
     if not ROUTINGS[routing] and not np.any(copies):
         return (experts / groups) * (1 - (1 - each / experts) ** tokens)
     found: Count = np.zeros(np.broadcast_shapes(*map(np.shape, (groups, copies, tokens))))
-    kinds, of = np.unique(tokens, return_inverse=True)
+    distinct, number = np.unique(tokens, return_inverse=True)
     for count in np.unique(copies):
-        touched = _touched(routing, experts, each, int(count), kinds)[of].reshape(np.shape(tokens))
+        touched = _activated(routing, experts, each, int(count), distinct)[number].reshape(
+            np.shape(tokens)
+        )
         found = np.where(copies == count, touched / groups, found)
     return found
 
 
-def _touched(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
-    """Return the experts of all ranks, copies among them, that some tokens pass."""
-    loads, alike = np.unique(_copied(shares(routing, experts), copies), return_counts=True)
+def _activated(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
+    """Return the experts of all ranks, including copies, that at least one token activates."""
+    # experts with equal shares have equal probabilities; with balanced routing a single term is left
+    loads, counts = np.unique(_with_copies(shares(routing, experts), copies), return_counts=True)
     found: Count = np.zeros_like(tokens, float)
-    for chance, many in zip(np.minimum(1.0, each * loads), alike, strict=True):
-        found += many * (1 - (1 - chance) ** tokens)
+    for chance, count in zip(np.minimum(1.0, each * loads), counts, strict=True):
+        found += count * (1 - (1 - chance) ** tokens)
     return found
 
 
 DISPATCH, COMBINE = "dispatch", "combine"
-"""Rows of a pass, in the order of :class:`Ways`."""
+"""Rows of a pass, in order of execution."""
 
 
 class Exchange(NamedTuple):
-    """What one rank sends in each block with experts; arrays of shape ``(passes,)``.
+    """Data that one rank sends in each block with experts; arrays of shape ``(passes,)``.
 
     Attributes:
-        tokens: Tokens of a rank, which no other rank sends; 0 where all ranks have all tokens.
-        decoded: Those among them that are not of prompts.
+        tokens: Tokens that only this rank sends; 0 if all ranks have all tokens.
+        decoded: Tokens among them that do not belong to prompts.
         sent, returned: Bytes of a token as it is sent, and of a result.
         routing: Experts of a token.
-        ranks, groups: Ranks among which experts are split, and groups of them that have different experts.
-        fullest: Tokens of the fullest rank over the mean.
+        ranks, groups: Ranks over which experts are split, and groups of them with different experts.
+        fullest: Tokens of the busiest rank over the mean.
     """
 
     tokens: Count
@@ -182,12 +189,12 @@ class Exchange(NamedTuple):
     @classmethod
     def of(cls, model: Model, types: NumberTypes, sizes: PassSizes, routing: str) -> "Exchange":
         """Return the exchange of passes."""
-        own = sizes.of_group
-        apart = sizes.attn_data_par > 1
+        group = sizes.of_group
+        separate = sizes.attn_data_par > 1
         width = model.moe_latent or model.hidden
         return cls(
-            tokens=np.where(apart, own.tokens / own.tensor_par, 0.0),
-            decoded=np.where(apart, own.decoded * own.verified / own.tensor_par, 0.0),
+            tokens=np.where(separate, group.tokens / group.tensor_par, 0.0),
+            decoded=np.where(separate, group.decoded * group.verified / group.tensor_par, 0.0),
             sent=width * types.dispatch,
             returned=float(width * ACTIVATION_BYTES),
             routing=Routing.of(model),
@@ -198,32 +205,33 @@ class Exchange(NamedTuple):
 
     @property
     def shared_by(self) -> Count:
-        """Ranks that have a part of each expert, all of which get its tokens."""
+        """Ranks that split each expert, all of which receive its tokens."""
         return self.ranks / self.groups
 
     def message(self, row: float) -> Bytes:
-        """Return the bytes of the rows of all experts of the tokens of a rank, those for its own ranks included."""
+        """Return the bytes of the rows for all experts of the tokens of a rank, including rows for the rank itself."""
         return self.fullest * self.tokens * self.routing.each * row * self.shared_by
 
 
 def exchange_times(system: System, exchange: Exchange) -> tuple[Seconds, Seconds]:
-    """Return the times of dispatch and combine of one block, by the way that is the fastest for both together."""
+    """Return the times of dispatch and combine of one block, by the implementation with the smallest sum."""
     some = exchange.tokens > 0
+    # passes without an exchange get a group of two, because a group of one has no network; they are masked below
     ranks = np.where(some, exchange.ranks, 2).astype(np.int64)
     group = Group.in_mesh(system, ranks, np.ones_like(ranks))
-    ways = [
-        [way(system, exchange, group, row) for row in (exchange.sent, exchange.returned)]
-        for way in (_rows, _copies)
+    times = [
+        [implementation(system, exchange, group, row) for row in (exchange.sent, exchange.returned)]
+        for implementation in (_low_latency_time, _library_time)
     ]
-    ways.append(_gathered(system, exchange, group))
-    table = np.stack([np.stack(np.broadcast_arrays(*way)) for way in ways])
+    times.append(_collective_times(system, exchange, group))
+    table = np.stack([np.stack(np.broadcast_arrays(*pair)) for pair in times])
     fastest = np.argmin(table.sum(axis=1), axis=0)
-    there, back = (np.choose(fastest, table[:, part]) for part in range(2))
-    return np.where(some, there, 0.0), np.where(some, back, 0.0)
+    dispatch, combine = (np.choose(fastest, table[:, part]) for part in range(2))
+    return np.where(some, dispatch, 0.0), np.where(some, combine, 0.0)
 
 
-def _rows(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
-    """Return the time of kernels of low latency, one way."""
+def _low_latency_time(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
+    """Return the time of low-latency kernels, one way."""
     law, inside = system.ext.serving.expert_exchange, np.asarray(group.members[group.node])
     message = exchange.message(row)
     moving: Seconds = np.zeros_like(exchange.tokens)
@@ -232,25 +240,26 @@ def _rows(system: System, exchange: Exchange, group: Group, row: float) -> Secon
         share = np.where(group.used[number], leaving / group.ranks, 0.0)
         efficiency = law.nvlink_efficiency if number == group.node else law.nic_efficiency
         moving = np.maximum(moving, message * share / (efficiency * network.bandwidth))
+    # the law is fitted to nodes with NVLink; other machines fall back to libraries and collectives
     able = system.link(group.node).kind == "nvlink"
     return np.where(able, law.latency + moving, np.inf)
 
 
-def _copies(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
-    """Return the time of a library that sends one copy to each node, one way; it knows no experts in parts.
+def _library_time(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
+    """Return the time of a library that sends one copy to each node, one way; it does not support split experts.
 
-    No pass with prompts is faster than that without them.
+    A pass with prompts is never faster than its decoded tokens alone.
     """
     message = exchange.fullest * exchange.tokens * row
     time = library_time(system, exchange.routing, message, group)
-    alone = _rows(system, exchange._replace(tokens=exchange.decoded), group, row)
+    alone = _low_latency_time(system, exchange._replace(tokens=exchange.decoded), group, row)
     able = has_ports(system, "deepep", group) & (exchange.shared_by == 1)
     prompts = exchange.tokens > exchange.decoded
     return np.where(able & prompts, np.maximum(time, alone), np.inf)
 
 
-def _gathered(system: System, exchange: Exchange, group: Group) -> list[Seconds]:
-    """Return the times of an all-gather of all tokens, and of a reduce-scatter of their sums."""
+def _collective_times(system: System, exchange: Exchange, group: Group) -> list[Seconds]:
+    """Return the times of an all-gather of all tokens, and of a reduce-scatter of the results."""
     tokens = np.maximum(exchange.tokens * exchange.ranks, 1.0)
     return [
         group_time(system, operation, tokens * row, group, AUTO)

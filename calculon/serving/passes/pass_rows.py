@@ -1,9 +1,9 @@
-"""The rows of a pass: layers of a model for so many rows of tokens, on one rank.
+"""Rows of a forward pass: the layers of a model for a number of rows of tokens, on one rank.
 
-Everything but attention is as in training, of sequences of one token: products, norms and activations as a compiler
-fuses them, experts, projections of latents. For a token with a cache these projections are those of training, too: the
-products that absorb the projection up of keys and values have its weights and its FLOP (DeepSeek-V2, arXiv 2405.04434,
-section 2.1.2).
+Everything except attention equals training on sequences of one token: matrix products, norms and activations as a
+compiler fuses them, experts, and projections of latents. For a token with a KV cache these projections also equal
+training: the products that absorb the up-projection of keys and values have its weights and FLOP (DeepSeek-V2, arXiv
+2405.04434, section 2.1.2).
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,13 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENGINE_BYTES
 from calculon.editions import CORRECTED
 from calculon.serving.caches.cache import CachedBlocks, cached_width, heads_of_rank
-from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange, imbalance, touched_experts
+from calculon.serving.passes.exchange import (
+    COMBINE,
+    DISPATCH,
+    Exchange,
+    activated_experts,
+    imbalance,
+)
 from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
 from calculon.serving.passes.split_cache import SplitCache
 from calculon.serving.records.number_types import (
@@ -46,7 +52,7 @@ LAYOUT = replace(
     fusion="compile",
     fused_activation=True,
 )
-"""Layers of inference: attention in one kernel, and chains of elementwise operators in one each."""
+"""Layers of inference: FlashAttention, and one kernel for each chain of elementwise operators."""
 
 ROWS = (
     "embedding",
@@ -68,17 +74,20 @@ ROWS = (
     "draft",
     "host",
 )
-"""Rows of a pass in the order of pages."""
+"""Rows of a pass, in the order of pages."""
 
 LOGIT_BYTES = 4
-"""Bytes of a logit, which is sampled from in 32 bits (vLLM, ``vllm/v1/sample/sampler.py``)."""
+"""Bytes of a logit; sampling uses 32 bits (vLLM, ``vllm/v1/sample/sampler.py``)."""
 
 SORTS = ("MlpBlock_Sort", "MlpBlock_Unsort")
-"""Copies of the rows of several ranks in the order of experts, which inference does without: ranks with the same tokens
-choose their own rows, and an exchange hands rows over in that order (DeepEP, ``low_latency_dispatch``)."""
+"""Copies that sort the rows of several ranks by expert, which inference avoids.
+
+Ranks with the same tokens select their own rows, and an exchange delivers rows in that order (DeepEP,
+``low_latency_dispatch``).
+"""
 
 JOINED = ("sum",)
-"""Operators that run in the kernel of the next norm (vLLM and TensorRT-LLM, fused add and RMSNorm): no floor."""
+"""Operators that are fused with the next norm and have no floor (vLLM and TensorRT-LLM, fused add and RMSNorm)."""
 
 
 class Row(NamedTuple):
@@ -86,18 +95,18 @@ class Row(NamedTuple):
 
     Attributes:
         name: One of :data:`ROWS`.
-        layer: FLOP, bytes and shape; None of a reduction, decode attention and what only has bytes.
-        times: How often it occurs in a pass through all stages.
-        stage: ``block``, ``first`` or ``last``: where.
-        engine: Type of the arithmetic, where it is a product with weights.
-        flops, moved: FLOP, and bytes in tier-1 memory, of one occurrence.
-        weights, cache: Bytes of weights and of the cache among these.
-        message: Bytes of an all-reduce over the ranks that have the same tokens.
-        keys: Keys of each sequence that are read, of decode attention.
+        layer: FLOP, bytes and shape; None for all-reduces, decode attention and rows that only have bytes.
+        times: Number of occurrences in a pass through all stages.
+        stage: Location: ``block``, ``first`` or ``last``.
+        engine: Type of the arithmetic, for a product with weights.
+        flops, moved: FLOP, and bytes in tier-1 memory, per occurrence.
+        weights, cache: Bytes of weights and of the KV cache among these.
+        message: Bytes of an all-reduce over the ranks with the same tokens.
+        keys: Keys read per sequence, for decode attention.
         kernels: Kernels that it launches.
-        exchange: What is sent to experts, or comes back.
+        exchange: Data exchanged with experts.
         parts: Parts of the batch, each of which has the row.
-        split: What ranks exchange that have parts of the tokens of a cache.
+        split: Data exchanged by ranks that split the tokens of a KV cache.
     """
 
     name: str
@@ -118,11 +127,11 @@ class Row(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What a pass goes through between embedding and LM head.
+    """Blocks of a pass between embedding and LM head.
 
     Attributes:
-        segments: Kinds of block, each with its number.
-        cached: The same by what they cache.
+        segments: Kinds of block, each with its number of blocks.
+        cached: Blocks by the tokens that they cache.
         reductions: All-reduces over the ranks of ``tensor_par``.
     """
 
@@ -132,11 +141,12 @@ class Chain(NamedTuple):
 
 
 def chain_of(model: Model, *, module: bool = False) -> Chain:
-    """Return the blocks of a model, or one module that predicts a further token.
+    """Return the blocks of a model, or of one of its multi-token prediction modules.
 
-    A module joins hidden states with embeddings in a product, whose output is gathered, and has one block, of the kind
-    of the last (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+    A module joins hidden states with embeddings in a product, whose output is gathered, and has one block like the last
+    one (DeepSeek-V3, arXiv 2412.19437, section 2.2).
     """
+    # parallel attention and MLP add up before a single all-reduce; otherwise each has its own
     halves = 1 if model.parallel_attention else 2
     if not module:
         of_all = CachedBlocks.of(model)
@@ -156,20 +166,20 @@ def pass_rows(
     overlap: str = "none",
     module: bool = False,
 ) -> list[Row]:
-    """Return the rows of passes in order of execution.
+    """Return the rows of passes, in the order of :data:`ROWS`.
 
     Args:
-        model: Its blocks have attention with softmax (:func:`~calculon.serving.cache.check_served`).
-        types: Types of weights and of the cache.
-        sizes: Columns.
+        model: Its blocks have softmax attention (:func:`~calculon.serving.caches.cache.check_served`).
+        types: Data types of weights and KV cache.
+        sizes: Sizes of the passes, as columns.
         shared_heads: Whether a key/value head is read once for all query heads that share it.
-        routing: How tokens choose experts: one of :data:`~calculon.serving.expert_load.ROUTINGS`.
-        overlap: What hides the exchange with experts: with ``two_batches`` each block has two parts of the batch in
-            turn.
-        module: Through a module that predicts a further token in place of the blocks.
+        routing: Distribution of tokens over experts: one of :data:`~calculon.serving.passes.exchange.ROUTINGS`.
+        overlap: Work that overlaps the exchange with experts; with ``two_batches`` each block processes two parts of
+            the batch in turn.
+        module: Whether the pass runs through a multi-token prediction module instead of the blocks.
     """
-    chain, model, own = chain_of(model, module=module), executed(model), sizes.of_group
-    rows = [*_ends(model, types, sizes, own.tokens, "first")]
+    chain, model, group = chain_of(model, module=module), executed(model), sizes.of_group
+    rows = [*_ends(model, types, sizes, group.tokens, "first")]
     parts: Count | float = 1.0
     if overlap == "two_batches" and model.mixes and np.any(sizes.attn_data_par > 1):
         parts = np.where(sizes.attn_data_par > 1, 2.0, 1.0)
@@ -177,8 +187,8 @@ def pass_rows(
         model, types, sizes.parts(parts), chain, routing=routing, shared_heads=shared_heads
     )
     rows += (row._replace(parts=parts) for row in of_parts)
-    rows += _ends(model, types, sizes, own.logits, "last")
-    rows.append(_sampling(model, own))
+    rows += _ends(model, types, sizes, group.logits, "last")
+    rows.append(_sampling(model, group))
     return sorted(rows, key=lambda row: ROWS.index(row.name))
 
 
@@ -200,14 +210,14 @@ def _blocks(
             has_experts |= layer.kernel == "grouped_product"
         if has_experts:
             yield from _exchange(model, types, sizes, kind.count, routing)
-    own = sizes.of_group
-    yield from _attention(model, types, own, chain.cached, shared_heads=shared_heads)
-    message = own.tokens * model.hidden * ACTIVATION_BYTES
+    group = sizes.of_group
+    yield from _attention(model, types, group, chain.cached, shared_heads=shared_heads)
+    message = group.tokens * model.hidden * ACTIVATION_BYTES
     yield _reduce(message, chain.reductions, "block")
 
 
 def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
-    """Return the tokens of the fullest rank of experts over those if all groups had as many as the fullest group."""
+    """Return the tokens of the busiest rank of experts, relative to equal tokens in all groups."""
     if not model.mixes:
         return 1.0
     uneven = imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies)
@@ -217,7 +227,7 @@ def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
 def _exchange(
     model: Model, types: NumberTypes, sizes: PassSizes, count: int, routing: str
 ) -> Iterator[Row]:
-    """Yield dispatch and combine of blocks with experts, where ranks have different tokens."""
+    """Yield dispatch and combine of blocks with experts, if ranks have different tokens."""
     if np.any(sizes.attn_data_par > 1):
         exchange = Exchange.of(model, types, sizes, routing)
         nothing = np.zeros(sizes.count)
@@ -228,19 +238,19 @@ def _exchange(
 def pass_layers(
     model: Model, sizes: PassSizes, segment: Segment, fullest: Array | float = 1.0
 ) -> Iterable[Layer]:
-    """Return the layers of a segment of an executed model in passes, on the rank with the most tokens of experts."""
+    """Return the layers of a segment of an executed model in passes, on the rank with the busiest experts."""
     return segment.layers(_shape(model, sizes, sizes.of_group.tokens, fullest))
 
 
 def executed(model: Model) -> Model:
-    """Return what of a model is executed in inference: no dropout, and no modules that predict further tokens."""
+    """Return the parts of a model that run in inference: no dropout, and no multi-token prediction modules."""
     return replace(model.executed(training=False), dropout=False)
 
 
 def _shape(
     model: Model, sizes: PassSizes, tokens: Count, fullest: Array | float = 1.0
 ) -> BlockShape:
-    """Return the shape of layers with so many rows on a rank, each a sequence of one token."""
+    """Return the shape of layers with a number of rows per rank, each a sequence of one token."""
     one, zero = np.ones_like(tokens), np.zeros(tokens.shape, np.int64)
     plain = Sizes(
         tensor_par=sizes.of_group.tensor_par,
@@ -261,27 +271,29 @@ def _shape(
 def _of_layer(
     model: Model, types: NumberTypes, sizes: PassSizes, layer: Layer, count: int, routing: str
 ) -> Iterator[Row]:
-    """Yield the rows of a layer of a block; none of attention and of collectives, which serving has its own of."""
-    apart = layer.collective is not None or layer.kernel == "attention" or layer.name in SORTS
-    if apart or not np.any(layer.accessed[0]):
+    """Yield the rows of a layer of a block; none for attention and collectives, which serving models itself."""
+    skipped = layer.collective is not None or layer.kernel == "attention" or layer.name in SORTS
+    if skipped or not np.any(layer.accessed[0]):
         return
     if layer.product is None:
         yield _small(layer, count, "block")
         return
-    if layer.kernel == "router":  # in 16 bits: vLLM, ``GateLinear``
+    # the router stays in 16 bits whatever the type of other weights: vLLM, ``GateLinear``
+    if layer.kernel == "router":
         yield from _product("router", layer, count, "block", WIDE, types.wide)
         return
+    # engines[0], [1], [2] belong to weights, experts and head
     experts = layer.kernel == "grouped_product"
     stored, engine = (
         (types.experts, types.engines[1]) if experts else (types.weights, types.engines[0])
     )
     if experts:
-        layer = _touched(model, sizes, layer, routing)
+        layer = _activated(model, sizes, layer, routing)
     yield from _product(_name(layer), layer, count, "block", stored, engine)
 
 
 def _name(layer: Layer) -> str:
-    """Return the row of a product of a block."""
+    """Return the name of the row for a product of a block."""
     if layer.kernel == "grouped_product":
         return "experts"
     if not layer.name.startswith("AttnBlock"):
@@ -296,10 +308,10 @@ def _flops(layer: Layer) -> Flops:
 def _product(
     name: str, layer: Layer, count: int, stage: str, stored: str, engine: str
 ) -> Iterator[Row]:
-    """Yield a product with weights of a type, and before it the conversion of its inputs where its engine needs one.
+    """Yield a product with weights of a type, preceded by the quantization of its inputs if its engine needs it.
 
-    Inputs are read once more and written in the type of the engine, one kernel for each product. Source: DeepSeek-V3,
-    arXiv 2412.19437, section 3.3.1.
+    Quantization reads the inputs once more and writes them in the type of the engine, one kernel per product. Source:
+    DeepSeek-V3, arXiv 2412.19437, section 3.3.1.
     """
     operand = ENGINE_BYTES[engine] if engine in QUANTISED else ACTIVATION_BYTES
     if engine in QUANTISED:
@@ -311,7 +323,7 @@ def _product(
 
 
 def _plain(layer: Layer, moved: Bytes) -> Layer:
-    """Return the layer of a conversion that moves so many bytes."""
+    """Return the layer of a conversion that moves a number of bytes."""
     return Layer(
         name=f"{layer.name}_Cast",
         kernel="cast",
@@ -322,19 +334,21 @@ def _plain(layer: Layer, moved: Bytes) -> Layer:
 
 
 def _small(layer: Layer, count: int, stage: str) -> Row:
-    """Return a row of an elementwise operator or a reduction."""
+    """Return the row of an elementwise operator or a reduction."""
     name = "embedding" if layer.kernel == "embedding" else "small kernels"
     kernels = 0 if layer.kernel in JOINED else 1
     moved = np.asarray(layer.accessed[0], float)
+    # an embedding reads single rows of its table, which count as activations
     weights = 0.0 if layer.kernel == "embedding" else layer.weight_bytes
     return Row(name, layer, count, stage, _flops(layer), moved, weights=weights, kernels=kernels)
 
 
-def _touched(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> Layer:
-    """Return the product of experts of which a pass reads those that some of its tokens pass."""
+def _activated(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> Layer:
+    """Return the product of experts, reading only the weights of experts that are activated by some token."""
     assert layer.product is not None
     local = model.num_experts / sizes.expert_par
-    touched = touched_experts(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
+    touched = activated_experts(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
+    # the expected number on a rank may be below 1, but the slowest rank always has an expert to run
     touched = np.maximum(touched, np.where(sizes.tokens > 0, 1.0, 0.0))
     product = layer.product
     rows = product.batch * product.m / np.maximum(touched, 1.0)
@@ -347,7 +361,7 @@ def _touched(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> Laye
 def _attention(
     model: Model, types: NumberTypes, sizes: PassSizes, blocks: CachedBlocks, *, shared_heads: bool
 ) -> Iterator[Row]:
-    """Yield attention of chunks of prompts, and of new tokens, by what blocks cache."""
+    """Yield attention of prompt chunks and of new tokens, by the tokens that blocks cache."""
     for count, window in ((blocks.full, 0), (blocks.windowed, blocks.window)):
         if count:
             yield _prefill_attention(model, types, sizes, count, window)
@@ -360,7 +374,7 @@ def _attention(
 def _prefill_attention(
     model: Model, types: NumberTypes, sizes: PassSizes, count: int, window: int
 ) -> Row:
-    """Return attention of chunks of prompts to their prompts, from the cache and from the chunk."""
+    """Return attention of prompt chunks to their prompts, both to the KV cache and to the chunk itself."""
     tokens = sizes.prompts * sizes.chunk
     keys = seen_keys(sizes.cached, sizes.chunk, window, chunked=model.chunked_window)
     mean = keys / np.maximum(sizes.chunk, 1.0)
@@ -382,7 +396,7 @@ def _prefill_attention(
     )
     elements = sizes.prompts * seen * cached_width(model, sizes.tensor_par)
     read, moved = elements * types.cache, np.asarray(layer.accessed[0], float)
-    if not model.latent:  # whose heads are made of latents again
+    if not model.latent:  # latent attention expands cached latents to full heads, and reads those
         moved = moved - elements * ACTIVATION_BYTES + read
     return Row("attention", layer, count, "block", _flops(layer), moved, cache=read)
 
@@ -396,10 +410,10 @@ def _decode_attention(
     *,
     shared_heads: bool,
 ) -> Row:
-    """Return attention of new tokens to their caches: of latent attention to the latents, as wide keys and values.
+    """Return attention of new tokens to their KV caches; latent attention reads latents as wide keys and values.
 
-    All rows of a sequence share one reading of its cache. Ranks that share a cache have all its queries, and tokens of
-    their own.
+    All rows of a sequence share one reading of its cache. Ranks that split a cache have all queries for it, and their
+    own part of its tokens.
     """
     widest, further = float(window) if window else np.inf, sizes.verified - 1
     parts = sizes.context_par
@@ -413,7 +427,7 @@ def _decode_attention(
     if not shared_heads and not model.latent:
         width = width * (heads / heads_of_rank(model, sizes.tensor_par))
     cache = sizes.decoded * keys * width * types.cache
-    beside = sizes.decoded * sizes.verified * heads * widths * ACTIVATION_BYTES
+    activations = sizes.decoded * sizes.verified * heads * widths * ACTIVATION_BYTES
     flops = 2.0 * sizes.decoded * sizes.verified * seen * heads * widths
     return Row(
         "decode attention",
@@ -421,14 +435,14 @@ def _decode_attention(
         count,
         "block",
         flops,
-        np.where(keys > 0, cache + beside, 0.0),
+        np.where(keys > 0, cache + activations, 0.0),
         cache=cache,
         keys=keys,
     )
 
 
 def _reduce(message: Bytes, count: int, stage: str) -> Row:
-    """Return all-reduces of results of row-parallel products."""
+    """Return all-reduces of the results of row-parallel products."""
     nothing = np.zeros_like(message)
     return Row("reduce", None, count, stage, nothing, nothing, message=message)
 
@@ -436,12 +450,13 @@ def _reduce(message: Bytes, count: int, stage: str) -> Row:
 def _ends(
     model: Model, types: NumberTypes, sizes: PassSizes, tokens: Count, stage: str
 ) -> Iterator[Row]:
-    """Yield embedding, or final norm and LM head, of so many rows."""
+    """Yield the embedding, or the final norm and the LM head, for a number of rows."""
     segment = EMBEDDING if stage == "first" else HEAD
     for layer in segment.layers(_shape(model, sizes, tokens)):
         if layer.kernel == "loss" or not np.any(layer.accessed[0]):
             continue
         if layer.collective is not None:
+            # ranks sample from their own part of the vocabulary, so the LM head needs no collective
             if stage == "first":
                 yield _reduce(tokens * model.hidden * ACTIVATION_BYTES, 1, stage)
         elif layer.product is not None:
@@ -451,7 +466,7 @@ def _ends(
 
 
 def _sampling(model: Model, sizes: PassSizes) -> Row:
-    """Return the choice of tokens from the logits, each rank of its part of the vocabulary."""
+    """Return the sampling of tokens from the logits; each rank handles its part of the vocabulary."""
     moved = sizes.logits * np.ceil(model.vocab / sizes.tensor_par) * LOGIT_BYTES
     layer = Layer(
         name="Sampling",

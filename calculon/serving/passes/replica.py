@@ -1,4 +1,4 @@
-"""Replicas at work: times of their passes by the sequences that they have."""
+"""Passes of replicas: decode, prefill and mixed passes, and their times by the number of running sequences."""
 
 from dataclasses import field, replace
 from functools import cached_property
@@ -17,28 +17,28 @@ from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import (
     PassSpans,
     PassTimes,
-    handed_on,
     pass_times,
     stage_time,
+    stage_transfer,
 )
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import PromptLength, Workload
 from calculon.serving.records.number_types import NumberTypes
 from calculon.serving.records.output_lengths import longest_output
 from calculon.serving.states.steady import (
-    Prompts,
+    PrefillEffect,
+    chunked_prefill,
     chunks,
-    mixed_passes,
     mixture,
-    own_passes,
     prompts_together,
+    separate_prefill,
 )
 
 MANY = 256
-"""Passes among which it pays to look for those of the same sizes."""
+"""Number of passes from which it pays to look for passes of equal sizes."""
 
 STEPS = 16
-"""Parts of an output in whose middle the decode passes of a static batch are timed: exact where time is linear."""
+"""Parts of an output at whose middle the decode passes of a static batch are timed: exact if time is linear."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Replica:
 
     Attributes:
         model, system, deployments, workload: The records.
-        timed: Passes that were timed before, by their sizes.
+        timed: Cache of pass times by the sizes of the passes.
     """
 
     model: Model
@@ -57,45 +57,47 @@ class Replica:
     timed: dict[bytes, PassTimes] = field(default_factory=dict, repr=False, compare=False)
 
     def take(self, places: Any) -> "Replica":
-        """Return those of the deployments at some places, in that order, with what is known of passes."""
+        """Return the deployments at some indices, in that order, with the cached draft."""
         taken = replace(self, deployments=self.deployments.take(places))
-        vars(taken)["draft"] = self.draft  # whose model was read once
+        # reading the file of a draft model again would dominate a search
+        vars(taken)["draft"] = self.draft
         return taken
 
     def without_draft(self) -> "Replica":
-        """Return the same without speculation."""
+        """Return the replica without speculative decoding."""
         plain = self.deployments.without_draft()
         return Replica(self.model, self.system, plain, self.workload)
 
     @cached_property
     def types(self) -> NumberTypes:
-        """Types of numbers on the machine."""
+        """Data types on the machine."""
         d = self.deployments.record
         weights = d.weights_dtype, d.of_experts, d.head_dtype
         return NumberTypes.of(self.system, *weights, d.kv_dtype, d.dispatch_dtype)
 
     @cached_property
     def draft(self) -> Draft:
-        """What drafts tokens."""
+        """Source of drafted tokens."""
         return draft_of(self.model, self.deployments.record)
 
     @property
     def rows(self) -> int:
-        """Rows of a sequence in a pass that decodes: 1 without speculation."""
+        """Rows per sequence in a decode pass: 1 without speculation."""
         return self.draft.speculation.rows
 
     @property
     def per_pass(self) -> float:
-        """Tokens of a sequence that such a pass yields on average: 1 without speculation."""
+        """Mean tokens per sequence and decode pass: 1 without speculation."""
         return self.draft.speculation.per_pass
 
     @cached_property
     def _spans(self) -> dict[bytes, PassSpans]:
-        """Likewise without their rows."""
+        """Cache of pass times without rows, by the sizes of the passes."""
         return {}
 
     def passes(self, sizes: PassSizes) -> PassTimes:
-        """Time passes through all stages, one after the other, with what they draft; the same sizes once."""
+        """Return the times of passes through all stages in turn, including drafts; equal sizes are cached."""
+        # the rows of a large column take too much memory to keep; `spans` caches their sums instead
         if sizes.count >= MANY:
             return self._time(sizes)
         key = sizes.key
@@ -104,27 +106,27 @@ class Replica:
         return self.timed[key]
 
     def spans(self, sizes: PassSizes) -> PassSpans:
-        """Return the times of passes without their rows; of many each is timed that differs from all others."""
+        """Return the times of passes without their rows; of many passes, each distinct one is timed once."""
         if sizes.count < MANY:
             return self.passes(sizes).spans
         key = sizes.key
         if key not in self._spans:
-            _, alike, first = distinct(sizes.columns)
-            self._spans[key] = self._time(sizes.take(first)).spans.take(alike)
+            _, numbers, first = distinct(sizes.columns)
+            self._spans[key] = self._time(sizes.take(first)).spans.take(numbers)
         return self._spans[key]
 
     def _time(self, sizes: PassSizes) -> PassTimes:
-        """Time passes and what they draft."""
+        """Return the times of passes and their drafts."""
         d = self.deployments.record
-        kinds: dict[str, Any] = {
+        choices: dict[str, Any] = {
             "shared_heads": d.shared_heads,
             "routing": d.routing,
             "overlap": d.overlap,
         }
         graphs = d.in_graphs(sizes.prompts)
-        rows = pass_rows(self.model, self.types, sizes, **kinds)
+        rows = pass_rows(self.model, self.types, sizes, **choices)
         times = pass_times(self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap)
-        return self.draft.after(times, self.system, self.types, sizes, graphs=graphs, **kinds)
+        return self.draft.after(times, self.system, self.types, sizes, graphs=graphs, **choices)
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""
@@ -139,7 +141,7 @@ class Replica:
         )
 
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
-        """Time passes that decode: of all sequences, or with stages those of one of as many parts."""
+        """Return the times of decode passes: of all sequences, or with pipeline stages of the part of one stage."""
         return self.passes(self._decoded(batch, context))
 
     def _decoded(self, batch: Count, context: Count | float | None = None) -> PassSizes:
@@ -147,41 +149,43 @@ class Replica:
         return self.sizes(decoded=self._part(batch), verified=self.rows, context=seen)
 
     def _part(self, batch: Count) -> Count:
-        """Return the sequences of a pass: with stages those of one of as many parts, one at least."""
+        """Return the sequences of a pass: with pipeline stages an equal part per stage, at least one sequence."""
         return np.maximum(batch / self.deployments.pipeline_par, np.minimum(batch, 1.0))
 
     def decode(self, batch: Count, context: Count | float | None = None) -> Seconds:
-        """Return the time in which every sequence has a token, or with speculation those of a verification.
+        """Return the time in which every sequence gets a token, or with speculation the tokens of a verification.
 
-        Each of `p` stages is at a part of the sequences of its own; a token is back after all of them. Fewer sequences
-        than stages go through them one after the other, and no stage waits for the slowest.
+        Each of `p` stages works on its own part of the sequences, and a token returns after all stages. With fewer
+        sequences than stages, the sequences pass through the stages one after the other, and no stage waits for the
+        slowest.
         """
         times = self.spans(self._decoded(batch, context))
         if not self.deployments.staged:
             return times.time
         stages, part = self.deployments.pipeline_par, self._part(batch)
-        through = times.time + stages * self._handed(part * self.rows)
+        through = times.time + stages * self._stage_transfer(part * self.rows)
+        # parts follow each other at the pace of the slowest stage, which all parts have to pass
         in_turn = batch / part * self._slowest(times, part * self.rows)
         return np.where(stages > 1, np.maximum(through, in_turn), times.time)
 
-    def _handed(self, tokens: Count) -> Seconds:
-        """Return the time in which a stage hands so many rows to the next; 0 where there is one."""
+    def _stage_transfer(self, tokens: Count) -> Seconds:
+        """Return the time in which a stage sends a number of rows to the next; 0 with a single stage."""
         d = self.deployments
-        moved = handed_on(self.model, self.system, tokens / d.attn_data_par, d.tensor_par)
+        moved = stage_transfer(self.model, self.system, tokens / d.attn_data_par, d.tensor_par)
         return np.where(d.pipeline_par > 1, moved, 0.0)
 
     def _slowest(self, times: PassSpans, tokens: Count) -> Seconds:
-        """Return the time that the slowest stage is busy with a pass of so many tokens."""
+        """Return the time that the slowest stage is busy with a pass of a number of tokens."""
         slowest = stage_time(times, self.model.num_blocks, self.deployments.pipeline_par)
-        return slowest + self._handed(tokens)
+        return slowest + self._stage_transfer(tokens)
 
     def prefill_pass(self, prompts: Count) -> PassTimes:
-        """Time passes of whole prompts, as many at once as stated."""
+        """Return the times of passes of whole prompts, a given number at once."""
         w = self.workload
         return self.passes(self.sizes(prompts=prompts, chunk=w.computed, cached=w.cached))
 
     def prefill(self, prompts: Count) -> tuple[Seconds, Seconds]:
-        """Return the mean time of prompts through all stages, and that which the slowest of these is busy."""
+        """Return the mean time of prompts through all stages, and the mean time that the slowest stage is busy."""
         lengths = self.workload.lengths
         times = [self.prefill_of(prompts, one.computed, one.cached) for one in lengths]
         if len(lengths) == 1:
@@ -191,105 +195,111 @@ class Replica:
         return np.asarray(through), np.asarray(busy)
 
     def prefill_of(self, prompts: Count, computed: float, cached: float) -> tuple[Seconds, Seconds]:
-        """Return the same of prompts of one length, of which the cache has some tokens."""
+        """Return both times for prompts of one length with a number of cached tokens; see :meth:`prefill`."""
         times = self.spans(self.sizes(prompts=prompts, chunk=computed, cached=cached))
         if not self.deployments.staged:
+            # without pipeline stages the replica is busy for the whole pass
             return times.time, times.time
         tokens = prompts * computed
         return self._through(times, tokens), self._slowest(times, tokens)
 
     def _through(self, times: PassSpans, tokens: Count) -> Seconds:
-        """Return the time of a pass of so many tokens from the first stage to the last."""
-        return times.time + (self.deployments.pipeline_par - 1) * self._handed(tokens)
+        """Return the time of a pass of a number of tokens from the first stage to the last."""
+        return times.time + (self.deployments.pipeline_par - 1) * self._stage_transfer(tokens)
 
     def prompts(
         self, batch: Count, decode: Seconds, lost: Fraction | float | None = None
-    ) -> Prompts:
-        """Return what prompts add to passes that decode so many sequences, on average over their lengths.
+    ) -> PrefillEffect:
+        """Return the effect of prefill on passes that decode a number of sequences, averaged over prompt lengths.
 
         Args:
             batch, decode: Sequences, and the time of a pass that decodes them.
             lost: Share of the requests whose prefix is no longer cached.
         """
         shares: list[Fraction | float] = []
-        kinds: list[Prompts] = []
+        effects: list[PrefillEffect] = []
         w = self.workload
         present, absent = (1.0, 0.0) if lost is None else (1 - lost, lost)
         for share, lengths in ((present, w.lengths), (absent, w.lengths_without)):
             if np.any(share):
                 shares += [share * one.share for one in lengths]
-                kinds += [self.prompts_of(batch, decode, one) for one in lengths]
-        return mixture(shares, kinds)
+                effects += [self.prompts_of(batch, decode, one) for one in lengths]
+        return mixture(shares, effects)
 
-    def _abreast(self, batch: Count) -> Count:
-        """Return the groups of ranks with sequences of their own that take prompts in the same passes.
+    def _groups_in_prefill(self, batch: Count) -> Count:
+        """Return the number of groups of ranks with separate sequences that take prompts in the same passes.
 
-        The exchange with experts makes all wait for the longest pass, so that schedulers let them take prompts
+        The exchange with experts makes all groups wait for the longest pass, so schedulers let them take prompts
         together, as far as there are sequences. Source: TensorRT-LLM, ``attention_dp_config``, ``enable_balance``.
         """
         return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
 
-    def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
-        """Return what prompts of one length add."""
+    def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> PrefillEffect:
+        """Return the effect of prefill of prompts of one length."""
         computed = length.computed
         if not self.deployments.mixes:
-            together = self._abreast(batch)
-            whole, busy = self.prefill_of(together, computed, length.cached)
-            return own_passes(whole, busy, decode, together)
-        count, together = self._taken(batch, length)
+            together = self._groups_in_prefill(batch)
+            latency, busy = self.prefill_of(together, computed, length.cached)
+            return separate_prefill(latency, busy, decode, together)
+        count, together = self._chunking(batch, length)
+        # timed at the mean position of a chunk: attention grows linearly with the tokens before it
         times = self._mixed_pass(batch, count, together, length, before=(count - 1) / 2)
         if not self.deployments.staged:
-            return mixed_passes(count, together, times.time, decode, count * times.time)
+            return chunked_prefill(count, together, times.time, decode, count * times.time)
         tokens = self._part(batch) * self.rows + together * computed / count
         latency = self._through(times, tokens) + (count - 1) * self._slowest(times, tokens)
         latency = np.where(self.deployments.pipeline_par > 1, latency, count * times.time)
-        mixed = self._between(batch, decode, tokens, times)
-        return mixed_passes(count, together, mixed, decode, latency)
+        mixed = self._time_between_decodes(batch, decode, tokens, times)
+        return chunked_prefill(count, together, mixed, decode, latency)
 
-    def _taken(self, batch: Count, length: PromptLength) -> tuple[Count, Count]:
-        """Return in how many chunks mixed passes take prompts of a length, and of how many prompts at a time."""
-        own = self._part(batch) / self.deployments.attn_data_par
-        count = chunks(own * self.rows, self.deployments.token_budget, length.computed)
-        several = prompts_together(own, count, self.workload.output, self.per_pass)
-        return count, self._abreast(batch) * several
+    def _chunking(self, batch: Count, length: PromptLength) -> tuple[Count, Count]:
+        """Return the number of chunks of a prompt of a length in mixed passes, and the number of prompts per pass."""
+        sequences = self._part(batch) / self.deployments.attn_data_par
+        count = chunks(sequences * self.rows, self.deployments.token_budget, length.computed)
+        several = prompts_together(sequences, count, self.workload.output, self.per_pass)
+        return count, self._groups_in_prefill(batch) * several
 
-    def _between(self, batch: Count, decode: Seconds, tokens: Count, times: PassSpans) -> Seconds:
-        """Return the time between two passes that decode, of which one is a mixed pass of so many tokens."""
+    def _time_between_decodes(
+        self, batch: Count, decode: Seconds, tokens: Count, times: PassSpans
+    ) -> Seconds:
+        """Return the time between two decode passes, one of which is a mixed pass of a number of tokens."""
         if not self.deployments.staged:
             return times.time
         part = self._part(batch) * self.rows
+        # with stages, one of the passes in flight is replaced by the mixed pass; the others stay decode passes
         plain = self._slowest(self.spans(self._decoded(batch)), part)
         several = self.deployments.pipeline_par > 1
         return np.where(several, decode + self._slowest(times, tokens) - plain, times.time)
 
     def more_chunks(self, places: Array, batch: Count) -> Count:
-        """Return the next larger batch beside which a prompt is taken in one more chunk, of the deployment at a place.
+        """Return the next larger batch with which prompts need one more chunk, for the deployment at an index.
 
-        Chunks are smaller then, and hide better behind the reading of weights: times may fall.
+        The chunks are smaller then, and overlap better with the reading of weights: times may fall.
         """
         d = self.deployments
         budget, shares = d.token_budget[places], (d.pipeline_par * d.attn_data_par)[places]
-        own, found = batch / shares * self.rows, []
+        rows, next_batches = batch / shares * self.rows, []
         for length in self.workload.lengths:
-            count = chunks(own, budget, length.computed)
-            room = (budget - length.computed / count) * shares / self.rows
-            found.append(np.floor(room * (1 + 1e-12)) + 1)
-        return np.maximum(np.min(found, axis=0), batch + 1)
+            count = chunks(rows, budget, length.computed)
+            rows_left = (budget - length.computed / count) * shares / self.rows
+            # the factor avoids that rounding errors turn an integer into the next smaller one
+            next_batches.append(np.floor(rows_left * (1 + 1e-12)) + 1)
+        return np.maximum(np.min(next_batches, axis=0), batch + 1)
 
     def longest_gap(self, batch: Count, decode: Seconds) -> Seconds:
-        """Return the longest time between two passes that decode beside prompts: with the last of their chunks."""
+        """Return the longest time between two decode passes while prompts are prefilled: with their last chunk."""
         longest = decode
         for length in self.workload.lengths if self.deployments.mixes else ():
-            count, together = self._taken(batch, length)
+            count, together = self._chunking(batch, length)
             last = self._mixed_pass(batch, count, together, length, before=count - 1)
             tokens = self._part(batch) * self.rows + together * length.computed / count
-            longest = np.maximum(longest, self._between(batch, decode, tokens, last))
+            longest = np.maximum(longest, self._time_between_decodes(batch, decode, tokens, last))
         return longest
 
     def _mixed_pass(
         self, batch: Count, count: Count, together: Count, length: PromptLength, before: Count
     ) -> PassSpans:
-        """Time passes that decode all sequences and take a chunk of a prompt, or of several, of so many `before`."""
+        """Return the times of passes that decode all sequences and take the chunk after `before` of `count` chunks."""
         chunk = length.computed / count
         return self.spans(
             self.sizes(
@@ -303,7 +313,7 @@ class Replica:
         )
 
     def steps(self, batch: Count) -> Count:
-        """Return the tokens of static batches until the longest output ends."""
+        """Return the tokens of a static batch until its longest output ends."""
         return longest_output(batch, self.workload.output, self.workload.output_cv)
 
     def mean_decode(self, batch: Count) -> Seconds:

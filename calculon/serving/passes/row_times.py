@@ -1,4 +1,4 @@
-"""Times of the rows of a pass: a floor, and then the arithmetic or the bytes, as the kernels of a machine take them."""
+"""Times of the rows of a pass: a floor plus the roofline of arithmetic and memory traffic, by the laws of kernels."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,24 +27,24 @@ from calculon.serving.records.number_types import ACTIVATION_BYTES, WIDE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowRecord:
-    """All rows of a name in a pass: times in seconds, and FLOP and bytes."""
+    """All rows of a name in a pass: times in seconds, FLOP and bytes."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
-    time: float = number("whole time")
-    floor: float = number("the least that its kernels take")
+    time: float = number("total time")
+    floor: float = number("minimum time of its kernels")
     arithmetic: float = number("time of the arithmetic")
-    memory: float = number("time of reading and writing memory")
+    memory: float = number("time of memory traffic")
     network: float = number("time of messages")
     flops: float = number("FLOP")
     moved: float = number("bytes read and written")
     weights: float = number("bytes of weights read")
-    cache: float = number("bytes of the cache read")
+    cache: float = number("bytes of the KV cache read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausesRecord:
-    """The seconds of a pass by cause; they sum up to its time."""
+    """Seconds of a pass by cause; the sum is its time."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -58,14 +58,14 @@ class CausesRecord:
 
 
 QUANTITIES = tuple(one.name for one in spec_fields(RowRecord))
-"""Quantities of a row that files have."""
+"""Quantities of a row in files."""
 
 CAUSES = {one.name: one.declaration.help for one in spec_fields(CausesRecord)}
-"""What the time of a pass is due to: reading of weights, caches and activations, and what is no memory; in words."""
+"""Causes of the time of a pass, with labels: reading memory by kind, arithmetic, network, and overheads."""
 
 
 class Parts(NamedTuple):
-    """The time of a row in its parts, each by itself; they overlap but for the floor."""
+    """Parts of the time of a row, each on its own; all except the floor overlap."""
 
     floor: Seconds
     arithmetic: Seconds
@@ -76,9 +76,9 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTime:
-    """A row of passes on the slowest rank, all its occurrences together; all of shape ``(passes,)``.
+    """A row of passes on the slowest rank, all occurrences added up; all of shape ``(passes,)``.
 
-    ``floor`` to ``time`` are the :class:`Parts` of its time; ``weights`` and ``cache`` are bytes that are read.
+    ``floor`` to ``time`` are the :class:`Parts` of its time; ``weights`` and ``cache`` are bytes read.
     """
 
     name: str
@@ -96,7 +96,7 @@ class RowTime:
 
 
 class PassSpans(NamedTuple):
-    """The times of passes, and what of it blocks take, and what the first stage and the last takes beside."""
+    """Times of passes, split into the blocks and the additional time of the first and the last stage."""
 
     time: Seconds
     blocks: Seconds
@@ -104,19 +104,19 @@ class PassSpans(NamedTuple):
     last: Seconds
 
     def take(self, places: Array) -> "PassSpans":
-        """Return those of some of the passes."""
+        """Return the times of some of the passes."""
         return PassSpans(*(one[places] for one in self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassTimes:
-    """The times of passes: rows in the order of :data:`~calculon.serving.pass_rows.ROWS`.
+    """Times of passes, with rows in the order of :data:`~calculon.serving.passes.pass_rows.ROWS`.
 
     Attributes:
-        rows: Of a pass through all stages; their times sum up to ``time``.
-        time (shape (passes,)): From the first row to the last, with what the host adds.
-        blocks, first, last (shape (passes,)): What of it blocks take, what the first stage and what the last takes
-            beside.
+        rows: Rows of a pass through all stages; their times sum to ``time``.
+        time (shape (passes,)): Time from the first row to the last, including the host.
+        blocks, first, last (shape (passes,)): Parts of ``time``: blocks, and the additional time of the first and last
+        stage.
     """
 
     rows: tuple[RowTime, ...]
@@ -127,13 +127,13 @@ class PassTimes:
 
     @property
     def spans(self) -> "PassSpans":
-        """Its times without the rows."""
+        """The times without rows."""
         return PassSpans(self.time, self.blocks, self.first, self.last)
 
     def causes(self) -> dict[str, Seconds]:
-        """Return the time by :data:`CAUSES`; they sum up to it.
+        """Return the time by :data:`CAUSES`; the sum is the time of the pass.
 
-        The work of a row is due to what takes the longest of it; time of memory by what is read.
+        The work of a row is attributed to its longest part, and memory time to the bytes that are read.
         """
         found = {name: np.zeros_like(self.time) for name in CAUSES}
         for row in self.rows:
@@ -144,6 +144,7 @@ class PassTimes:
             found["network"] += np.where(network, work, 0.0)
             computes = ~network & (row.arithmetic >= row.memory)
             found["arithmetic"] += np.where(computes, work, 0.0)
+            # 1 byte avoids 0/0 for rows without traffic, whose work is 0 as well
             reads = np.where(network | computes, 0.0, work) / np.maximum(row.moved, 1.0)
             found["weights"] += reads * row.weights
             found["cache"] += reads * row.cache
@@ -161,7 +162,7 @@ class PassTimes:
 
 
 def wide_type(system: System) -> str:
-    """Return the type of activations: bfloat16, or what the machine has of 16 bits, or at all."""
+    """Return the type of activations: bfloat16, else another 16-bit type of the machine, else any type that it has."""
     known = system.datatypes
     return next(name for name in (WIDE, "float16", *known) if name in known)
 
@@ -176,31 +177,32 @@ def pass_times(
     overlap: str = "none",
     step: bool = True,
 ) -> PassTimes:
-    """Time the rows of passes.
+    """Return the times of the rows of passes.
 
-    A row takes ``t0 + max(flops / rate, bytes / rate)``: its floor, and the work as its kernel does it. Floors are
-    those of ``ext.serving`` where the law of a kernel states no start. Source: fits to kernels in graphs
+    A row takes ``t0 + max(flops / rate, bytes / rate)``: a floor plus the roofline of its kernel. Floors come from
+    ``ext.serving`` unless the law of a kernel states a start. Source: fits to kernels in CUDA graphs
     (:class:`~calculon.hardware.serving.Serving`); Williams et al., *Roofline*, CACM 52(4), 2009.
 
     Args:
         model, system: The model, and the machine.
-        rows: From :func:`~calculon.serving.pass_rows.pass_rows`.
-        sizes: Of the passes.
-        graphs (shape (passes,)): Which passes are launched as graphs. Of others the host launches every kernel, and
-            they take as long as that at least, each stage its share of it.
-        overlap: What the exchange with experts hides behind; what it takes longer counts.
-        step: Whether each is a step of the engine, which the host schedules; drafts are part of another's.
+        rows: Result of :func:`~calculon.serving.passes.pass_rows.pass_rows`.
+        sizes: Sizes of the passes.
+        graphs (shape (passes,)): Mask of passes launched as graphs. For the others the host launches every kernel, and
+        they take at least that long, each stage its share.
+        overlap: Work that overlaps the exchange with experts; the exposed part of the exchange counts.
+        step: Whether each pass is an engine step, which the host schedules; drafts are part of another step.
     """
     timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
     launching = _launching(system, rows, timed)
     if overlap != "none":
-        timed = _hidden(rows, timed, overlap)
+        timed = _exposed(rows, timed, overlap)
     stages = {
         stage: sum((row.time for row in timed if row.stage == stage), np.zeros(sizes.count))
         for stage in ("block", "first", "last")
     }
     time = stages["block"] + stages["first"] + stages["last"]
     some = sizes.tokens > 0
+    # without graphs, kernels run while the host launches the next ones: the longer of both counts
     waits = np.where(some & ~np.asarray(graphs), np.maximum(0.0, launching - time), 0.0)
     scheduler = np.where(some, system.ext.serving.step_host * step, 0.0)
     host = _host(waits + scheduler)
@@ -216,14 +218,14 @@ def pass_times(
 
 
 def _launching(system: System, rows: Sequence[Row], timed: Sequence[RowTime]) -> Seconds:
-    """Return the time in which the host launches all kernels of passes, one by one: those that have something to do."""
+    """Return the time in which the host launches the kernels of passes one by one; idle kernels are not launched."""
     both = zip(rows, timed, strict=True)
     kernels = sum(row.kernels * row.times * row.parts * (one.time > 0) for row, one in both)
     return kernels * system.ext.launch.eager + np.zeros_like(timed[0].time)
 
 
 def _host(added: Seconds) -> RowTime:
-    """Return the row of what the host adds: the part of a step that nothing hides, and waits for launches."""
+    """Return the row of host time: the part of a step that nothing hides, and waits for launches."""
     nothing = np.zeros_like(added)
     return RowTime(
         name="host",
@@ -241,23 +243,23 @@ def _host(added: Seconds) -> RowTime:
     )
 
 
-def _hidden(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[RowTime]:
-    """Return times where exchanges with experts hide behind other rows, of which they take the rest.
+def _exposed(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[RowTime]:
+    """Return the times with exchanges reduced to the part that overlapping rows do not hide.
 
     With two parts of the batch, one is exchanged while the other computes, and the longer of both counts (DeepSeek-V3,
-    arXiv 2412.19437, section 3.4.2); else shared experts alone run meanwhile.
+    arXiv 2412.19437, section 3.4.2); otherwise only shared experts overlap.
     """
-    sent, beside = np.zeros_like(timed[0].time), np.zeros_like(timed[0].time)
+    sent, overlapping = np.zeros_like(timed[0].time), np.zeros_like(timed[0].time)
     for row, one in zip(rows, timed, strict=True):
         if row.exchange is not None:
             sent = sent + one.time
         elif overlap == "shared_expert":
             layer = row.layer
             shared = layer is not None and layer.name.startswith(SHARED) and layer.kernel != "add"
-            beside = beside + one.time * shared
+            overlapping = overlapping + one.time * shared
         elif one.stage == "block":
-            beside = beside + np.where(np.asarray(row.parts) > 1, one.time, 0.0)
-    left = np.maximum(0.0, sent - beside) / np.where(sent > 0, sent, 1.0)
+            overlapping = overlapping + np.where(np.asarray(row.parts) > 1, one.time, 0.0)
+    left = np.maximum(0.0, sent - overlapping) / np.where(sent > 0, sent, 1.0)
     return [
         replace(one, time=one.time * left) if one.name in (DISPATCH, COMBINE) else one
         for one in timed
@@ -265,49 +267,49 @@ def _hidden(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[Row
 
 
 def _row_time(model: Model, system: System, row: Row, sizes: PassSizes) -> RowTime:
-    """Time one row, and multiply it with its occurrences."""
+    """Return the time of a row, multiplied by its number of occurrences."""
     if row.message is not None:
         parts = _reduction(system, row.message, sizes.tensor_par)
     elif row.exchange is not None:
-        parts = _sent(exchange_times(system, row.exchange)[row.name == COMBINE])
+        parts = _network_only(exchange_times(system, row.exchange)[row.name == COMBINE])
     elif row.keys is not None:
-        parts = _decoding(model, system, row, sizes)
+        parts = _decode_attention(model, system, row, sizes)
     elif row.split is not None:
-        parts = _sent(row.split.time(system))
+        parts = _network_only(row.split.time(system))
     else:
         parts = _kernel(system, row, sizes.count)
     nothing, count = np.zeros(sizes.count), row.times
 
-    def whole(value: Array | float) -> Array:
+    def over_pass(value: Array | float) -> Array:
         return count * row.parts * (nothing + value)
 
     return RowTime(
         name=row.name,
         count=count,
         stage=row.stage,
-        flops=whole(row.flops),
-        moved=whole(row.moved),
-        weights=whole(row.weights),
-        cache=whole(row.cache),
-        floor=whole(parts.floor),
-        arithmetic=whole(parts.arithmetic),
-        memory=whole(parts.memory),
-        network=whole(parts.network),
-        time=whole(parts.time),
+        flops=over_pass(row.flops),
+        moved=over_pass(row.moved),
+        weights=over_pass(row.weights),
+        cache=over_pass(row.cache),
+        floor=over_pass(parts.floor),
+        arithmetic=over_pass(parts.arithmetic),
+        memory=over_pass(parts.memory),
+        network=over_pass(parts.network),
+        time=over_pass(parts.time),
     )
 
 
 def _combined(
     system: System, floor: Seconds | float, arithmetic: Seconds, memory: Seconds
 ) -> Parts:
-    """Return a floor and the work beside it; nothing where there is none."""
+    """Return the time of a floor and the work after it; 0 without work."""
     work = system.combine(arithmetic, memory)
     floor = np.where(work > 0, floor, 0.0)
     return Parts(floor, arithmetic, memory, np.zeros_like(work), floor + work)
 
 
 def _kernel(system: System, row: Row, count: int) -> Parts:
-    """Time a kernel of a kind that training has, by its law without the start, and the floor in place of that."""
+    """Return the time of a kernel known from training, by its law without the start, with a serving floor instead."""
     layer, serving = row.layer, system.ext.serving
     assert layer is not None
     wide = wide_type(system)
@@ -324,7 +326,7 @@ def _kernel(system: System, row: Row, count: int) -> Parts:
 
 
 def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
-    """Time products by the law ``tiles``, whose operands may be of different widths."""
+    """Return the time of products by the law ``tiles``, whose operands may have different widths."""
     assert row.layer is not None
     assert row.layer.product is not None
     sizes = (np.asarray(size, float) for size in row.layer.product)
@@ -337,13 +339,14 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     arithmetic = np.where(some, arithmetic / _share(system, row), 0.0)
     floor = law.start or system.ext.serving.matrix_floor
     if memory is None:
-        return _combined(system, floor, arithmetic, _moved(system, row.moved))
+        return _combined(system, floor, arithmetic, _traffic_time(system, row.moved))
+    # the cubic sum rounds off the knee of the roofline, where arithmetic and traffic compete
     time = np.where(some, floor + np.cbrt(arithmetic**3 + memory**3), 0.0)
     return Parts(np.where(some, floor, 0.0), arithmetic, memory, np.zeros_like(time), time)
 
 
 def _share(system: System, row: Row) -> float:
-    """Return the share of the rate of products that one reaches: less where experts have several in one kernel."""
+    """Return the share of the peak rate of a product: lower for grouped products of experts."""
     grouped = row.layer is not None and row.layer.kernel == "grouped_product"
     return system.ext.serving.grouped_efficiency if grouped else 1.0
 
@@ -351,10 +354,11 @@ def _share(system: System, row: Row) -> float:
 def _by_law(
     system: System, kernel: Kernel, row: Row, count: int, floor: float, share: float = 1.0
 ) -> Parts:
-    """Time a layer by the law of its kernel, forward, with a share of its rate.
+    """Return the time of a layer by the law of its kernel (forward pass), at a share of its rate.
 
-    The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving. On an
-    engine with a stepped curve more never takes less: fewer rows run as more of them, of which some are not used.
+    The start of streaming kernels was measured for single launches in training; inside a graph the floor of serving
+    replaces it. On an engine with a stepped efficiency curve, more work never takes less time: fewer rows run like more
+    of them, of which some are padding.
     """
     layer = row.layer
     assert layer is not None
@@ -362,20 +366,23 @@ def _by_law(
     flops[0, 0], moved[0, 0] = row.flops, row.moved
     if kernel.rate is ENGINE_RATE:
         done = kernel.engine.efficiency.padded(flops[0, 0]) / (kernel.engine.peak * share)
-        return _combined(system, floor, done, _moved(system, moved[0, 0]))
+        return _combined(system, floor, done, _traffic_time(system, moved[0, 0]))
+    # laws contain the start of a launch outside of graphs; the floor of serving, or of fused attention, replaces it
     start = _start(kernel)
     once = layer._replace(launches=None)
-    arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)
+    arithmetic, law_memory = kernel.times(
+        Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1
+    )
     if isinstance(kernel.rate, Stream):
-        assert own is not None
-        memory = own[0, 0] - np.where(moved[0, 0] > 0, start, 0.0)
+        assert law_memory is not None
+        memory = law_memory[0, 0] - np.where(moved[0, 0] > 0, start, 0.0)
         done = arithmetic[0, 0]
     else:
-        memory = _moved(system, row.moved) if own is None else own[0, 0]
+        memory = _traffic_time(system, row.moved) if law_memory is None else law_memory[0, 0]
         done = arithmetic[0, 0] - np.where(flops[0, 0] > 0, start, 0.0)
-    own_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
+    law_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
     return _combined(
-        system, (own_start or floor) if floor else 0.0, done / share, memory + np.zeros(count)
+        system, (law_start or floor) if floor else 0.0, done / share, memory + np.zeros(count)
     )
 
 
@@ -383,33 +390,33 @@ def _start(kernel: Kernel) -> float:
     """Return the start that the law of a kernel contains."""
     rate = kernel.rate
     if isinstance(rate, FusedAttention):
-        own = rate.kernels[rate.default]
-        return own.start * rate.slowness / own.sustained
+        kernel_law = rate.kernels[rate.default]
+        return kernel_law.start * rate.slowness / kernel_law.sustained
     return rate.start if isinstance(rate, Stream) else 0.0
 
 
-def _moved(system: System, size: Bytes) -> Seconds:
-    """Return the time of traffic in tier-1 memory, without the start of a kernel; more never takes less."""
+def _traffic_time(system: System, size: Bytes) -> Seconds:
+    """Return the time of traffic in tier-1 memory, without the start of a kernel; more bytes never take less time."""
     stream = system.ext.traffic
     if stream is None:
         return system.mem1.efficiency.padded(np.asarray(size, float)) / system.mem1.bandwidth
     return np.asarray(size, float) / (system.mem1.bandwidth * stream.efficiency)
 
 
-def _decoding(model: Model, system: System, row: Row, sizes: PassSizes) -> Parts:
-    """Time attention of new tokens: the cache at the rate of its kernel, or the arithmetic where that takes longer.
+def _decode_attention(model: Model, system: System, row: Row, sizes: PassSizes) -> Parts:
+    """Return the time of decode attention: reading the KV cache at the rate of its kernel, or longer arithmetic.
 
-    Latents are read once for all heads, so that arithmetic counts; it runs at the rate of attention with many keys.
+    Latents are read once for all heads, so arithmetic may dominate; it runs at the rate of attention with many keys.
     """
     serving, wide = system.ext.serving, wide_type(system)
     assert row.keys is not None
     keys, some = row.keys, (row.keys > 0) & (sizes.decoded > 0)
     heads = np.ones(sizes.count) if model.latent else heads_of_rank(model, sizes.tensor_par)
-    whole = sizes.decoded * np.maximum(keys, 1.0)
-    each = np.divide(row.cache, whole * heads, out=np.zeros(sizes.count), where=whole > 0)
-    beside = np.where(some, row.moved - row.cache, 0.0)
+    all_keys = sizes.decoded * np.maximum(keys, 1.0)
+    each = np.divide(row.cache, all_keys * heads, out=np.zeros(sizes.count), where=all_keys > 0)
+    activations = np.where(some, row.moved - row.cache, 0.0)
     reading = serving.decode_attention.reading(
-        sizes.decoded, keys, heads, each, beside, system.mem1.bandwidth
+        sizes.decoded, keys, heads, each, activations, system.mem1.bandwidth
     )
     memory = np.where(some, reading, 0.0)
     engine = system.product_engine(system.core_type(wide, "same"))
@@ -420,28 +427,29 @@ def _decoding(model: Model, system: System, row: Row, sizes: PassSizes) -> Parts
 
 
 def _reduction(system: System, message: Bytes, ranks: Count) -> Parts:
-    """Time an all-reduce: by a kernel for small messages in one innermost network, or by the library.
+    """Return the time of an all-reduce, by a kernel for small messages in the innermost network or by the library.
 
     Sources: :class:`~calculon.hardware.serving.SmallReduce`; the library as in training.
     """
     members = np.asarray(ranks, np.int64)
     several = (members > 1) & (message > 0)
+    # a group of one needs no all-reduce; it is timed as a group of two and masked below
     small = system.small_reduce(message, ranks)
     group = Group.in_mesh(system, np.maximum(members, 2), np.ones_like(members))
     library = group_time(system, "all_reduce", np.maximum(message, 1.0), group, AUTO)
-    return _sent(np.where(several, np.minimum(small, library), 0.0))
+    return _network_only(np.where(several, np.minimum(small, library), 0.0))
 
 
-def _sent(time: Seconds) -> Parts:
-    """Return what takes the network alone."""
+def _network_only(time: Seconds) -> Parts:
+    """Return the parts of a time that only uses the network."""
     nothing = np.zeros_like(time)
     return Parts(nothing, nothing, nothing, time, time)
 
 
 def stage_time(times: PassTimes | PassSpans, blocks: int, stages: Count) -> Seconds:
-    """Return the time of the slowest stage: the one with the most blocks, and the LM head on the last.
+    """Return the time of the slowest stage: the one with the most blocks, or the last with the LM head.
 
-    Where blocks do not divide evenly, the last stage is one of those with fewer.
+    If blocks do not divide evenly, the last stage is one of the stages with fewer blocks.
     """
     most = np.ceil(blocks / stages)
     each = times.blocks / blocks
@@ -450,8 +458,8 @@ def stage_time(times: PassTimes | PassSpans, blocks: int, stages: Count) -> Seco
     return np.where(only, times.time, np.maximum(each * most + times.first, last))
 
 
-def handed_on(model: Model, system: System, tokens: Count, tensor_par: Count) -> Seconds:
-    """Return the time in which a stage hands its rows to the next."""
+def stage_transfer(model: Model, system: System, tokens: Count, tensor_par: Count) -> Seconds:
+    """Return the time in which a stage sends its rows to the next."""
     size = tokens * model.hidden * ACTIVATION_BYTES
     ranks = np.full(np.shape(tensor_par), 2)
     group = Group.in_mesh(system, ranks, np.asarray(tensor_par, np.int64))

@@ -1,8 +1,9 @@
-"""Caches that ranks share token by token, where they would have copies of the same heads (decode context parallelism).
+"""Decode context parallelism: KV caches that ranks split by token instead of holding copies of the same heads.
 
-Ranks beyond the key/value heads, and all ranks of latent attention, have copies of the cache. With ``context_par`` each
-of so many of them has a part of the tokens: all gather the queries of their heads, attend to their own tokens, and join
-the results, each with its largest score and its sum. Prompts gather what is cached of them.
+Ranks in excess of the key/value heads, and all ranks with latent attention, hold copies of the cache. With
+``context_par``, that many of them each hold a part of the tokens: all gather the queries of their heads, attend to
+their own tokens, and merge the results using the maximum score and the sum of each. Prompts gather their cached keys
+and values.
 
 Source: Dao et al., *Flash-Decoding for long-context inference*, 2023, for the merge; vLLM,
 ``--decode-context-parallel-size``.
@@ -22,15 +23,15 @@ from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.records.number_types import ACTIVATION_BYTES, NumberTypes
 
 SUM_BYTES = 4
-"""Bytes of an element of a result that is not yet joined, of its largest score and of its sum."""
+"""Bytes of an element of a partial result, of its maximum score and of its sum."""
 
 
 class SplitCache(NamedTuple):
-    """What ranks that share a cache exchange in one block; arrays of shape ``(passes,)``.
+    """Data that ranks with a split KV cache exchange in one block; arrays of shape ``(passes,)``.
 
     Attributes:
-        ranks: Ranks that have parts of the tokens.
-        queries, results: Bytes that are gathered of the queries of new tokens, and summed up of their results.
+        ranks: Ranks that split the tokens.
+        queries, results: Bytes of the queries of new tokens that are gathered, and of their results that are reduced.
         keys: Bytes of keys and values of prompts that are gathered.
     """
 
@@ -41,9 +42,10 @@ class SplitCache(NamedTuple):
 
     @classmethod
     def of(cls, model: Model, types: NumberTypes, sizes: PassSizes, window: int) -> "SplitCache":
-        """Return the exchange of a block of passes of one group of ranks, with attention to a window (0: to all)."""
+        """Return the exchange of a block for one group of ranks, with attention to a window (0: to all tokens)."""
         ranks = sizes.context_par
         heads = np.ceil(model.attn_heads * ranks / sizes.tensor_par)
+        # with latent attention, queries and results are in the space of the latents
         asked, found = model.attn_size, model.value_size
         if model.latent:
             asked, found = model.kv_lora_rank + model.qk_rope_head_dim, model.kv_lora_rank
@@ -53,12 +55,13 @@ class SplitCache(NamedTuple):
         return cls(
             ranks=ranks,
             queries=rows * asked * ACTIVATION_BYTES,
+            # two more elements: the maximum score and the sum
             results=rows * (found + 2) * SUM_BYTES,
             keys=elements * types.cache,
         )
 
     def time(self, system: System) -> Seconds:
-        """Return the time of its collectives."""
+        """Return the time of the collectives."""
         members = np.maximum(self.ranks, 2).astype(np.int64)
         group = Group.in_mesh(system, members, np.ones_like(members))
         time: Seconds = np.zeros_like(self.ranks)

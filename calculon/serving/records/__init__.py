@@ -1,11 +1,11 @@
-"""What is asked of serving.
+"""Inputs of serving: records of deployments and workloads.
 
 ==================  ===========================================================================================
-``pool``            processors, and how each replica is split over them
-``deployment``      how a model is served; ``deployments`` several with equal choices, as columns
-``load``            the workload; ``output_lengths`` requests that differ: quantiles, the longest of several
-``number_types``    bytes and arithmetic of the types of weights and caches
-``speculation``     drafted tokens, and how many a verification yields
-``asked``           deployments and workloads by name, from a file, or from a mapping
+``pool``            processors, and the split of each replica over them
+``deployment``      record of a deployment; ``deployments`` several with equal choices, as columns
+``load``            workload; ``output_lengths`` quantiles and maxima of lengths, and batches that run empty
+``number_types``    bytes and arithmetic of the data types of weights and KV caches
+``speculation``     speculative decoding: drafted tokens, and tokens per verification
+``read_records``    deployments and workloads by name, from a file, or from a mapping
 ==================  ===========================================================================================
 """

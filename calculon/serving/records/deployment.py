@@ -1,4 +1,4 @@
-"""A deployment: the record of how a model is served."""
+"""Record of a deployment: the way a model is served, with its parallelism, data types and scheduler."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
@@ -17,63 +17,64 @@ from calculon.serving.records.pool import Pool
 from calculon.serving.records.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
 
 ADMISSIONS = {
-    "reserve": "prompt and output whole",
-    "mean": "prompt and half of the output, which sequences have on average",
+    "reserve": "the whole prompt and output",
+    "mean": "the prompt and half of the output, the average of a sequence",
 }
-"""Cache that a request must find free before it is admitted.
+"""KV cache that has to be free before a request is admitted.
 
-Schedulers that admit by the prompt alone (vLLM) hold what fits on average, too: beyond that they evict what they had.
+Schedulers that admit by the prompt alone (vLLM) also hold the average: beyond that they preempt running requests.
 """
 
 OVERLAPS = {
     "none": "nothing",
-    "two_batches": "the work of the other half of the batch, which reads all weights once more",
+    "two_batches": "the other half of the batch, which reads all weights once more",
     "shared_expert": "the shared experts",
 }
-"""Work behind which the exchange between tokens and experts hides (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
+"""Work that overlaps the exchange of tokens with experts (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
 
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment(Pool):
-    """Replicas of a model, how each is split over processors, its types of numbers, and its scheduler."""
+    """Replicas of a model: split of each replica over processors, data types, and scheduler."""
 
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
     prefill: Pool | None = declare(
-        "processors of their own that prefill, with the same types of numbers, and hand caches on; num_procs counts "
-        "them, too. If absent, replicas prefill and decode",
+        "processors that only prefill and send their KV caches on (disaggregated prefill), with the same data types; "
+        "num_procs includes them. If absent, every replica prefills and decodes",
         default=None,
         source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
     )
     engine: str = declare(
-        "engine that runs it, whose published rows count more for the ranges of figures; no figure depends on it",
+        "inference engine; its published rows have more weight in prediction intervals, but no figure depends on it",
         choices=(ANY_ENGINE, *ENGINES),
         default=ANY_ENGINE,
     )
     routing: str = declare(
-        "how evenly tokens choose experts: all alike, or by a power law, where all ranks wait for the fullest",
+        "distribution of tokens over experts: balanced, or a power law, with all ranks waiting for the busiest",
         choices=tuple(ROUTINGS),
         default="balanced",
-        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, of the exponents",
+        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, for the exponents",
     )
     dispatch_dtype: str = declare(
-        "type in which tokens are sent to their experts; same: that of the arithmetic of experts. Results come back in "
-        "16 bits",
+        "type in which tokens are sent to their experts; same: the type in which experts compute. Results return in 16 "
+        "bits",
         choices=("same", "bfloat16", "float8"),
         default="same",
         source="DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
     )
     overlap: str = declare(
-        "what the exchange with experts hides behind: "
+        "work that overlaps the exchange with experts: "
         + "; ".join(f"{name}: {words}" for name, words in OVERLAPS.items()),
         choices=tuple(OVERLAPS),
         default="none",
     )
     weights_dtype: str = declare(
-        "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
+        "type of the weights of matrix products; int8, int4_g128 and types without an engine compute in 16 bits",
         choices=tuple(WEIGHT_TYPES),
+        control="Weights",
         default="bfloat16",
         label="weights",
     )
@@ -90,51 +91,57 @@ class Deployment(Pool):
         label="LM head",
     )
     kv_dtype: str = declare(
-        "type of cached keys and values",
+        "type of the KV cache",
         choices=tuple(CACHE_TYPES),
+        control="Cache",
         default="bfloat16",
         label="cache",
     )
     batching: str = declare(
-        "continuous: a sequence that ends makes room for the next; static: all of a batch start together, and the next "
-        "batch when the last ends",
+        "continuous: a sequence that ends is replaced at once; static: a batch starts together, and the next batch "
+        "starts when the longest sequence ends",
         choices=("continuous", "static"),
         default="continuous",
     )
     max_batch: int = declare(
-        "most sequences of a replica; 0: as many as fit into memory", at_least=0, default=0
+        "maximum sequences of a replica; 0: as many as fit into memory",
+        at_least=0,
+        control="Largest batch",
+        default=0,
     )
     token_budget: int = declare(
-        "most tokens of a pass, which mixes decoding with chunks of prompts; 0: prompts are never cut, and have passes "
-        "of their own",
+        "maximum tokens of a pass, which mixes decoding with chunks of prompts (chunked prefill); 0: prompts are not "
+        "chunked and run in separate passes",
         unit="tokens",
         at_least=0,
+        control="Tokens of a pass",
+        words={0: "prompts alone"},
         default=8192,
-        source="vLLM V1, --max-num-batched-tokens of an API server on GPUs of 70 GB and more (recalled)",
+        source="vLLM V1, --max-num-batched-tokens of an API server on GPUs with at least 70 GB (recalled)",
     )
     admission: str = declare(
-        "what of a request must find room in the cache before it starts: "
+        "part of a request that has to fit into the KV cache before it starts: "
         + "; ".join(f"{name}: {words}" for name, words in ADMISSIONS.items()),
         choices=tuple(ADMISSIONS),
         default="reserve",
         source=_TRTLLM,
     )
     kv_block: int = declare(
-        "tokens of a block of the cache; the last of a sequence is half empty",
+        "tokens per block of the KV cache; the last block of a sequence is half empty",
         unit="tokens",
         at_least=1,
         default=16,
         source="vLLM, --block-size",
     )
     memory_fraction: float = declare(
-        "share of the memory that is left beside weights, activations and reserve, for the cache",
+        "share of the memory left by weights, activations and reserve that the KV cache may use",
         above=0,
         at_most=1,
         default=0.9,
         source="TensorRT-LLM, free_gpu_memory_fraction",
     )
     cache_offload: str = declare(
-        "where cached prefixes go that tier 1 has no room for: "
+        "destination of cached prefixes that do not fit into tier 1: "
         + "; ".join(f"{name}: {words}" for name, words in OFFLOADS.items()),
         choices=tuple(OFFLOADS),
         default=NO_TIER,
@@ -149,37 +156,37 @@ class Deployment(Pool):
         source="assumption",
     )
     graphs: bool = declare(
-        "kernels are launched as a graph; false: the host launches each, which takes at least as long",
+        "launch kernels as a graph; false: the host launches each kernel, which takes at least as long",
         default=True,
     )
     prefill_graphs: bool = declare(
-        "passes that take prompts are launched as a graph, too; false: the host launches each of their kernels, as in "
-        "engines that capture graphs of decoding alone",
+        "launch passes with prompts as a graph, too; false: the host launches each of their kernels, as in engines "
+        "that capture graphs for decoding only",
         default=True,
     )
     shared_heads: bool = declare(
-        "attention reads a key/value head once for all query heads that share it; false: once for each, as engines "
-        "before 2024",
+        "attention reads a key/value head once for all query heads that share it (grouped-query attention); false: "
+        "once per query head, like engines before 2024",
         default=True,
     )
     draft: str = declare(
-        "where tokens come from of which a pass verifies several; none: no speculation; mtp: the model's modules that "
-        "predict further tokens (mtp_layers); ngram: the text so far, without a pass; model:NAME: a smaller model, of "
-        "the catalog or a file",
+        "source of drafted tokens for speculative decoding; none: no speculation; mtp: the multi-token prediction "
+        "modules of the model (mtp_layers); ngram: matches in the text so far, without a pass; model:NAME: a smaller "
+        "model of the catalog or a file",
         choices=DRAFTS,
         default=NO_DRAFT,
         source="Leviathan et al., arXiv 2211.17192; DeepSeek-V3, arXiv 2412.19437, section 5.4.3",
     )
     draft_tokens: int | None = declare(
-        "tokens that are drafted before each verification; if absent as many as the model has modules (mtp)",
+        "tokens drafted per verification; if absent one per prediction module of the model (mtp)",
         unit="tokens",
         at_least=0,
         default=None,
         with_="draft",
     )
     acceptance: float | None = declare(
-        "probability that a drafted token is accepted where those before it are; if absent "
-        f"{MTP_ACCEPTANCE:g} (mtp that drafts one), or as accepted says",
+        "probability that a drafted token is accepted if the ones before it are; if absent "
+        f"{MTP_ACCEPTANCE:g} (mtp with one drafted token), or derived from accepted",
         at_least=0,
         at_most=1,
         default=None,
@@ -187,14 +194,14 @@ class Deployment(Pool):
         with_="draft",
     )
     accepted: float | None = declare(
-        "drafted tokens that a verification accepts on average, in place of acceptance",
+        "mean drafted tokens accepted per verification, instead of acceptance",
         unit="tokens",
         at_least=0,
         default=None,
         with_="draft",
     )
     price: float | None = declare(
-        "US dollars for an hour of a processor; if absent the rent in ext.price of the system",
+        "US dollars per processor-hour; if absent the rent in ext.price of the system",
         unit="USD/h",
         at_least=0,
         default=None,
@@ -203,50 +210,52 @@ class Deployment(Pool):
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def contradictions(self) -> Iterator[Problem]:
-        """Yield what fields contradict each other."""
+        """Yield contradictions between fields."""
+        # the checks of a pool would report misleading problems for a pool without processors
         if self.prefill is not None and self.own_procs < 1:
-            wanted = f"more than prefill.num_procs={self.prefill.num_procs}, which it counts, too"
+            wanted = f"more than prefill.num_procs={self.prefill.num_procs}, which it includes"
             yield Problem("num_procs", wanted, str(self.num_procs))
             return
         yield from Pool.contradictions(self)
         if self.prefill is not None and self.cache_offload != NO_TIER:
-            hint = "prefixes of a pool that only prefills are taken to be in its tier 1"
+            hint = "prefixes of a pool that only prefills are assumed to be in its tier 1"
             yield Problem("cache_offload", NO_TIER, self.cache_offload, hint)
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"
-            yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
+            yield Problem("batching", "continuous, because of prefill", self.batching, hint)
+        # the rows of the largest group of ranks; pipeline stages each take a share of the sequences
         rows = ceil(self.max_batch / self.attn_data_par) * (1 + (self.draft_tokens or 0))
         if self.token_budget and rows > self.token_budget * self.pipeline_par:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
             stages = f" / pipeline_par={self.pipeline_par}" * (self.pipeline_par > 1)
             wanted = f"at least max_batch={self.max_batch}{drafted}{stages}, or 0"
             hint = "a pass has a token of every sequence" + (
-                ", and what is drafted" * bool(drafted)
+                ", and the drafted tokens" * bool(drafted)
             )
             yield Problem("token_budget", wanted, str(self.token_budget), hint)
         yield from self._of_no_draft() if self.draft == NO_DRAFT else self._of_draft()
 
     def _of_no_draft(self) -> Iterator[Problem]:
-        """Yield what is stated of drafted tokens where there are none."""
+        """Yield the fields of speculative decoding that are stated although nothing drafts."""
         for name in OF_DRAFTS:
             if (value := getattr(self, name)) is not None:
-                hint = "draft says where tokens come from"
-                yield Problem(name, f"none, since draft={NO_DRAFT}", f"{value:g}", hint)
+                hint = "draft states the source of drafted tokens"
+                yield Problem(name, f"none, because draft={NO_DRAFT}", f"{value:g}", hint)
 
     def _of_draft(self) -> Iterator[Problem]:
-        """Yield the contradictions of speculation, and what it needs."""
+        """Yield contradictions and missing fields of speculative decoding."""
         if self.batching == "static":
-            hint = (
-                "sequences of a static batch that verify drafts drift apart, which is not modelled"
+            hint = "speculative sequences of a static batch get out of step, which is not modelled"
+            yield Problem(
+                "batching", f"continuous, because draft={self.draft}", self.batching, hint
             )
-            yield Problem("batching", f"continuous, since draft={self.draft}", self.batching, hint)
         if self.draft_tokens is None and self.draft != MTP:
-            yield Problem("draft_tokens", f"a number, since draft={self.draft}", "none")
+            yield Problem("draft_tokens", f"a number, because draft={self.draft}", "none")
         if self.acceptance is not None and self.accepted is not None:
             yield Problem("acceptance", "one of acceptance and accepted", "both")
         elif self.acceptance is None and self.accepted is None and self.draft != MTP:
-            hint = "it depends on the draft and on the text: engines report it"
-            wanted = f"a share, or accepted, since draft={self.draft}"
+            hint = "it depends on the draft and on the text; engines report it"
+            wanted = f"a share, or accepted, because draft={self.draft}"
             yield Problem("acceptance", wanted, "neither", hint)
         most = self.draft_tokens
         if self.accepted is not None and most is not None and self.accepted > most:
@@ -254,14 +263,15 @@ class Deployment(Pool):
 
     @property
     def own_procs(self) -> int:
-        """Processors that decode, and prefill where no others do."""
+        """Processors that decode, and also prefill unless a separate pool does."""
         return self.num_procs - (0 if self.prefill is None else self.prefill.num_procs)
 
     @property
-    def prefilling(self) -> "Deployment | None":
-        """The deployment of the processors that only prefill."""
+    def prefill_deployment(self) -> "Deployment | None":
+        """Deployment of the processors that only prefill; None without them."""
         if self.prefill is None:
             return None
+        # prefill replicas share data types and engine with the deployment, but have no batch limit and no chunks
         split: dict[str, Any] = {
             one.name: getattr(self.prefill, one.name) for one in spec_fields(Pool)
         }
@@ -273,12 +283,12 @@ class Deployment(Pool):
         return replace(self, **split, **alone)
 
     def without_draft(self) -> "Deployment":
-        """Return the same without speculation."""
+        """Return the deployment without speculative decoding."""
         return replace(self, draft=NO_DRAFT, draft_tokens=None, acceptance=None, accepted=None)
 
     @property
     def in_words(self) -> str:
-        """Replicas and the split of each, those that prefill, and the types of numbers that are not of 16 bits."""
+        """Replicas and the split of each, the prefill pool, and data types other than 16 bits."""
         pool = [] if self.prefill is None else [f"prompts by {self.prefill.split_in_words}"]
         types = {
             "weights": self.weights_dtype,
@@ -296,16 +306,16 @@ class Deployment(Pool):
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
 
     def in_graphs(self, prompts: Count) -> Array:
-        """Return which passes are launched as graphs, by the prompts of which they take a chunk."""
+        """Return a mask of passes that are launched as graphs, by the number of prompts of which they take a chunk."""
         return self.graphs & (self.prefill_graphs | (prompts <= 0))
 
     @property
     def mixes(self) -> bool:
-        """Whether passes decode and take chunks of prompts at once."""
+        """True if passes decode and take chunks of prompts at once (chunked prefill)."""
         return self.batching == "continuous" and self.token_budget > 0 and self.prefill is None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as in a file, without those that leave something open."""
+        """Return the fields in the form of a file, without fields that are left open."""
         found: dict[str, Any] = {}
         for one in spec_fields(Deployment):
             value = getattr(self, one.name)
@@ -318,4 +328,4 @@ class Deployment(Pool):
 
 
 OF_DRAFTS = tuple(one.name for one in spec_fields(Deployment) if one.declaration.with_ == "draft")
-"""Fields that mean nothing without a draft."""
+"""Fields that apply only with a draft."""

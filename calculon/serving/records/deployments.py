@@ -1,4 +1,4 @@
-"""Deployments as columns: one and a million are solved by the same formulas."""
+"""Deployments as columns, so that one and a million are solved by the same formulas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -14,13 +14,13 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.pool import Pool
 
 SIZES = tuple(one.name for one in fields(Deployment) if one.type is int)
-"""Fields that are columns: whole numbers that each deployment has. All others are choices, the same for all rows."""
+"""Fields that are columns: the integers of each deployment. All other fields are choices, equal in all rows."""
 
 COUNT = "num_procs"
-"""That of how many replicas there are."""
+"""The size that sets the number of replicas."""
 
 POOL_SIZES = tuple(one.name for one in fields(Pool))
-"""Those of a pool that prefills."""
+"""Sizes of a pool that only prefills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,10 @@ class Deployments:
     """Deployments with the same choices; columns of shape ``(deployments,)``.
 
     Attributes:
-        record: The choices: types of numbers, scheduler, price. Its sizes do not count.
-        num_procs, tensor_par, pipeline_par, attn_data_par, context_par: The fields of these names.
+        record: The choices: data types, scheduler, price. Its sizes are ignored.
+        num_procs, tensor_par, pipeline_par, attn_data_par, context_par: Fields of the same names.
         expert_par, redundant_experts, max_batch, token_budget, kv_block: Likewise.
-        prefilling: The pools that only prefill, where there are any: row by row.
+        prefill_deployments: Pools that only prefill, row by row; None without them.
     """
 
     record: Deployment
@@ -45,21 +45,21 @@ class Deployments:
     max_batch: Count
     token_budget: Count
     kv_block: Count
-    prefilling: "Deployments | None" = None
+    prefill_deployments: "Deployments | None" = None
 
     @classmethod
     def of(
         cls, record: Deployment, prefill: Mapping[str, Any] | None = None, **sizes: Any
     ) -> "Deployments":
-        """Make columns of a record and of sizes that count instead of its own, which broadcast.
+        """Return columns from a record and from sizes that override it and broadcast.
 
         Args:
-            record: Its choices, and sizes where no others are stated.
-            prefill: Sizes of its pool that prefills.
-            **sizes: Of its own.
+            record: Its choices, and sizes that are not overridden.
+            prefill: Sizes of its prefill pool.
+            **sizes: Sizes of the deployment.
 
         Raises:
-            ValueError: Where some have a budget of tokens and others have none: these are different schedulers.
+            ValueError: If some deployments have a token budget and others have none: these are different schedulers.
         """
         given = {name: sizes.pop(name, getattr(record, name)) for name in SIZES}
         assert not sizes, f"no sizes of deployments: {sorted(sizes)}"
@@ -69,65 +69,68 @@ class Deployments:
         together = record.batching == "continuous" and record.prefill is None
         if together and np.any((budgets > 0) != (budgets[:1] > 0)):
             raise ValueError("deployments with and without a budget of tokens in one table")
+        # neutral sizes, so that equal choices compare equal; the token budget also selects the scheduler (`mixes`)
         if len(budgets):
             record = replace(record, token_budget=int(budgets[0]), max_batch=0)
-        pool = record.prefilling
+        pool = record.prefill_deployment
         if pool is not None:
             shape = {"kv_block": columns["kv_block"]}
-            columns["prefilling"] = cls.of(pool, **shape, **(prefill or {}))
+            columns["prefill_deployments"] = cls.of(pool, **shape, **(prefill or {}))
         return cls(record=record, **columns)
 
     @classmethod
     def of_records(cls, records: Sequence[Deployment]) -> "Deployments":
-        """Make columns of records with the same choices."""
+        """Return columns from records with the same choices."""
         sizes = {name: [getattr(one, name) for one in records] for name in SIZES}
         pools = [one.prefill for one in records if one.prefill is not None]
         prefill = {name: [getattr(one, name) for one in pools] for name in POOL_SIZES}
         return cls.of(records[0], prefill if pools else None, **sizes)
 
     def take(self, places: Any) -> "Deployments":
-        """Return the deployments at some places, in that order."""
+        """Return the deployments at some indices, in that order."""
         columns: dict[str, Any] = {name: getattr(self, name)[places] for name in SIZES}
-        if self.prefilling is not None:
-            columns["prefilling"] = self.prefilling.take(places)
+        if self.prefill_deployments is not None:
+            columns["prefill_deployments"] = self.prefill_deployments.take(places)
         return Deployments(record=self.record, **columns)
 
-    def alike(self, *, counted: bool = False) -> tuple[Array, Array]:
-        """Return the places of the first of each kind of replica, and the kind of each deployment.
+    def distinct_replicas(self, *, counted: bool = False) -> tuple[Array, Array]:
+        """Return the indices of distinct replicas, and for each deployment the number of its replica among them.
 
-        Replicas differ in all sizes but how many there are, unless these are `counted`, and the most sequences that
-        each may have. Pools that prefill make no difference to those that decode.
+        Replicas are equal if all their sizes are equal except `max_batch` and, unless `counted`, the number of
+        processors. Prefill pools are ignored, because they do not affect the replicas that decode.
         """
-        beside = ("max_batch",) if counted else (COUNT, "max_batch")
-        own = [getattr(self, name) for name in SIZES if name not in beside]
-        _, kinds, firsts = distinct(own)
-        return firsts, kinds
+        ignored = ("max_batch",) if counted else (COUNT, "max_batch")
+        sizes = [getattr(self, name) for name in SIZES if name not in ignored]
+        _, numbers, firsts = distinct(sizes)
+        return firsts, numbers
 
     def without_draft(self) -> "Deployments":
-        """Return the same without speculation."""
-        pool = None if self.prefilling is None else self.prefilling.without_draft()
-        return replace(self, record=self.record.without_draft(), prefilling=pool)
+        """Return the deployments without speculative decoding."""
+        pool = (
+            None if self.prefill_deployments is None else self.prefill_deployments.without_draft()
+        )
+        return replace(self, record=self.record.without_draft(), prefill_deployments=pool)
 
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""
         sizes: dict[str, Any] = {name: int(getattr(self, name)[place]) for name in SIZES}
-        if (pool := self.prefilling) is not None:
-            own = {name: int(getattr(pool, name)[place]) for name in POOL_SIZES}
-            sizes["prefill"] = Pool(**own)
+        if (pool := self.prefill_deployments) is not None:
+            pool_sizes = {name: int(getattr(pool, name)[place]) for name in POOL_SIZES}
+            sizes["prefill"] = Pool(**pool_sizes)
         return replace(self.record, **sizes)
 
     @property
     def count(self) -> int:
-        """How many these are."""
+        """Number of deployments."""
         return self.num_procs.shape[0]
 
     @property
     def attention_par(self) -> Count:
-        """Ranks that share attention, and everything but routed experts."""
+        """Ranks that share attention and everything else except routed experts."""
         return self.tensor_par / self.attn_data_par
 
     def of_group(self, sequences: Count) -> Count:
-        """Return the most sequences of a group of ranks that has sequences of its own, of those of a replica."""
+        """Return the sequences of the busiest group of ranks, for the sequences of a replica."""
         return spread(sequences, self.attn_data_par)
 
     @property
@@ -137,26 +140,27 @@ class Deployments:
 
     @property
     def replicas(self) -> Count:
-        """Independent engines of each, that decode."""
-        others = 0.0 if self.prefilling is None else self.prefilling.num_procs
+        """Independent engines of each deployment that decode."""
+        others = 0.0 if self.prefill_deployments is None else self.prefill_deployments.num_procs
         return (self.num_procs - others) / self.replica_procs
 
     @property
     def mixes(self) -> bool:
-        """Whether passes decode and take chunks of prompts at once."""
+        """True if passes decode and take chunks of prompts at once (chunked prefill)."""
         return self.record.mixes
 
     @property
     def staged(self) -> bool:
-        """Whether some have several stages."""
+        """True if some deployments have several pipeline stages."""
         return bool(np.any(self.pipeline_par > 1))
 
 
 def grouped(records: Iterable[Deployment]) -> list[tuple[Deployments, list[int]]]:
-    """Return deployments in groups of equal choices, each with the places of its members."""
+    """Return deployments in groups of equal choices, each with the indices of its members."""
     groups: dict[Deployment, list[int]] = {}
     known = list(records)
     for place, one in enumerate(known):
+        # a valid record with neutral sizes is the key of a group; it keeps the scheduler that the budget selects
         plain: dict[str, Any] = dict.fromkeys(SIZES, 1)
         plain |= {"redundant_experts": 0, "max_batch": 0, "token_budget": int(one.mixes)}
         if one.prefill is not None:

@@ -1,4 +1,4 @@
-"""Types of numbers of a deployment: bytes of weights and caches, and the arithmetic of products with them."""
+"""Data types of a deployment: bytes of weights and KV caches, and the arithmetic of matrix products with them."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,15 +9,15 @@ from calculon.hardware.collectives.dispatch import SCALED_BYTES
 from calculon.hardware.system import System
 
 WIDE = "bfloat16"
-"""Type of activations, and of arithmetic with weights whose type no engine has."""
+"""Type of activations, and of arithmetic with weights whose type no engine supports."""
 
 
 ACTIVATION_BYTES = DATATYPE_BYTES[WIDE]
-"""Bytes of an element of the residual stream, and of results of products."""
+"""Bytes of an element of the residual stream, and of the results of matrix products."""
 
 
 class WeightType(NamedTuple):
-    """A type of weights: bytes of each with its share of the scales, and the engine that multiplies it as it is."""
+    """Bytes of a weight including its share of the scales, and the engine that multiplies this type natively."""
 
     bytes: float
     engine: str
@@ -37,31 +37,32 @@ WEIGHT_TYPES: Mapping[str, WeightType] = {
 """Types of weights by name.
 
 Scales: float8_block, 4 bytes for 128 x 128 weights (DeepSeek-V3, arXiv 2412.19437, section 3.3.2); int4_g128, 16 bits
-and a zero of 4 bits for 128 weights (AWQ, arXiv 2306.00978); mxfp4, 8 bits for 32 weights (OCP Microscaling Formats,
-version 1.0); nvfp4, 8 bits for 16 weights (NVIDIA, *Introducing NVFP4*, 2025). Those of mxfp4_mxfp8 are multiplied with
-inputs of 8 bits, by their engine (gpt-oss on Blackwell: vLLM, pull request 23696; TensorRT-LLM, W4A8_MXFP4_MXFP8).
+and a zero point of 4 bits for 128 weights (AWQ, arXiv 2306.00978); mxfp4, 8 bits for 32 weights (OCP Microscaling
+Formats, version 1.0); nvfp4, 8 bits for 16 weights (NVIDIA, *Introducing NVFP4*, 2025). Weights in mxfp4_mxfp8 are
+multiplied with 8-bit inputs, by the 8-bit engine (gpt-oss on Blackwell: vLLM, pull request 23696; TensorRT-LLM,
+W4A8_MXFP4_MXFP8).
 """
 
 CACHE_TYPES: Mapping[str, float] = {"bfloat16": 2.0, "float16": 2.0, "float8": 1.0, "int8": 1.0}
 """Bytes of a cached element by type."""
 
 QUANTISED = (FLOAT8, FLOAT4)
-"""Engines whose products need inputs in their own type, which a kernel converts them to."""
+"""Engines that need inputs in their own type, to which a separate kernel converts them."""
 
 
 SENT_BYTES: Mapping[str, float] = {FLOAT8: SCALED_BYTES, FLOAT4: WEIGHT_TYPES["nvfp4"].bytes}
-"""Bytes of an element of tokens that are sent in a type of :data:`QUANTISED`, with its share of the scales."""
+"""Bytes per element of tokens that are sent in a type of :data:`QUANTISED`, including the share of the scales."""
 
 
 class NumberTypes(NamedTuple):
-    """The types of a deployment, as a rank multiplies with them.
+    """Data types of a deployment, as a rank computes with them.
 
     Attributes:
-        weights, experts, head: Types of weights, as :data:`WEIGHT_TYPES` names them.
+        weights, experts, head: Types of weights, by the names of :data:`WEIGHT_TYPES`.
         cache: Bytes of a cached element.
-        engines: Types of the arithmetic with weights, experts and head on the machine at hand.
-        wide: Its type of 16 bits.
-        dispatch: Bytes of an element of a token that is sent to its experts, with its share of the scales.
+        engines: Types of the arithmetic with weights, experts and head on this machine.
+        wide: The 16-bit type of the machine.
+        dispatch: Bytes per element of a token that is sent to its experts, including its share of the scales.
     """
 
     weights: str
@@ -90,11 +91,12 @@ class NumberTypes(NamedTuple):
 
 
 def engine_of(system: System, weights: str) -> str:
-    """Return the type of the arithmetic with weights: their own where the machine has it, else one of 16 bits.
+    """Return the type of the arithmetic with weights: their own type if the machine supports it, else a 16-bit type.
 
-    Weights alone are then narrow, and are converted in the kernel that multiplies them. Source: Frantar et al.,
-    *MARLIN*, arXiv 2408.11743, section 3.
+    In the latter case only the weights are narrow; the kernel that multiplies them converts them. Source: Frantar et
+    al., *MARLIN*, arXiv 2408.11743, section 3.
     """
+    # `known` as the last resort: a machine may have neither of the 16-bit types
     known = (*system.matrix, *(system.ext.matrix or {}))
     return next(
         one for one in (WEIGHT_TYPES[weights].engine, WIDE, "float16", *known) if one in known

@@ -7,34 +7,34 @@ import numpy as np
 from calculon.base.units import Array, Count, Seconds
 from calculon.plan.choices import distinct
 from calculon.serving.caches.kept_prefixes import KeptPrefixes
-from calculon.serving.caches.rank_memory import RankMemory, SequenceRoom, rank_memory
+from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, rank_memory
 from calculon.serving.passes.replica import Replica
-from calculon.serving.states.apart import prefilling
+from calculon.serving.states.disaggregated import prefill_pool
 from calculon.serving.states.steady import (
-    Prompts,
-    Steady,
+    PrefillEffect,
+    SteadyState,
     budget_batch,
-    elsewhere,
+    remote_prefill,
     saturated,
     static_rate,
 )
 
-# Steady states of full batches that were found before: each replica with each batch is timed once.
+# Cache of steady states with full batches: each replica with each batch is timed once.
 
-State = tuple[Steady, Prompts, Seconds]
-"""A steady state, what prompts add, and the time of a decode pass."""
+State = tuple[SteadyState, PrefillEffect, Seconds]
+"""Steady state, effect of prefill, and time of a decode pass."""
 
 AT_ONCE = 2**14
-"""States that are timed together: bounds the memory of all rows of their passes."""
+"""Number of states that are timed together, which limits the memory of all rows of their passes."""
 
 _BATCHES = 2.0**21
-"""More than any batch has sequences."""
+"""Factor that combines the number of a replica and its batch into one key: larger than any batch."""
 
-_STEADY, _PROMPTS = len(Steady._fields), len(Prompts._fields)
+_STEADY, _EFFECT = len(SteadyState._fields), len(PrefillEffect._fields)
 
 
-class KnownStates:
-    """The states of replicas, by their number and a whole number of sequences.
+class StateCache:
+    """Cache of steady states by the number of a replica and its batch.
 
     Args:
         find: Returns the states of replicas, given by their numbers, with batches.
@@ -43,7 +43,7 @@ class KnownStates:
     def __init__(self, find: Callable[[Array, Count], State]):
         self._find = find
         self._keys = np.zeros(0)
-        self._columns = np.zeros((_STEADY + _PROMPTS + 1, 0))
+        self._columns = np.zeros((_STEADY + _EFFECT + 1, 0))
 
     def of(self, replicas: Array, batch: Count) -> State:
         """Return the states of replicas with batches; columns have the shape of `batch`."""
@@ -51,11 +51,11 @@ class KnownStates:
         keys = (replicas * _BATCHES + batch)[first]
         self._add(keys[~np.isin(keys, self._keys, assume_unique=True)])
         found = self._columns[:, np.searchsorted(self._keys, keys)[place]]
-        steady, prompts = found[:_STEADY], found[_STEADY : _STEADY + _PROMPTS]
-        return Steady(*steady), Prompts(*prompts), found[-1]
+        steady, prompts = found[:_STEADY], found[_STEADY : _STEADY + _EFFECT]
+        return SteadyState(*steady), PrefillEffect(*prompts), found[-1]
 
     def _add(self, keys: Array) -> None:
-        """Find the states of new keys."""
+        """Compute and store the states of new keys."""
         if not len(keys):
             return
         parts = []
@@ -67,6 +67,7 @@ class KnownStates:
             )
             columns = (np.broadcast_to(one, some.shape) for one in (*steady, *prompts, decode))
             parts.append(np.stack([*columns]))
+        # keys stay sorted for np.searchsorted
         every = np.concatenate([self._keys, keys])
         order = np.argsort(every, kind="stable")
         self._keys = every[order]
@@ -74,49 +75,54 @@ class KnownStates:
 
 
 MOST_SEQUENCES = 2.0**20
-"""Sequences of a replica beyond which none are looked for."""
+"""Maximum sequences of a replica that are considered."""
 
 
 class FullBatches:
-    """Replicas that always have as many sequences as they may.
+    """Replicas that always have as many sequences as allowed.
 
     Attributes:
         replica, load, deployments: The replicas, their workload, and their deployments.
-        memory: Of a rank of each.
-        sequences: What of it sequences take.
-        room: Sequences that fit into the memory of a replica.
-        prefixes: What replicas keep between requests.
-        pool: The pools that only prefill, where there are any.
+        memory: Memory of a rank of each replica.
+        sequences: Memory that sequences take.
+        capacity: Sequences that fit into the memory of a replica.
+        prefixes: Prefixes that replicas cache between requests.
+        pool: Pools that only prefill; None without them.
     """
 
     def __init__(self, replica: Replica):
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
-        self.sequences = SequenceRoom(replica, self.memory)
-        self.room = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
+        self.sequences = SequenceCapacity(replica, self.memory)
+        self.capacity = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
-        self.pool = prefilling(replica)
-        self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
-        self._states = KnownStates(self._timed)
+        self.pool = prefill_pool(replica)
+        self._firsts, self._alike = self.deployments.distinct_replicas(counted=self.prefixes.matter)
+        self._states = StateCache(self._timed)
 
     def _memory(self) -> RankMemory:
-        """Return the memory of a rank, with activations of the largest pass."""
+        """Return the memory of a rank, including the activations of its largest pass."""
         d, w = self.deployments, self.load
         tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
-        if d.prefilling is not None:  # passes have a token of each sequence alone
+        if d.prefill_deployments is not None:  # passes only decode, one token per sequence
             tokens = d.token_budget
         return rank_memory(self.replica, tokens)
 
-    def most(self) -> tuple[Count, Array]:
-        """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
-        allowed = self.deployments.max_batch
-        bounds = [np.where(allowed > 0, allowed, np.inf), *self.rooms().values()]
+    @property
+    def allowed(self) -> Count:
+        """Largest batch by ``max_batch``; infinite if it is 0."""
+        stated = self.deployments.max_batch
+        return np.where(stated > 0, stated, np.inf)
+
+    def largest_batch(self) -> tuple[Count, Array]:
+        """Return the largest batch of a replica, and its limiting reason as an index of :data:`CUTS`."""
+        bounds = [self.allowed, *self.batch_capacities().values()]
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
-    def rooms(self) -> dict[str, Count]:
-        """Return the sequences for which there is room in memory, and in a pass that mixes."""
+    def batch_capacities(self) -> dict[str, Count]:
+        """Return the largest batches by memory, and by the token budget of passes that mix decode and prefill."""
         d, w = self.deployments, self.load
-        found = {"memory": self.room}
+        found = {"memory": self.capacity}
         if d.mixes:
             rows, tokens = self.replica.rows, self.replica.per_pass
             budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
@@ -124,10 +130,10 @@ class FullBatches:
         return found
 
     def state(self, batch: Count, places: Array | None = None) -> State:
-        """Return the steady state of full batches, what prompts add, and the time of a decode pass.
+        """Return the steady state of full batches, the effect of prefill, and the time of a decode pass.
 
-        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
-        their rates.
+        Each batch belongs to the deployment at an index; by default there is one batch per deployment. A prefill pool
+        limits their rates.
         """
         state, prompts, decode = self._decoded(batch, places)
         if self.pool is not None:
@@ -136,30 +142,31 @@ class FullBatches:
             if places is not None:
                 most, latency = most[places], latency[places]
             state = state._replace(rate=np.minimum(state.rate, most))
-            prompts = elsewhere(latency, decode)
+            prompts = remote_prefill(latency, decode)
         return state, prompts, decode
 
     def _decoded(self, batch: Count, places: Array | None = None) -> State:
-        """Return the same, where prompts are prefilled as fast as they are decoded."""
+        """Return the state without the limit of a prefill pool; arguments as in :meth:`state`."""
         return self._states.of(self._alike if places is None else self._alike[places], batch)
 
-    def _timed(self, kinds: Array, batch: Count) -> State:
-        """Return the same, of kinds of replicas."""
-        replica = self.replica.take(self._firsts[kinds])
+    def _timed(self, numbers: Array, batch: Count) -> State:
+        """Return the states of distinct replicas, given by their numbers, without the limit of a prefill pool."""
+        replica = self.replica.take(self._firsts[numbers])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
             rate = static_rate(batch, prefill, mean, replica.steps(batch))
-            alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
-            return Steady(rate, mean, rate * prefill / batch), alone, mean
+            alone = PrefillEffect(np.ones_like(prefill) / batch, prefill, prefill, mean)
+            return SteadyState(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
         each = decode / replica.per_pass
         if self.pool is not None:
-            prompts = elsewhere(np.zeros_like(decode), decode)
+            prompts = remote_prefill(np.zeros_like(decode), decode)
             return saturated(batch, each, prompts, self.load.output), prompts, decode
         prompts = replica.prompts(batch, decode)
         full = saturated(batch, each, prompts, self.load.output)
-        prefixes = self.prefixes.take(self._firsts[kinds])
+        # lost prefixes depend on the rate, which depends on them: one iteration, from the rate without lost prefixes
+        prefixes = self.prefixes.take(self._firsts[numbers])
         if not prefixes.matter:
             return full, prompts, decode
         prompts = prefixes.prompts(batch, decode, prompts, full)

@@ -1,4 +1,4 @@
-"""The points at which replicas work under a load: their batches, and all that follows from these."""
+"""Operating point of a deployment: the batch that a load leads to, with throughput, latency, memory and cost."""
 
 from dataclasses import replace
 
@@ -10,16 +10,16 @@ from calculon.campaign.money import Quote
 from calculon.declarations.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.plan.choices import distinct
 from calculon.serving.caches.cache import CachedBlocks
-from calculon.serving.caches.rank_memory import RankMemory, SequenceRoom, cached_bytes
+from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, cached_bytes
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.output_lengths import PARTS, running_out
-from calculon.serving.states.apart import Prefilling, balanced
+from calculon.serving.records.output_lengths import PARTS, draining_batch
 from calculon.serving.states.batch_search import Condition, largest, least
+from calculon.serving.states.disaggregated import PrefillPool, balanced
 from calculon.serving.states.full_batches import FullBatches
 from calculon.serving.states.queueing import (
     Wait,
+    add_waits,
     batch_percentile,
-    both,
     closed_rate,
     pass_left,
     wait,
@@ -36,8 +36,8 @@ from calculon.serving.states.served_points import (
     price_of,
 )
 from calculon.serving.states.steady import (
-    Prompts,
-    Steady,
+    PrefillEffect,
+    SteadyState,
     at_rate,
     concurrency,
     of_users,
@@ -49,34 +49,35 @@ from calculon.serving.states.steady import (
 )
 
 _FEW = 0.9
-"""Share of the memory below which messages tell what drivers and others take of it."""
+"""Share of the memory below which messages mention the part that drivers and other processes take."""
 
 _ALL = slice(None)
 
 
-class Load(FullBatches):
-    """Replicas under their load: the batch that it leads to, and all that follows."""
+class OperatingPointSolver(FullBatches):
+    """Replicas under a load: the batch that it leads to, and all figures that follow."""
 
-    def answer(self) -> Point:
-        """Find the batch of a single deployment, and state all that follows from it.
+    def solve_single(self) -> Point:
+        """Return the operating point of a single deployment.
 
         Raises:
-            Infeasible: Where not a single sequence has room in memory, or in a pass.
+            Infeasible: If not even one sequence fits into memory, or into a pass.
         """
         w = self.load
-        if self.room[0] < 1:
+        if self.capacity[0] < 1:
             raise self._unfit(self.memory, self.replica, w.prompt + w.output)
-        if self.pool is not None and self.pool.room[0] < 1:
+        if self.pool is not None and self.pool.capacity[0] < 1:
             raise self._unfit(self.pool.memory, self.pool.replica, w.prompt)
-        most, cut = self.most()
+        most, cut = self.largest_batch()
         if most[0] < 1:
             name = CUTS[cut[0]]
             raise Infeasible(
-                name, f"{name}: no pass has room for a token of a sequence and its prompt"
+                name, f"{name}: a pass is too small for a token of a sequence and its prompt"
             )
         points = self.solve()
         return Point(
             figures=points.figures,
+            # `solve` works on columns; a single deployment is a column of one
             batch=int(points.batch[0]),
             cut=CUTS[points.cut[0]],
             decode=self.replica.decode_pass(points.batch),
@@ -88,17 +89,19 @@ class Load(FullBatches):
         )
 
     def solve(self) -> Points:
-        """Find the batch of each deployment, and state all that follows from it."""
+        """Return the operating points of all deployments."""
         d, w = self.deployments, self.load
-        most, cut = self.most()
-        room = most >= 1
+        most, cut = self.largest_batch()
+        fits = most >= 1
+        # infeasible rows are computed with one sequence and masked by `fits`, so that all columns keep their shape
         most = np.maximum(most, 1.0)
         alone = self._decoded(most)[0].rate
         if self.pool is not None:
-            room = room & (self.pool.room >= 1)
+            fits = fits & (self.pool.capacity >= 1)
             most, cut = self._prefilled(self.pool, most, cut)
         batch, cut = self._batch(most, cut)
         full, prompts, decode = self.state(batch)
+        # the maximum rate needs the largest batch, not the batch of the load
         best, _, _ = self.state(most)
         state, queue = self._loaded(full, prompts, decode, best, batch, most)
         price = price_of(self.replica.system, d.record)
@@ -116,24 +119,28 @@ class Load(FullBatches):
             cut=cut,
             limits=self._limits(figures, best, most),
             run_time=ends,
-            room=room,
+            fits=fits,
             price="" if price is None else price.words,
             power=energy_words(self.replica.system),
         )
 
     def _unfit(self, memory: RankMemory, replica: Replica, length: int) -> Infeasible:
-        """Say by how much memory does not do for a sequence of so many tokens."""
+        """Return the error that states by how much memory is too small for a sequence of a given length."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
-        one = float(cached_bytes(replica, length)[0])
+        cache = float(cached_bytes(replica, length)[0])
         fraction = replica.deployments.record.memory_fraction
-        needed, whole = held + one / fraction, replica.system.mem1.capacity
-        left = f" that a process gets of {whole / GIB:,.1f}" if available < _FEW * whole else ""
+        needed, installed = held + cache / fraction, replica.system.mem1.capacity
+        left = (
+            f" that a process can use, {installed / GIB:,.1f} in total"
+            if available < _FEW * installed
+            else ""
+        )
         pool = "" if replica is self.replica else "prefill: "
         begin = f"{pool}a sequence of {length:,} tokens does not fit"
-        if held + one <= available:
-            caches = f"memory_fraction={fraction:g} leaves {float(memory.room[0]) / GIB:,.2g} GiB"
-            message = f"{begin}: {caches}, and its cache takes {one / GIB:,.2g}"
+        if held + cache <= available:
+            caches = f"memory_fraction={fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
+            message = f"{begin}: {caches}, and its KV cache takes {cache / GIB:,.2g}"
             return Infeasible("memory_fraction", message)
         parts = ", ".join(
             f"{name} {float(size) / GIB:,.1f}"
@@ -141,7 +148,7 @@ class Load(FullBatches):
                 ("weights", memory.weights[0]),
                 ("activations", memory.activation[0]),
                 ("reserve", memory.reserve[0]),
-                ("cache", one),
+                ("cache", cache),
             )
         )
         shared = f" / {fraction:g} (memory_fraction)" if fraction != 1 else ""
@@ -153,21 +160,21 @@ class Load(FullBatches):
             1,
         )
 
-    def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
-        """Return the most sequences where no more are decoded than a pool prefills, and what bounds them."""
+    def _prefilled(self, pool: PrefillPool, most: Count, cut: Array) -> tuple[Count, Array]:
+        """Return the decode batch limited by prefill throughput, and its limiting reason."""
         each = pool.rate / self.deployments.replicas
         enough = _fewest(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
         return _at_most(enough, most, cut, "prefill")
 
     def _of_pools(
         self,
-        pool: Prefilling,
+        pool: PrefillPool,
         figures: ServingFigures,
         batch: Count,
         decode: Seconds,
         alone: Array,
     ) -> ServingFigures:
-        """Fill the figures of pools; `alone` is the rate of a replica that decodes as much as it can."""
+        """Return the figures completed for a prefill pool; `alone` is the rate of decode replicas without it."""
         w, replicas = self.load, self.deployments.replicas
         return replace(
             figures,
@@ -179,10 +186,10 @@ class Load(FullBatches):
         )
 
     def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
-        """Return the sequences that a replica decodes, and what bounds them."""
+        """Return the sequences that a replica decodes, and the limiting reason."""
         d, w = self.deployments, self.load
         if w.users is not None:
-            return _at_most(self._at_hand(most), most, cut, "users")
+            return _at_most(self._running(most), most, cut, "users")
         if w.rate is not None:
             each = w.rate / d.replicas
             enough = _fewest(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
@@ -191,27 +198,27 @@ class Load(FullBatches):
             most, cut = _lower(np.ceil(w.requests / d.replicas), most, cut, "requests")
         for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
             if limit is not None:
-                most, cut = _lower(self.kept(name, limit, most), most, cut, name)
+                most, cut = _lower(self.largest_within(name, limit, most), most, cut, name)
         return most, cut
 
-    def _at_hand(self, most: Count) -> Count:
-        """Return the sequences that users have at a time, infinite where they are more than there may be."""
+    def _running(self, most: Count) -> Count:
+        """Return the concurrent sequences of users; infinite if they exceed the largest batch."""
         d, w = self.deployments, self.load
-        own = self._users / d.replicas
+        per_replica = self._users / d.replicas
         if self.pool is not None:
-            return self._at_hand_apart(self.pool, most)
+            return self._running_with_pool(self.pool, most)
         if not w.think or d.record.batching == "static":
-            return np.ceil(own)
+            return np.ceil(per_replica)
 
         def enough(at: Array, batch: Count) -> Array:
             _, prompts, decode = self.state(batch, at)
             token = decode / self.replica.per_pass
-            return users_of(batch, token, prompts, w.output, w.think) >= own[at]
+            return users_of(batch, token, prompts, w.output, w.think) >= per_replica[at]
 
         return _fewest(most, enough)
 
-    def _at_hand_apart(self, pool: Prefilling, most: Count) -> Count:
-        """Return the same of users whose prompts have processors of their own: those that these do not hold."""
+    def _running_with_pool(self, pool: PrefillPool, most: Count) -> Count:
+        """Return the concurrent sequences of users that are not in the prefill pool."""
 
         def enough(at: Array, batch: Count) -> Array:
             _, prompts, decode = self.state(batch, at)
@@ -222,131 +229,138 @@ class Load(FullBatches):
 
         return _fewest(most, enough)
 
-    def kept(self, name: str, limit: float, most: Count) -> Count:
-        """Return the most sequences that keep a limit of the workload, ``tpot`` or ``ttft``; 0 where none does."""
+    def largest_within(self, name: str, limit: float, most: Count) -> Count:
+        """Return the largest batch within a limit of the workload, ``tpot`` or ``ttft``; 0 if no batch meets it."""
 
         def keeps(places: Array, batch: Count) -> Array:
-            return self.limited(name, batch, places) <= limit
+            return self.limited_time(name, batch, places) <= limit
 
         return largest(most, keeps, self.replica.more_chunks if self.deployments.mixes else None)
 
-    def limited(self, name: str, batch: Count, places: Array | None = None) -> Seconds:
-        """Return the time that a limit of the workload bounds, ``tpot`` or ``ttft``, of full batches."""
+    def limited_time(self, name: str, batch: Count, places: Array | None = None) -> Seconds:
+        """Return the time that a limit of the workload bounds, ``tpot`` or ``ttft``, for full batches."""
         state, prompts, decode = self.state(batch, places)
         if name == "tpot":
             return state.tpot
         return prompts.latency + self._collisions(batch, prompts, decode)
 
-    def _collisions(self, batch: Count, prompts: Prompts, decode: Seconds) -> Seconds:
-        """Return the wait of prompts for those of others, and for the pass at work, with so many sequences at hand."""
+    def _collisions(self, batch: Count, prompts: PrefillEffect, decode: Seconds) -> Seconds:
+        """Return the wait of a prompt for other prompts and for the running pass, at a number of sequences."""
         if self.deployments.record.batching == "static":
             return np.zeros_like(decode)
         load = (batch, decode / self.replica.per_pass, prompts, self.load.output)
-        if self.pool is not None:  # which decodes nothing
+        # a prefill pool decodes nothing, so no decode pass delays a prompt
+        if self.pool is not None:
             return queue_of_users(*load)
         return queue_of_users(*load) + self.replica.per_pass * pass_at_work(*load)
 
     def _loaded(
         self,
-        full: Steady,
-        prompts: Prompts,
+        full: SteadyState,
+        prompts: PrefillEffect,
         decode: Seconds,
-        best: Steady,
+        best: SteadyState,
         batch: Count,
         most: Count,
-    ) -> tuple[Steady, Wait]:
+    ) -> tuple[SteadyState, Wait]:
         """Return the state under the load of the workload, and the wait before prefill."""
         d, w = self.deployments, self.load
         if w.users is not None:
             if self.pool is not None:
-                return self._of_users_apart(self.pool, full, prompts, decode)
+                return self._of_users_with_pool(self.pool, full, prompts, decode)
             return self._of_users(full, prompts, decode, batch)
         if w.rate is None:
-            late = self._collisions(batch, prompts, decode)
-            return full, Wait(late, late)
+            delay = self._collisions(batch, prompts, decode)
+            return full, Wait(delay, delay)
         each, asked = w.rate / d.replicas, np.full_like(decode, w.rate)
-        late = each > best.rate
+        # arrivals above the maximum rate: the queue grows without end, and replicas work with full batches
+        overloaded = each > best.rate
         if d.record.batching == "static":
             state = full._replace(rate=each)
             ends = (batch / full.rate, most, most / best.rate)
             queue = wait_for_batch(asked, d.replicas, *ends, w.arrival_cv, w.percentile)
         else:
             state = at_rate(each, decode / self.replica.per_pass, prompts)
-            queue = self._wait_at_rate(asked, _where(late, full, state), prompts, decode, most)
-        return _where(late, full, state), Wait(*(np.where(late, np.inf, one) for one in queue))
+            queue = self._wait_at_rate(
+                asked, _where(overloaded, full, state), prompts, decode, most
+            )
+        return _where(overloaded, full, state), Wait(
+            *(np.where(overloaded, np.inf, one) for one in queue)
+        )
 
     def _wait_at_rate(
-        self, asked: Array, state: Steady, prompts: Prompts, decode: Seconds, most: Count
+        self, asked: Array, state: SteadyState, prompts: PrefillEffect, decode: Seconds, most: Count
     ) -> Wait:
-        """Return the wait for a place among the sequences, for prompts before, and for the pass at work."""
+        """Return the wait for a free slot in the batch, for earlier prompts, and for the running pass."""
         d, w = self.deployments, self.load
         held = (w.output - 1) * state.tpot
         places = d.replicas * most
         found = wait(asked, held, places, w.arrival_cv, w.output_cv, w.percentile)
         if self.pool is not None:
             pool = self.pool.busy, self.pool.replicas, w.arrival_cv, w.prompt_cv
-            return both(found, wait(asked, *pool, w.percentile))
+            return add_waits(found, wait(asked, *pool, w.percentile))
         before = prompts.busy, d.replicas, w.arrival_cv, prompts.variation
-        found = both(found, wait(asked, *before, w.percentile))
-        return both(found, pass_left(concurrency(state, w.output), decode, w.percentile))
+        found = add_waits(found, wait(asked, *before, w.percentile))
+        return add_waits(found, pass_left(concurrency(state, w.output), decode, w.percentile))
 
-    def _of_users_apart(
-        self, pool: Prefilling, full: Steady, prompts: Prompts, decode: Seconds
-    ) -> tuple[Steady, Wait]:
-        """Return the state with users whose prompts have processors of their own, and the wait for these."""
+    def _of_users_with_pool(
+        self, pool: PrefillPool, full: SteadyState, prompts: PrefillEffect, decode: Seconds
+    ) -> tuple[SteadyState, Wait]:
+        """Return the state with users whose prompts have a separate pool, and the wait for this pool."""
         replicas, token = self.deployments.replicas, decode / self.replica.per_pass
-        whole = self._without_wait(prompts, token)
-        rate = np.minimum(self._closed(pool, whole), replicas * full.rate)
-        queue = np.maximum(0.0, self._users / rate - whole)
-        return Steady(rate / replicas, token, 0 * token), Wait(queue, queue)
+        cycle = self._without_wait(prompts, token)
+        rate = np.minimum(self._closed(pool, cycle), replicas * full.rate)
+        queue = np.maximum(0.0, self._users / rate - cycle)
+        return SteadyState(rate / replicas, token, 0 * token), Wait(queue, queue)
 
     @property
     def _users(self) -> int:
-        """Users with a request at a time; in a finite run no more than there are requests."""
+        """Users with one request at a time; in a finite run at most the number of requests."""
         w = self.load
         assert w.users is not None
         return w.users if w.requests is None else min(w.users, w.requests)
 
-    def _without_wait(self, prompts: Prompts, token: Seconds) -> Seconds:
-        """Return the time from one request of a user to the next, without any wait."""
+    def _without_wait(self, prompts: PrefillEffect, token: Seconds) -> Seconds:
+        """Return the time from one request of a user to the next, without waiting."""
         return prompts.latency + (self.load.output - 1) * token + self.load.think
 
-    def _closed(self, pool: Prefilling, whole: Seconds, at: Array | slice = _ALL) -> Array:
-        """Return the requests per second of users by the wait for processors that prefill."""
-        users = np.full_like(whole, self._users)
-        return closed_rate(users, pool.busy[at], pool.replicas[at], self.load.prompt_cv, whole)
+    def _closed(self, pool: PrefillPool, cycle: Seconds, at: Array | slice = _ALL) -> Array:
+        """Return the requests per second of users in a closed loop, given the wait for the prefill pool."""
+        users = np.full_like(cycle, self._users)
+        return closed_rate(users, pool.busy[at], pool.replicas[at], self.load.prompt_cv, cycle)
 
     def _of_users(
-        self, full: Steady, prompts: Prompts, decode: Seconds, batch: Count
-    ) -> tuple[Steady, Wait]:
-        """Return the state with users, and the wait of those for whom there is no room."""
+        self, full: SteadyState, prompts: PrefillEffect, decode: Seconds, batch: Count
+    ) -> tuple[SteadyState, Wait]:
+        """Return the state with users, and the wait of users for whom the batch is full."""
         d, w = self.deployments, self.load
-        own = self._users / d.replicas
+        per_replica = self._users / d.replicas
         if d.record.batching == "static":
-            late = np.maximum(0.0, own - batch) / full.rate
-            return full, Wait(late, late)
-        room, hand, token = batch, np.minimum(own, batch), decode / self.replica.per_pass
+            delay = np.maximum(0.0, per_replica - batch) / full.rate
+            return full, Wait(delay, delay)
+        supported, running = batch, np.minimum(per_replica, batch)
+        token = decode / self.replica.per_pass
         if w.think:
-            room, hand = users_of(batch, token, prompts, w.output, w.think), batch
-        fits = own <= room
-        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate)
-        late = late + self._collisions(hand, prompts, decode)
-        state = of_users(own, token, prompts, w.output, w.think, hand)
-        whole = late + prompts.latency + (w.output - 1) * state.tpot + w.think
-        return _where(fits, state._replace(rate=own / whole), full), Wait(late, late)
+            supported, running = users_of(batch, token, prompts, w.output, w.think), batch
+        fits = per_replica <= supported
+        delay = np.where(fits, 0.0, np.maximum(0.0, per_replica - supported) / full.rate)
+        delay = delay + self._collisions(running, prompts, decode)
+        state = of_users(per_replica, token, prompts, w.output, w.think, running)
+        cycle = delay + prompts.latency + (w.output - 1) * state.tpot + w.think
+        return _where(fits, state._replace(rate=per_replica / cycle), full), Wait(delay, delay)
 
     def _run_time(
-        self, requests: Count, batch: Count, state: Steady, prompts: Prompts, queue: Wait
+        self, requests: Count, batch: Count, state: SteadyState, prompts: PrefillEffect, queue: Wait
     ) -> Seconds:
-        """Return the time in which a replica answers so many requests: in waves, or as they come.
+        """Return the time in which a replica answers a number of requests: in waves, or as they arrive.
 
-        Users ask one after the other until all are answered, and nobody thinks after the last; of a rate the last
-        request comes after all others, and waits no longer than the mean where that is finite.
+        Users ask one request after the other until all are answered, and do not think after the last one. With a rate,
+        the last request arrives after all others and waits for the mean time if that is finite.
         """
         w = self.load
         if w.users is not None:
-            own = np.maximum(1.0, self._users / self.deployments.replicas)
-            return np.ceil(requests / own) * own / state.rate - w.think
+            per_replica = np.maximum(1.0, self._users / self.deployments.replicas)
+            return np.ceil(requests / per_replica) * per_replica / state.rate - w.think
         if w.rate is not None:
             queued = np.where(np.isfinite(queue.mean), queue.mean, 0.0)
             last = queued + prompts.latency + (w.output - 1) * state.tpot
@@ -358,20 +372,21 @@ class Load(FullBatches):
         return run_time(requests, batch, state.rate, last)
 
     def _run_out(self, requests: Count, batch: Count) -> Seconds:
-        """Return the time in which a replica answers so many requests with outputs of different lengths.
+        """Return the time in which a replica answers a number of requests with outputs of different lengths.
 
-        Until nobody waits any more, batches are full; then they run out. Where all have room at once they run out from
-        the beginning.
+        Batches are full while requests are waiting, and then run empty. If all requests fit at once, the batch runs
+        empty from the start.
         """
         w, replica = self.load, self.replica
         steps, fresh = w.output - 1, requests <= batch
         _, prompts, decode = self.state(batch)
-        begun = batch * steps * (1 + w.output_cv**2) / 2  # what is left of those under way
+        # remaining steps of running sequences: the mean residual life of a renewal process
+        begun = batch * steps * (1 + w.output_cv**2) / 2
         full = np.where(fresh, 0.0, np.maximum(0.0, requests * steps - begun))
         each = np.repeat(np.arange(len(batch)), PARTS)
         ends = []
         for under_way in (False, True):
-            out = running_out(batch, steps, w.output_cv, under_way=under_way)
+            out = draining_batch(batch, steps, w.output_cv, under_way=under_way)
             made = w.context if under_way else w.prompt + 1 + out.made.ravel()
             times = replica.take(each).decode(np.maximum(1.0, out.left.ravel()), made)
             ends.append((out.passes * times.reshape(out.passes.shape)).sum(axis=1))
@@ -382,21 +397,23 @@ class Load(FullBatches):
         self,
         batch: Count,
         most: Count,
-        best: Steady,
-        state: Steady,
-        prompts: Prompts,
+        best: SteadyState,
+        state: SteadyState,
+        prompts: PrefillEffect,
         decode: Seconds,
         queue: Wait,
         price: Quote | None,
         ends: Seconds | None,
     ) -> ServingFigures:
-        """Fill the figures of states."""
+        """Return the figures of the states."""
         d, w, replica = self.deployments, self.load, self.replica
         held, open_loop = self._held(batch), w.rate is not None
         nothing, none = np.zeros_like(batch), np.full_like(batch, np.nan)
         busiest = concurrency(state, w.output)
         tpot_p = state.tpot
         if open_loop:
+            # the percentile of the time per token is the time of the
+            # batch that is rarely exceeded, not a tail of token times
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
@@ -407,7 +424,7 @@ class Load(FullBatches):
         ttft_p = queue.percentile + slow
         alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
-        own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
+        totals = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
             ttft=ttft,
             ttft_p=ttft_p if open_loop else ttft,
@@ -416,9 +433,9 @@ class Load(FullBatches):
             itl_max=self._longest_gap(batch, state, prompts, decode),
             request_latency=ttft + (w.output - 1) * state.tpot,
             interactivity=1 / state.tpot,
-            **own._asdict(),
+            **totals._asdict(),
             concurrency=busiest,
-            max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
+            max_concurrency=np.minimum(self.capacity, self.allowed),
             max_context=self._longest_context(),
             even_context=self._even_context(batch),
             prefill_share=state.prefill_share,
@@ -438,9 +455,9 @@ class Load(FullBatches):
         )
 
     def _longest_gap(
-        self, batch: Count, state: Steady, prompts: Prompts, decode: Seconds
+        self, batch: Count, state: SteadyState, prompts: PrefillEffect, decode: Seconds
     ) -> Seconds:
-        """Return the longest time between two tokens; no prompts come between those of a single request."""
+        """Return the longest time between two tokens; with a single request, no prompt comes between its tokens."""
         longest = prompts.longest
         if self.pool is None:
             longest = np.maximum(longest, self.replica.longest_gap(batch, decode))
@@ -449,11 +466,12 @@ class Load(FullBatches):
             most = np.full_like(batch, self._users)
         elif w.requests is not None:
             most = np.full_like(batch, w.requests)
+        # a single request at a time is never interrupted by a prompt
         alone = np.ceil(most / self.deployments.replicas) <= 1
         return np.maximum(np.where(alone, decode, longest), state.tpot)
 
     def _speculation(self, batch: Count) -> SpeculationFigures:
-        """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""
+        """Return the gain from speculative decoding with full batches, and the batch up to which it pays off."""
         tokens = np.full_like(batch, self.replica.per_pass)
         if self.replica.rows == 1:
             nothing = np.full_like(batch, np.nan)
@@ -464,47 +482,48 @@ class Load(FullBatches):
             token = drafted.take(places).decode(batch) / drafted.per_pass
             return token < plain.take(places).decode(batch)
 
-        without, _, _ = Load(plain).state(batch)
+        without, _, _ = OperatingPointSolver(plain).state(batch)
         return SpeculationFigures(
             tokens=tokens,
             speedup=without.tpot / self.state(batch)[0].tpot,
-            break_even=largest(np.maximum(1.0, np.min([*self.rooms().values()], axis=0)), pays),
+            break_even=largest(
+                np.maximum(1.0, np.min([*self.batch_capacities().values()], axis=0)), pays
+            ),
         )
 
     def _longest_context(self) -> Count:
-        """Return the tokens of the longest sequence that fits alone."""
+        """Return the tokens of the longest sequence that fits on its own."""
+        # many deployments share a replica, and the bisection is expensive
         firsts = self.replica.take(self._firsts), self.memory.take(self._firsts)
-        return SequenceRoom(*firsts).longest[self._alike]
+        return SequenceCapacity(*firsts).longest[self._alike]
 
     def _even_context(self, batch: Count) -> Count:
-        """Return the context at which a decode pass reads as many bytes of caches as of weights."""
-        _, alike, first = distinct([self._alike, batch])
-        times, blocks = (
-            self.replica.take(first).decode_pass(batch[first]),
-            CachedBlocks.of(self.replica.model),
-        )
+        """Return the context at which a decode pass reads as many bytes of KV cache as of weights."""
+        _, numbers, first = distinct([self._alike, batch])
+        times = self.replica.take(first).decode_pass(batch[first])
+        blocks = CachedBlocks.of(self.replica.model)
         each = times.total("cache") / blocks.tokens(np.full(len(first), self.load.context))
-        return blocks.length(times.total("weights") / each)[alike]
+        return blocks.length(times.total("weights") / each)[numbers]
 
     def _held(self, batch: Count) -> ServingMemory:
-        """Return what a rank holds with so many sequences, each in the middle of its output."""
-        m, own = self.memory, self.deployments.of_group(batch)
-        cache = own * self.sequences.held + self.sequences.shared
-        logits = own * self.sequences.logits
+        """Return the memory of a rank with a number of sequences, each in the middle of its output."""
+        m, sequences = self.memory, self.deployments.of_group(batch)
+        cache = sequences * self.sequences.held + self.sequences.shared
+        logits = sequences * self.sequences.logits
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )
 
     def _limits(
-        self, figures: ServingFigures, best: Steady, most: Count
+        self, figures: ServingFigures, best: SteadyState, most: Count
     ) -> tuple[LimitColumn, ...]:
-        """Return the limits of the workload, and whether figures keep them."""
+        """Return the limits of the workload together with the figures that they bound."""
         w, found = self.load, []
         if w.rate is not None:
             rate, asked = best.rate * self.deployments.replicas, np.full_like(most, w.rate)
             found.append(LimitColumn(name="rate", unit="requests/s", most=rate, found=asked))
             crowd = batch_percentile(figures.concurrency, w.percentile)
-            name = f"sequences of a replica at {100 * w.percentile:g} %"
+            name = f"sequences per replica at {100 * w.percentile:g} %"
             found.append(LimitColumn(name=name, unit="", most=most, found=crowd))
         for name, limit, figure in (
             ("ttft", w.ttft_limit, figures.ttft_p),
@@ -516,22 +535,22 @@ class Load(FullBatches):
         return tuple(found)
 
 
-def _where(first: Array, one: Steady, other: Steady) -> Steady:
-    """Return one state where a condition holds, and the other elsewhere."""
-    return Steady(*(np.where(first, *both) for both in zip(one, other, strict=True)))
+def _where(first: Array, one: SteadyState, other: SteadyState) -> SteadyState:
+    """Return the first state where a condition holds, otherwise the second."""
+    return SteadyState(*(np.where(first, *both) for both in zip(one, other, strict=True)))
 
 
 def _fewest(most: Count, holds: Condition) -> Count:
-    """Return the fewest sequences for which a condition holds; infinite where it holds for none up to the most."""
+    """Return the smallest batch that meets a condition; infinite if none up to `most` does."""
     found = least(most, holds)
     return np.where(found > 0, found, np.inf)
 
 
 def _at_most(wanted: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
-    """Return the batch that a load takes, named as its bound, where there is room for it, else the most."""
+    """Return the batch of a load and its name as the limiting reason; if it exceeds `most`, that and its reason."""
     return np.minimum(wanted, most), np.where(wanted <= most, CUTS.index(name), cut)
 
 
 def _lower(bound: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
-    """Return the most sequences, one at least, under a further bound, and what bounds them."""
+    """Return the largest batch, at least 1, under a further bound, and the limiting reason."""
     return np.maximum(1.0, np.minimum(bound, most)), np.where(bound < most, CUTS.index(name), cut)

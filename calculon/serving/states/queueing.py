@@ -1,4 +1,4 @@
-"""Queues: the wait before prefill, of requests at a rate and of users, and how far the batch varies."""
+"""Queueing: wait before prefill with arrivals at a rate and with users, and variation of the batch."""
 
 from statistics import NormalDist
 from typing import NamedTuple
@@ -7,29 +7,30 @@ import numpy as np
 
 from calculon.base.units import Array, Count, Fraction, Seconds
 
-_LATENT = 1e-17
-"""Parts of a sum that do not count any more."""
+_NEGLIGIBLE = 1e-17
+"""Share of a sum below which further terms are negligible."""
 
 _HALVINGS = 50
-"""Steps of bisection: as many as a rate has bits."""
+"""Bisection steps: about the number of bits of a float."""
 
 
 class Wait(NamedTuple):
-    """The wait of requests: its mean, and what some share of them does not exceed."""
+    """Wait of requests: its mean, and a percentile."""
 
     mean: Seconds
     percentile: Seconds
 
 
-def both(one: Wait, other: Wait) -> Wait:
-    """Return the wait for one thing and then another: long ones meet the same request, as a burst makes both long."""
+def add_waits(one: Wait, other: Wait) -> Wait:
+    """Return the sum of two waits; percentiles add, because a burst makes both long for the same request."""
     return Wait(one.mean + other.mean, one.percentile + other.percentile)
 
 
 def erlang_c(servers: Count, load: Array) -> Fraction:
-    r"""Return the probability that a request waits, with `load` busy servers of so many on average; 1 from all busy on.
+    r"""Return the probability that a request waits in a queue with several servers; 1 if all are always busy.
 
-    Erlang B of `c` servers and a load of `a` from the terms that count of its sum, some :math:`\sqrt{c}` of them:
+    The Erlang B formula for `c` servers and a load of `a` busy servers, from the relevant terms of its sum, about
+    :math:`\sqrt{c}` of them:
 
     .. math:: 1 / B = \sum_{k = 0}^{c} \frac{c \, (c - 1) \cdots (c - k + 1)}{a^k}
 
@@ -45,9 +46,10 @@ def erlang_c(servers: Count, load: Array) -> Fraction:
     while len(places):
         term = term * np.maximum(servers[places] - number, 0.0) / load[places]
         inverse[places] += term
-        goes_on = (term > _LATENT * inverse[places]) & (inverse[places] < 1 / _LATENT)
+        # rows leave the loop as soon as their sum has converged, or is so large that nobody waits
+        goes_on = (term > _NEGLIGIBLE * inverse[places]) & (inverse[places] < 1 / _NEGLIGIBLE)
         places, term, number = places[goes_on], term[goes_on], number + 1
-    waits = 1 / np.maximum(inverse * (1 - share) + share, _LATENT)
+    waits = 1 / np.maximum(inverse * (1 - share) + share, _NEGLIGIBLE)
     return np.where(share < 1, np.where(share > 0, waits, 0.0), 1.0)
 
 
@@ -59,33 +61,33 @@ def wait(
     service_cv: Array | float,
     percentile: float,
 ) -> Wait:
-    """Return the wait in a queue with several servers, infinite where they cannot keep up.
+    """Return the wait in a queue with several servers; infinite if they cannot keep up.
 
-    The mean is that of a queue with exponential times, scaled with the variation of both; the tail is exponential.
-    Source: Allen, *Probability, Statistics, and Queueing Theory*, 1990, section 5.3 (Allen-Cunneen).
+    The mean is the wait with exponential times, scaled with the variation of arrivals and service; the tail is
+    exponential. Source: Allen, *Probability, Statistics, and Queueing Theory*, 1990, section 5.3 (Allen-Cunneen).
 
     Args:
         rate: Requests per second of all servers.
-        service: Time that a server has for each.
-        servers: Servers.
-        arrival_cv, service_cv: Standard deviation over mean of the times between requests, and of service; of that an
-            array as well.
+        service: Service time of a request.
+        servers: Number of servers.
+        arrival_cv, service_cv: Standard deviation over mean of interarrival and service times; the latter may be an
+            array.
         percentile: Share of requests that wait no longer than the second value.
     """
     chance = erlang_c(servers, rate * service)
     varied = (arrival_cv**2 + service_cv**2) / 2
-    return _exponential(chance, _drained(rate, service, servers, varied), percentile)
+    return _exponential(chance, _mean_wait(rate, service, servers, varied), percentile)
 
 
-def _drained(rate: Array, service: Seconds, servers: Count, varied: Array | float) -> Seconds:
-    """Return the mean wait of requests that wait, infinite where servers cannot keep up."""
+def _mean_wait(rate: Array, service: Seconds, servers: Count, varied: Array | float) -> Seconds:
+    """Return the mean wait of requests that have to wait; infinite if servers cannot keep up."""
     spare = servers - rate * service
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(spare > 0, varied * service / spare, np.inf)
 
 
 def _exponential(chance: Fraction, each: Seconds, percentile: float) -> Wait:
-    """Return a wait that there is by chance, and that is then exponential; of what is rare the mean is the tail."""
+    """Return a wait that occurs with a probability and is then exponential; the percentile is at least the mean."""
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where(np.isinf(each), np.inf, chance * each)
         tail = np.where(mean > 0, each * np.log(chance / (1 - percentile)), 0.0)
@@ -93,23 +95,24 @@ def _exponential(chance: Fraction, each: Seconds, percentile: float) -> Wait:
 
 
 def next_end(duration: Seconds, servers: Count, busy: Fraction, percentile: float) -> Wait:
-    r"""Return the wait until the first of some servers ends, where all are at work with a probability.
+    r"""Return the wait until the first of several servers finishes, if all are busy with a given probability.
 
-    They began at random, each for a fixed time `d`: what is left of each is uniform, and so the least of `n` of them
-    has a mean of :math:`d / (n + 1)`, and exceeds `w` with the probability :math:`(1 - w / d)^n`.
+    They started at random, each for a fixed time `d`. So their remaining times are uniform, and the smallest of `n` has
+    a mean of :math:`d / (n + 1)` and exceeds `w` with probability :math:`(1 - w / d)^n`.
 
-    Source: Wolff, *Stochastic Modeling and the Theory of Queues*, 1989, chapter 2 (residual times); where it is a pass
-    that runs whether or not a prompt comes: Doshi, *Queueing systems with vacations*, Queueing Systems 1, 1986.
+    Source: Wolff, *Stochastic Modeling and the Theory of Queues*, 1989, chapter 2 (residual times); for a pass that
+    runs whether or not a prompt arrives: Doshi, *Queueing systems with vacations*, Queueing Systems 1, 1986.
     """
     mean = busy * duration / (servers + 1)
-    rare = np.minimum(1.0, (1 - percentile) / np.maximum(busy, _LATENT))
+    # only a share `busy` of the requests waits: busy (1 - w/d)^n = 1 - percentile
+    rare = np.minimum(1.0, (1 - percentile) / np.maximum(busy, _NEGLIGIBLE))
     return Wait(mean, np.maximum(mean, duration * (1 - rare ** (1 / servers))))
 
 
 def pass_left(sequences: Count, decode: Seconds, percentile: float) -> Wait:
-    """Return what is left of the pass that decodes when a request comes: of none where no sequence is at hand.
+    """Return the remaining time of the running decode pass when a request arrives; 0 if no sequence is running.
 
-    Requests that come at random find a Poisson number of sequences (:func:`batch_percentile`).
+    Requests that arrive at random find a Poisson number of sequences (:func:`batch_percentile`).
     """
     return next_end(decode, np.ones_like(decode), 1 - np.exp(-sequences), percentile)
 
@@ -123,30 +126,30 @@ def wait_for_batch(
     arrival_cv: float,
     percentile: float,
 ) -> Wait:
-    """Return the wait for the next batch where batches start and end together, and take all that have come.
+    """Return the wait for the next static batch; batches start and end together, and take all waiting requests.
 
-    Requests wait until a batch ends, and for further batches where they are more than one may have. Those that a full
-    batch leaves behind are as many as wait in a queue with as many servers as it has places, each for the time of the
-    batch: both change by the requests that come in that time, less the places. Of single places the first has what is
-    left of the request at work already, so that the second counts as often as all are busy: exact for one place
-    (Pollaczek and Khinchine) and for full batches.
+    Requests wait until a batch ends, and for further batches if there are more of them than a batch may have. The
+    number of requests that full batches leave waiting equals the queue of a system with one server per slot, each busy
+    for the time of a batch: both change by the arrivals in that time minus the slots. With a single slot, the remaining
+    time of the running request is already included, so the second part counts only as often as all servers are busy:
+    exact for one slot (Pollaczek and Khinchine) and for full batches.
 
     Source: Bailey, *On queueing processes with bulk service*, JRSS B 16(1), 1954; Crommelin, *Delay probability
     formulae when the holding times are constant*, 1932.
 
     Args:
         rate: Requests per second of all servers.
-        servers: Servers, each with a batch of its own.
-        lasts: Time of a batch at that rate.
-        most, longest: Most requests of a batch, and its time then.
-        arrival_cv, percentile: As of :func:`wait`.
+        servers: Number of servers, each with its own batch.
+        lasts: Time of a batch at this rate.
+        most, longest: Maximum requests of a batch, and its time then.
+        arrival_cv, percentile: As in :func:`wait`.
     """
     busy = erlang_c(servers, np.minimum(rate * lasts, servers))
     places = servers * most
     share = np.minimum(rate * longest / places, 1.0)
     chance = share * erlang_c(places, rate * longest)
-    behind = _drained(rate, longest, places, arrival_cv**2 / 2)
-    return both(
+    behind = _mean_wait(rate, longest, places, arrival_cv**2 / 2)
+    return add_waits(
         next_end(lasts, servers, busy, percentile), _exponential(chance, behind, percentile)
     )
 
@@ -154,26 +157,27 @@ def wait_for_batch(
 def closed_rate(
     users: Count, service: Seconds, servers: Count, service_cv: float, elsewhere: Seconds
 ) -> Array:
-    r"""Return the requests per second of users who pass some servers and are `elsewhere` for the rest of the time.
+    r"""Return the requests per second of users in a closed loop, who visit a queue and then spend time elsewhere.
 
-    A request finds what the others alone would leave (the arrival theorem). With `y` requests per second of the others
-    and the wait `W` of :func:`wait` at that rate each user needs :math:`W + R`, so that :math:`y (W(y) + R) = U - 1`,
-    and all have :math:`x = U / (W + R)`, or what the servers can.
+    A request finds the queue that the other users alone would cause (the arrival theorem). If the others make `y`
+    requests per second and the wait of :func:`wait` at that rate is `W`, each user needs :math:`W + R`, so that
+    :math:`y (W(y) + R) = U - 1`, and all users make :math:`x = U / (W + R)` requests, limited by the servers.
 
     Source: Reiser and Lavenberg, *Mean-value analysis of closed multichain queuing networks*, JACM 27(2), 1980;
     Schweitzer, *Approximate analysis of multiclass closed networks of queues*, 1979.
 
     Args:
         users: Users, each with one request at a time.
-        service: Time that a server has for each request.
-        servers, service_cv: As of :func:`wait`.
-        elsewhere: Time from one request of a user to the next without the wait, the time in service included.
+        service: Service time of a request.
+        servers, service_cv: As in :func:`wait`.
+        elsewhere: Time from one request of a user to the next without the wait, including the service time.
     """
     most = servers / service
     low, high = np.zeros_like(most), np.minimum(most, users / elsewhere)
     for _ in range(_HALVINGS):
         others = (low + high) / 2
         queue = wait(others, service, servers, 1.0, service_cv, 0.5).mean
+        # the left side increases with the rate of the others, so bisection finds the only solution
         fewer = others * (queue + elsewhere) < users - 1
         low, high = np.where(fewer, others, low), np.where(fewer, high, others)
     queue = wait(low, service, servers, 1.0, service_cv, 0.5).mean
@@ -181,10 +185,11 @@ def closed_rate(
 
 
 def batch_percentile(mean: Count, percentile: float) -> Count:
-    """Return the sequences that are not exceeded for some share of the time.
+    """Return the number of concurrent sequences that is not exceeded for a share of the time.
 
-    Requests that come at random and stay for a time that they do not share have a Poisson number of them in the system
-    (M/G/infinity); by its normal tail. Source: Wolff, *Stochastic Modeling and the Theory of Queues*, 1989, chapter 2.
+    If requests arrive at random and their durations are independent, the number in the system is Poisson distributed
+    (M/G/infinity); its normal approximation is used. Source: Wolff, *Stochastic Modeling and the Theory of Queues*,
+    1989, chapter 2.
 
     >>> batch_percentile(np.array([100.0]), 0.5).tolist()
     [100.0]

@@ -1,4 +1,4 @@
-"""What is found of deployments under a load: the batch of each, its figures, and the limits that it keeps."""
+"""Records of operating points: batch, figures, limits of the workload, price and energy per token."""
 
 import math
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count, Seconds
-from calculon.campaign.energy import Draw, draw
+from calculon.campaign.energy import PowerDraw, power_draw
 from calculon.campaign.money import Quote, quote
 from calculon.declarations.serving_figures import ServingFigures
 from calculon.hardware.system import System
@@ -16,14 +16,14 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import Workload
 
-# Figures of a deployment that follow from those of a replica: rates, and money.
+# Figures of a deployment that follow from the figures of one replica: rates and cost.
 
 RENTS = ("on_demand", "reserved")
-"""Prices of processors that count where the deployment states none: the first that the system has."""
+"""Kinds of prices used if the deployment states none: the first that the system has."""
 
 
 class AllReplicas(NamedTuple):
-    """Figures of :class:`~calculon.declarations.serving_figures.ServingFigures` by the number of replicas."""
+    """Figures of :class:`~calculon.declarations.serving_figures.ServingFigures` that depend on all replicas."""
 
     output_rate: Array
     run_output_rate: Array
@@ -49,10 +49,10 @@ class AllReplicas(NamedTuple):
         """Return the figures of all replicas.
 
         Args:
-            workload: What is asked of them.
-            rate, most: Requests per second that a replica answers, and the most that it could.
-            replicas, num_procs: Replicas, and their processors together.
-            price: Of an hour of a processor.
+            workload: Workload of all replicas together.
+            rate, most: Requests per second that a replica answers, and its maximum.
+            replicas, num_procs: Number of replicas, and of processors of all of them.
+            price: Price of a processor-hour.
             ends: Time of a finite run.
         """
         w = workload
@@ -77,7 +77,7 @@ class AllReplicas(NamedTuple):
 
 
 def price_of(system: System, deployment: Deployment) -> Quote | None:
-    """Return the price of an hour of a processor: as the deployment says, or the rent of the system."""
+    """Return the price of a processor-hour: as the deployment states it, or the rent of the system."""
     price = system.ext.price
     if deployment.price is not None:
         return quote(price, given=deployment.price)
@@ -85,27 +85,30 @@ def price_of(system: System, deployment: Deployment) -> Quote | None:
     return quote(price, rents[0]) if rents else None
 
 
-# The energy of a generated token: power of processors that prefill, that decode and that wait, over their rate.
+# Energy per generated token: power of processors that prefill, decode and wait, over the output rate.
 #
-# Prefill draws what steps of training draw. Passes that decode are bound by memory and draw less; how much less is not
-# measured here but an assumption, :data:`DECODING_SHARE`.
+# Prefill draws as much power as training steps. Decode passes are bound by memory bandwidth and draw less; the ratio is
+# an assumption without a measurement, :data:`DECODING_SHARE`.
 
 DECODING_SHARE = 0.7
-"""Power of a processor that decodes over that in steps of training. An assumption; that token generation draws well
-below the TDP where prompts come near it is from Patel et al., *Splitwise*, arXiv 2311.18677, section III."""
+"""Power of a processor that decodes over its power in training steps.
+
+An assumption; Patel et al., *Splitwise*, arXiv 2311.18677, section III, report that token generation draws well below
+the TDP while prompts come close to it.
+"""
 
 
-def power_of(system: System) -> Draw | None:
-    """Return the power of a processor by what it does; None where nothing is known of it."""
-    return draw(system.ext.power)
+def power_of(system: System) -> PowerDraw | None:
+    """Return the power of a processor by activity; None if unknown."""
+    return power_draw(system.ext.power)
 
 
 def energy_words(system: System) -> str:
-    """Say where the power of a processor is from, and what is assumed; empty where nothing is known of it."""
+    """Return a sentence on the source and the assumptions of the power of a processor; empty if it is unknown."""
     power = power_of(system)
     if power is None:
         return ""
-    assumed = f"decoding draws {DECODING_SHARE:g} of what steps of training draw"
+    assumed = f"decoding draws {DECODING_SHARE:g} of the power of training steps"
     between = ";" if power.assumed else "; assumption without a source:"
     return f"{power.words}{between} {assumed}"
 
@@ -113,21 +116,21 @@ def energy_words(system: System) -> str:
 def joules_per_token(
     system: System, deployments: Deployments, figures: ServingFigures, output: int
 ) -> Array:
-    """Return the energy of a generated token, of processors and the rest of their nodes; NaN without a power.
+    """Return the energy per generated token, of processors and the rest of their nodes; NaN if the power is unknown.
 
-    A replica decodes as long as it has a sequence, and prefills in the share of the time that prompts take; in what is
-    left it waits. Processors that only prefill wait for prompts.
+    A replica decodes whenever it has a sequence, prefills during the prefill share of the time, and waits otherwise.
+    Processors that only prefill wait between prompts.
 
     Args:
         system: The machine.
-        deployments: What is deployed.
-        figures: What they give.
-        output: Generated tokens of a request.
+        deployments: The deployments.
+        figures: Their figures.
+        output: Generated tokens per request.
     """
     power = power_of(system)
     if power is None:
         return np.full_like(figures.output_rate, np.nan)
-    pool = deployments.prefilling
+    pool = deployments.prefill_deployments
     others = 0.0 if pool is None else pool.num_procs
     prompts = np.clip(figures.prefill_share, 0.0, 1.0) if pool is None else 0.0
     decoding = np.minimum(1.0, figures.concurrency) * (1.0 - prompts)
@@ -141,8 +144,8 @@ def joules_per_token(
     return np.asarray(watts / (figures.request_rate * output))
 
 
-def _mean(power: Draw, prefill: Array | float, decoding: Array | float) -> Array:
-    """Return the mean power of a processor by the shares of its time; in what is left it waits."""
+def _mean(power: PowerDraw, prefill: Array | float, decoding: Array | float) -> Array:
+    """Return the mean power of a processor from the shares of its time; the rest is waiting."""
     waiting = 1.0 - prefill - decoding
     steps = prefill + DECODING_SHARE * decoding
     return np.asarray(power.stepping * steps + power.waiting * waiting)
@@ -159,15 +162,15 @@ CUTS = (
     "ttft",
     "prefill",
 )
-"""What bounds the sequences of a replica."""
+"""Reasons that limit the sequences of a replica."""
 
 
 _MANY = 1.1
-"""Ratio from which a figure is said to be so many times its limit."""
+"""Ratio from which a figure is stated as a multiple of its limit."""
 
 
 def _apart(one: float, other: float) -> tuple[str, str]:
-    """Write two numbers with as many digits, three at least, as tell them apart.
+    """Format two numbers with as many digits, at least three, as are needed to distinguish them.
 
     >>> _apart(7.6, 7.57), _apart(7.5701, 7.57)
     (('7.6', '7.57'), ('7.5701', '7.57'))
@@ -181,10 +184,10 @@ def _apart(one: float, other: float) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A limit of the workload, and what there is.
+    """A limit of the workload with the figure that it bounds.
 
     Attributes:
-        name, unit: The figure that is limited, and its unit.
+        name, unit: Name of the limited figure, and its unit.
         most, found: The limit and the figure.
     """
 
@@ -195,27 +198,28 @@ class Limit:
 
     @property
     def met(self) -> bool:
-        """Whether the figure keeps the limit."""
+        """True if the figure meets the limit."""
         return self.found <= self.most
 
     @property
     def in_words(self) -> str:
-        """Say the figure and the limit, and by how much it is missed."""
+        """The figure and the limit, and the amount by which it is missed."""
         name = self.name.upper() if len(self.unit) == 1 else self.name
         unit = f" {self.unit}".rstrip()
         if not math.isfinite(self.found):
-            return f"{name}: without end, of {self.most:.3g}{unit}"
+            return f"{name}: unbounded, limit {self.most:.3g}{unit}"
         if self.met:
             return f"{name}: {self.found:.3g} of {self.most:.3g}{unit}"
         found, most = _apart(self.found, self.most)
         ratio = self.found / self.most
-        more = f"{ratio:.3g} times as much" if ratio >= _MANY else f"{100 * (ratio - 1):.2g} % more"
-        return f"{name}: {found} of {most}{unit}, {more}"
+        if ratio >= _MANY:
+            return f"{name}: {found} of {most}{unit}, {ratio:.3g} times the limit"
+        return f"{name}: {found} of {most}{unit}, {100 * (ratio - 1):.2g} % over the limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitColumn:
-    """A limit of the workload, and what there is in each deployment; attributes as of :class:`Limit`."""
+    """A limit of the workload with the figure of each deployment; attributes as in :class:`Limit`."""
 
     name: str
     unit: str
@@ -224,7 +228,7 @@ class LimitColumn:
 
     @property
     def met(self) -> Array:
-        """Which deployments keep the limit."""
+        """Mask of deployments that meet the limit."""
         return self.found <= self.most
 
     def of(self, place: int) -> Limit:
@@ -239,17 +243,17 @@ class LimitColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A point at which a deployment works.
+    """Operating point of a deployment.
 
     Attributes:
-        figures: Arrays of one entry.
-        batch: Sequences that a replica decodes at a time; for a rate what it takes to keep up.
-        cut: What bounds the sequences of a replica: ``memory``, ``max_batch``, ``token_budget``, ``users``, ``rate``,
+        figures: Figures, as arrays of one entry.
+        batch: Sequences that a replica decodes concurrently; with a rate, the number needed to keep up.
+        cut: Reason that limits the batch: ``memory``, ``max_batch``, ``token_budget``, ``users``, ``rate``,
             ``requests``, ``tpot``, ``ttft`` or ``prefill``.
-        decode, prefill: The pass that decodes the batch, and that of one whole prompt.
-        limits: Those that the workload states.
+        decode, prefill: The pass that decodes the batch, and the pass of one whole prompt.
+        limits: Limits that the workload states.
         run_time: Seconds of a finite run.
-        price, power: Source of the price, and of the power with what is assumed of it; empty without one.
+        price, power: Source of the price, and source and assumptions of the power; empty if unknown.
     """
 
     figures: ServingFigures
@@ -265,16 +269,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """The points at which deployments work; columns of shape ``(deployments,)``.
+    """Operating points of deployments; columns of shape ``(deployments,)``.
 
     Attributes:
-        figures: Meaningless where not a single sequence has room.
-        batch: As of :class:`Point`.
-        cut: What bounds them, as places in :data:`CUTS`.
-        limits: Those that the workload states.
+        figures: Figures, meaningless if not even one sequence fits.
+        batch: As in :class:`Point`.
+        cut: Limiting reasons, as indices of :data:`CUTS`.
+        limits: Limits that the workload states.
         run_time: Seconds of a finite run.
-        room: Where a sequence has room in memory, and in a pass.
-        price, power: Source of the price, and of the power with what is assumed of it; empty without one.
+        fits: Mask of deployments with enough memory, and large enough passes, for a sequence.
+        price, power: Source of the price, and source and assumptions of the power; empty if unknown.
     """
 
     figures: ServingFigures
@@ -282,14 +286,14 @@ class Points:
     cut: Array
     limits: tuple[LimitColumn, ...]
     run_time: Seconds | None
-    room: Array
+    fits: Array
     price: str
     power: str
 
     @property
     def feasible(self) -> Array:
-        """Which deployments have room, and keep all limits."""
-        kept = self.room
+        """Mask of deployments in which a sequence fits and all limits are met."""
+        kept = self.fits
         for one in self.limits:
             kept = kept & one.met
         return kept

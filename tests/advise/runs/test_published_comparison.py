@@ -96,4 +96,4 @@ def test_hours_of_another_kind_of_processor_are_left_out(run):
 
 def test_the_failure_rate_of_the_h100_is_told_to_be_taken_for_another_machine(run):
     told = {one["field"]: one["source"] for one in run.to_dict()["assumed"]}
-    assert "taken for a100_80g_sxm too, no source of its own" in told["reliability.mtbf_processor"]
+    assert "also assumed for a100_80g_sxm, without a source" in told["reliability.mtbf_processor"]

@@ -112,7 +112,7 @@ def test_documents_say_how_sequences_are_packed():
     phases = [{"name": "packed", "share": 1.0, "document_mean": 1024}]
     (part,) = _run(tokens="1T", phases=phases).parts
     (whole,) = _run(tokens="1T").parts
-    length = part.rung.seq_size
+    length = part.segment.seq_size
     assert part.estimate.execution.packed_percent == packed_percent_of(1024, length)
     assert part.step_time < whole.step_time
 

@@ -7,7 +7,7 @@ import pytest
 import calculon
 from calculon.documents.charts.operator_chart import EXPOSED, MOST, by_time, operator_chart
 from calculon.documents.estimate_result import result_of
-from calculon.documents.operator_page import PASSES
+from calculon.documents.operator_page import PASS_WORDS
 from calculon.documents.roofline_chart import _LARGEST, _LEAST, drawn, roofline_chart
 from calculon.estimate.operator_passes import operator_passes
 from calculon.estimate.operators import block
@@ -16,7 +16,7 @@ from tests.documents.charts.reading import assert_in_sight, ends, marks, tick_te
 from tests.helpers import LLAMA_X64
 
 PLAIN = LLAMA_X64 | {"tensor_par_overlap": "none", "activation_recompute": "full"}
-STATS = dict(zip(PASSES, ("fw", "agrad", "wgrad", "re"), strict=True))
+STATS = dict(zip(PASS_WORDS, ("fw", "agrad", "wgrad", "re"), strict=True))
 TERA = 1e12
 
 
@@ -39,7 +39,7 @@ def test_bars_add_up_to_the_statistics_and_are_sorted(found, result):
     assert panel.x.unit == "ms"
     pieces = marks(panel, Bars)
     sums = {one.name: sum(one.lengths) / 1e3 for one in pieces}
-    for work, title in PASSES.items():
+    for work, title in PASS_WORDS.items():
         assert sums[title] == pytest.approx(found.stats[f"block_{STATS[work]}_time"])
     kinds = ("fw_tp", "agrad_tp", "recomm")
     exposed = sum(found.stats[f"baseblock_{kind}_time_exposed"] for kind in kinds)
@@ -49,7 +49,7 @@ def test_bars_add_up_to_the_statistics_and_are_sorted(found, result):
     lengths = [end for _, end in ends(pieces[-1])]
     assert lengths[:MOST] == sorted(lengths[:MOST], reverse=True)
     assert tick_texts(panel.y) == [*names[:MOST], f"{len(operators) - MOST} others"]
-    assert pieces[0].links == [*(f"/?operator={name}" for name in names[:MOST]), ""]
+    assert pieces[0].links == [f"/?operator={name}" for name in names[: MOST + 1]]
 
 
 def test_points_lie_below_the_roofs_and_lead_to_their_operators(found, result):

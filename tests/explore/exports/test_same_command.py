@@ -14,6 +14,7 @@ from calculon.explore.exports.exports import offered, written
 from calculon.explore.exports.same_command import same, script
 from calculon.explore.exports.take_view import LAUNCH
 from calculon.explore.search.searches import best_alone, counts_of, each_split, on_count
+from calculon.explore.serving.asked_deployments import answered
 from calculon.plan.plan import NAMES
 from tests.explore.asking import answers
 from tests.explore.stated import CANNOT, MACHINE, STATES, TINY, exported, state_of
@@ -201,3 +202,31 @@ def test_launch_files_are_those_that_the_command_emits(address, dialect, left_ou
     page = LAUNCH.make(state, answers()).html
     assert ("the settings of the model are left out" in page) == left_out
     assert "pipeline_par" in page or "ddp_bucket_mib" in page  # what DeepSpeed lacks
+
+
+@first_of(
+    "options",
+    [
+        "deployment.tensor_par=2&deployment.max_batch=9&workload.prompt=1k",
+        "workload=rag&workload.rate=3&workload.ttft_limit=500ms&system.mem1.GBps=4000",
+        "deployment.kv_dtype=float8&workload.tpot_limit=1ms",
+    ],
+    2,
+)
+def test_deployments_are_those_of_the_commands(options, capsys, monkeypatch):
+    address = f"model=llama3-8B&system=h100_80g_sxm&procs=4&{options}"
+    state, known = state_of(address, "serving"), commands(address, "serving")
+    names: dict = {}
+    exec(script(same(state, answers())), names)
+    missed = not len(names["deployments"])
+    found = exported("deployments.json", state)
+    assert json.loads(json_text(names["deployments"].to_dict())) == found
+    if not missed:
+        assert printed(known["serve-optimal"], capsys, monkeypatch, "--format", "json") == found
+        assert printed(known["serve"], capsys, monkeypatch, "-f", "json") == exported(
+            "served.json", state
+        )
+    assert missed == bool(
+        names["served"].limits and not all(one.met for one in names["served"].limits)
+    )
+    assert names["served"].stats == answered(state, answers()).served.stats

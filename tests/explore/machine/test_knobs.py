@@ -10,6 +10,7 @@ from calculon.explore.machine.knobs import (
     CAPACITY,
     FURTHEST,
     changes_in_words,
+    figure_labels,
     found_by,
     knobs,
     labels,
@@ -20,6 +21,7 @@ from calculon.explore.machine.knobs import (
 from calculon.explore.offer import Offer
 from calculon.explore.page_state import State, read_state
 from calculon.hardware.figures import figures_of
+from tests.draws import some
 
 SYSTEMS = ("h100_80g_sxm", "gb200_nvl72", "a100_80g", "tpu_v5p", "mi300x")
 
@@ -77,11 +79,22 @@ def test_sliders_and_other_figures_are_all_that_steps_depend_on(system):
 
 
 def test_a_filter_finds_words_of_path_name_and_unit():
-    figures = list(figures_of(inputs.system("h100_80g_sxm")).values())
-    found = found_by(figures, "GB/s mem2")
-    assert [one.path for one in found] == ["mem2.GBps"]
-    assert found_by(figures, "") == figures
-    assert not found_by(figures, "no such figure")
+    machine = inputs.system("h100_80g_sxm")
+    figures = list(figures_of(machine).values())
+    names = figure_labels(machine, figures_of(machine))
+    for words in ("GB/s mem2", "host memory: bandwidth"):
+        assert [one.path for one in found_by(figures, words, names)] == ["mem2.GBps"]
+    assert found_by(figures, "", names) == figures
+    assert not found_by(figures, "no such figure", names)
+
+
+@pytest.mark.parametrize("name", some([*catalog.names("system")], 3))
+def test_figures_of_a_machine_have_different_labels(name):
+    machine = inputs.system(name)
+    known = figures_of(machine, points=True, whole_runs=True, serving=True)
+    found = figure_labels(machine, known)
+    assert len({found[path] for path in known}) == len(known)
+    assert not [label for label in found.values() if "_" in label]
 
 
 def test_what_the_file_has_is_no_change():

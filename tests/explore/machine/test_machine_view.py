@@ -19,10 +19,11 @@ from calculon.explore.machine.both_machines import (
     same_plan,
     usable_memory,
 )
-from calculon.explore.machine.knobs import CAPACITY, labels
+from calculon.explore.machine.knobs import CAPACITY, figure_labels
 from calculon.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.explore.page_state import State
 from calculon.explore.web.page_server import app
+from calculon.hardware.figures import figures_of
 from calculon.render.chart import Bars, Line
 from calculon.search.driver import run
 from calculon.search.ranking import Best
@@ -62,9 +63,11 @@ def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine():
 
 
 def path_of(label):
-    """Return the path of a figure that a bar is labelled with: by its name, or by itself."""
-    paths = {name: path for path, name in labels(inputs.system(SYSTEM)).items()}
-    return paths.get(label.replace("\n", " "), label.replace("\n", "").partition(" (")[0])
+    """Return the path of the figure that a bar is labelled with."""
+    machine = inputs.system(SYSTEM)
+    known = figures_of(machine, points=True, whole_runs=True)
+    paths = {name: path for path, name in figure_labels(machine, known).items()}
+    return paths[label.replace("\n", " ")]
 
 
 def test_bars_are_the_rows_of_the_sensitivity_and_lead_to_their_values():
@@ -204,4 +207,4 @@ def test_a_plan_that_cannot_run_has_the_slider_of_its_precision():
     assert answers().plan(state).estimate is None
     told = made("machine", state).html
     kind = answers().question(state).arithmetic["datatype"]
-    assert re.findall(r"<label[^>]*>Matrix rate, (\w+)", told) == [kind]
+    assert re.findall(r'<label for="knob-[^>]*>Matrix rate, (\w+)', told) == [kind]

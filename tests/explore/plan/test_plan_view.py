@@ -52,17 +52,18 @@ def test_the_key_figures_of_ones_own_plan_are_those_of_the_command():
     answers().found(OWN)
     mine = command().partition("Mine: ")[2]
     shown = words(made("figures", replace(OWN, tokens="15T")))
-    time = re.search(r"Time of a step ([\d.]+ s) 90 %: ([\d.]+ to [\d.]+ s)", shown)
+    time = re.search(r"Time per iteration ([\d.]+ s) 90 %: ([\d.]+ to [\d.]+ s)", shown)
     assert f"{time[1]} ({time[2]}) a step" in mine.replace(" s to ", " to ")
     for pattern, text in {
-        r"MFU (\d+ %)": "MFU {}",
-        r"Memory ([\d.]+ GiB)": "{}",
+        r"MFU, causal (\d+ %)": "MFU {}",
+        r"Risk of running out of memory (<?\d+ %)": "risk of running out {}",
+        r"([\d.]+ GiB) of [\d.]+ GiB usable": "{}",
         r"Tokens/s per processor ([\d,]+)": "{} tokens/s each",
         r"Days for 15 T tokens ([\d,]+)": "{} days for 15 T tokens",
         r"Against the best (\+\d+ %)": "{} against the best",
     }.items():
         assert text.format(re.search(pattern, shown)[1]) in mine
-    split = re.match(r".*?(?= Time of a step)", shown)[0]
+    split = re.match(r".*?(?= Risk of running out)", shown)[0]
     assert mine.startswith(split)
 
 
@@ -70,10 +71,14 @@ def test_the_key_figures_of_the_best_plan_are_those_of_the_command():
     told = command()
     answers().found(BEST)
     shown = words(made("figures", BEST))
-    assert f"Best: {re.match('.*?(?= Time of a step)', shown)[0]}" in told
+    assert f"Best: {re.match('.*?(?= Risk of running out)', shown)[0]}" in told
     plans, fit = re.search(r"Plans compared ([\d,]+) ([\d,]+) fit", shown).groups()
     assert f"{plans} plans, of which {fit} fit" in told
-    assert re.search(r"Time of a step ([\d.]+ s)", shown)[1] in told
+    assert re.search(r"Time per iteration ([\d.]+ s)", shown)[1] in told
+    for label, option in (("days", "days"), ("US dollars", "USD")):
+        shown = words(made("figures", replace(BEST, tokens="15T")))
+        figure = re.search(rf"{label} for 15 T tokens (\S+)", shown, re.IGNORECASE)[1]
+        assert re.search(rf"{option}[^0-9]*(15 T tokens +)?{figure} ", told)
     used = made("memory", BEST).html
     assert re.search(r"([\d.]+ GiB) of ([\d.]+ GiB) usable", used)[0] in told
 

@@ -128,7 +128,7 @@ def test_other_algorithms_cannot_run_on_a_torus():
     group = place(SYSTEM, 8)
     assert candidates(SYSTEM, "all_reduce", group) == ["torus"]
     assert set(times(SYSTEM, "all_to_all", group, SIZE)) == {"torus"}
-    assert "are a torus" in obstacle(SYSTEM, group, "ring")
+    assert "is a torus" in obstacle(SYSTEM, group, "ring")
     hopper = inputs.system("h100_80g_sxm")
     assert "ext.networks[].torus" in obstacle(hopper, place(hopper, 8), "torus")
     assert "torus" not in candidates(hopper, "all_reduce", place(hopper, 8))

@@ -204,7 +204,7 @@ def test_constants_that_contradict_each_other_are_refused():
         ),
         ({"kernels": {}}, "kernels"),
         (narrow([64, 0.3], [128, 0.9]), "at most 0.6, as wider heads take no less time, found 0.9"),
-        (narrow([64, 0.3], [64, 0.3]), "expected more than the 64 before, found 64"),
+        (narrow([64, 0.3], [64, 0.3]), "expected more than 64, the width before, found 64"),
         ({"kernels": {"flash9": LAW["kernels"]["flash3"]}}, "flash9"),
     ]:
         with pytest.raises(SpecError, match=text):

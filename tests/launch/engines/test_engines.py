@@ -9,11 +9,11 @@ from calculon.base.units import GIB
 from calculon.declarations.fields import spec_fields
 from calculon.launch.dialect import read
 from calculon.launch.dialects import ENGINES, read_launch
-from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, commanded
+from calculon.launch.engines.engine_commands import NOT_IN_ENGINES, command_text, engine_command
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.engine_scripts import deployment_defaults
-from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.read_records import read_deployment
 from tests.launch.laws import OF_ENGINES, SCRIPTS, launch_of
 
 DEFAULTS = deployment_defaults()
@@ -50,14 +50,14 @@ def test_several_commands_that_start_a_server_are_told():
     path = SCRIPTS / "sglang/deepseek_r1_fp8_h200.sh"
     either = {name: value for name, value in OF_ENGINES.items() if name != "OSL"}
     notes = read_launch(path.read_text(), str(path), variables=either).notes
-    assert "2 commands start a server: that with the most options counts" in notes
+    assert "2 commands start a server: the one with the most options is used" in notes
 
 
 def test_narrow_weights_that_only_a_name_says_are_told():
     notes = launch_of(SCRIPTS / "vllm/qwen3_coder_fp8.sh").notes
-    assert any("its name says FP8" in one for one in notes)
+    assert any("the name says FP8" in one for one in notes)
     wide = launch_of(SCRIPTS / "vllm/qwen3_coder_bf16.sh").notes
-    assert not any("its name says" in one for one in wide)
+    assert not any("the name says" in one for one in wide)
 
 
 def test_a_configuration_of_drafts_that_is_nested_too_deeply_is_refused(tmp_path):
@@ -111,7 +111,7 @@ def test_what_is_written_is_read_as_it_was(engine):
         except SpecError:
             continue  # none that there is
         try:
-            changes = commanded(engine, drawn, DEFAULTS, SERVER).changes
+            changes = engine_command(engine, drawn, DEFAULTS, SERVER).changes
             text = command_text(engine, drawn, DEFAULTS, SERVER)
         except SpecError as error:
             wrong = [one.field for one in error.problems]
@@ -120,13 +120,13 @@ def test_what_is_written_is_read_as_it_was(engine):
             continue
         written += 1
         replicas = drawn["num_procs"] // (drawn["tensor_par"] * drawn["pipeline_par"])
-        assert (f"{replicas} replicas: this starts one" in text) == (replicas > 1)
+        assert (f"{replicas} replicas: this script starts one" in text) == (replicas > 1)
         assert all(drawn[field] == DEFAULTS[field] for field in changes)
         launch = read(engine, text, "run.sh", server=SERVER)
         assert not launch.unknown
         assert not launch.not_modelled
         expected = drawn | {field: new for field, (_, new) in changes.items()}
-        said = (*engine.fields, *OF_ESTIMATE)
+        said = (*engine.fields, *NOT_IN_ENGINES)
         again = DEFAULTS | launch.deployment
         assert read_deployment(launch.deployment)
         assert {name: again[name] for name in said} == {name: expected[name] for name in said}
@@ -144,14 +144,14 @@ def test_a_share_of_all_memory_is_that_of_the_cache_and_what_it_counts_beside(en
     rank = _rank({})
     for share in (0.3, 0.9):
         drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8, "memory_fraction": share}
-        written = commanded(ENGINES[engine], drawn, DEFAULTS, SERVER).settings[flag]
+        written = engine_command(ENGINES[engine], drawn, DEFAULTS, SERVER).settings[flag]
         cache = share * rank.free
         assert written * SIZES["capacity"] == pytest.approx(cache + sum(SIZES[n] for n in held))
 
 
 def test_a_share_of_what_is_free_is_written_as_it_is():
     drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8, "memory_fraction": 0.7}
-    settings = commanded(ENGINES["tensorrt-llm"], drawn, DEFAULTS).settings
+    settings = engine_command(ENGINES["tensorrt-llm"], drawn, DEFAULTS).settings
     assert settings["kv_cache_config.free_gpu_memory_fraction"] == 0.7
 
 
@@ -166,7 +166,7 @@ def test_a_cache_beyond_what_is_free_takes_of_the_reserve():
 
 def test_a_share_without_room_for_the_cache_is_refused():
     text = "python -m sglang.launch_server --model-path m --mem-fraction-static 0.2"
-    with pytest.raises(SpecError, match="leaves room for the cache on h100_80g_sxm"):
+    with pytest.raises(SpecError, match="leaves memory for the KV cache on h100_80g_sxm"):
         read(ENGINES["sglang"], text, "x.sh", server=SERVER)
     with pytest.raises(SpecError, match="above 0, of at most 1"):
         read(ENGINES["sglang"], text.replace("0.2", "80"), "x.sh", server=SERVER)
@@ -213,7 +213,7 @@ def test_what_an_engine_cannot_say_is_refused_by_field():
 
 def test_an_open_field_is_as_the_engine_runs_it():
     drawn = DEFAULTS | {"num_procs": 1}
-    found = commanded(ENGINES["vllm"], drawn, DEFAULTS)
+    found = engine_command(ENGINES["vllm"], drawn, DEFAULTS)
     assert found.changes == {
         "admission": ("reserve", "mean"),
         "max_batch": (0, 1024),

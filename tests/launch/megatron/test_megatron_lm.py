@@ -257,16 +257,22 @@ def test_contradictions_and_values_without_meaning_are_errors():
         ("--micro-batch-size 0", r"--micro-batch-size: expected at least 1, found 0"),
         ("--global-batch-size 12", r"a multiple of 1 x 8 = 8 .*found 12"),
         ("--tensor-model-parallel-size two", r"a whole number, found 'two'"),
-        ("--tensor-model-parallel-size $TP", r"found \$TP. Hint: import-flags --env TP=VALUE"),
+        (
+            "--tensor-model-parallel-size $TP",
+            r"found \$TP. Hint: set it with import-flags --env TP=VALUE",
+        ),
         ("--data-parallel-sharding-strategy all --use-megatron-fsdp", "one of no_shard"),
         ("--moe-token-dispatcher-type ring", "one of allgather"),
         ("--recompute-granularity some", "full or selective"),
-        ("--recompute-granularity selective --recompute-modules all", "all is none"),
+        ("--recompute-granularity selective --recompute-modules all", "all is not a module"),
         (
             "--pipeline-model-parallel-layout XYZ --pipeline-model-parallel-size 2",
             "letters E, t, m",
         ),
-        ("--pipeline-model-parallel-layout 't|t|t' --pipeline-model-parallel-size 2", "it has 3"),
+        (
+            "--pipeline-model-parallel-layout 't|t|t' --pipeline-model-parallel-size 2",
+            "the layout has 3 stages",
+        ),
         (
             "--num-layers-per-virtual-pipeline-stage 3 --pipeline-model-parallel-size 2 --num-layers 32",
             "a divisor",

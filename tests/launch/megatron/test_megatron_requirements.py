@@ -78,12 +78,12 @@ REFUSED = [
     ("--use-precision-aware-optimizer", "--use-distributed-optimizer with"),
     ("--seq-length 4100 --context-parallel-size 4", "2 x context parallelism"),
     ("--cp-comm-type a2a+p2p --context-parallel-size 4", "--hierarchical-context"),
-    ("--num-layers 32 --pipeline-model-parallel-size 3", "stages and their chunks divide"),
+    ("--num-layers 32 --pipeline-model-parallel-size 3", "divisible by stages and chunks"),
     (
         "--pipeline-model-parallel-layout 'Et|tL' --num-virtual-stages-per-pipeline-rank 2",
         "one of --num-layers-per-virtual",
     ),
-    ("--num-experts 8 --expert-model-parallel-size 3", "experts that expert parallelism"),
+    ("--num-experts 8 --expert-model-parallel-size 3", "experts divisible by expert parallelism"),
     ("--num-experts 8 --tensor-model-parallel-size 2", "--sequence-parallel with experts"),
     ("--num-experts 8 --moe-router-topk 1", "--moe-router-pre-softmax"),
     ("--num-experts 8 --moe-router-enable-expert-bias", "--moe-router-score-function sigmoid"),
@@ -111,7 +111,7 @@ def test_what_megatron_refuses_is_found():
 
 
 KNOWN = {
-    "bert_340m.sh": {"CUDA_DEVICE_MAX_CONNECTIONS=1 with", "layers, with the ends"},
+    "bert_340m.sh": {"CUDA_DEVICE_MAX_CONNECTIONS=1 with", "layers, including ends"},
     "gpt3_175b.sh": {"--train-samples with --rampup"},
     "mamba_8b.sh": {"CUDA_DEVICE_MAX_CONNECTIONS=1 with"},
     "nemotron_nano_hybrid.sh": {"CUDA_DEVICE_MAX_CONNECTIONS=1 with"},

@@ -213,6 +213,6 @@ def test_here_documents_that_the_file_ends_before_are_empty():
 def test_what_has_no_end_is_told_with_its_line():
     rows = ["a 'b", 'a "b', "A=(1 2", "a ${B", "a $(b", "a `b"]
     for text in rows:
-        with pytest.raises(SpecError, match=r"run.sh:2: expected the end of what") as caught:
+        with pytest.raises(SpecError, match=r"run.sh:2: expected a closing mark for") as caught:
             statements(f"first\n{text}", "run.sh")
         assert caught.value.found == "the end of the file"

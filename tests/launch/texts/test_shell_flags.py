@@ -92,14 +92,14 @@ def test_commands_end_where_others_begin():
 def test_lists_of_flags_without_a_command_are_read_with_a_note():
     found = _parsed("MODEL_ARGS=(--a 1)\nMORE='--b 2'")
     assert [*found.settings] == ["--a", "--b"]
-    assert "no command" in found.notes[0]
+    assert "no training command" in found.notes[0]
 
 
 def test_what_may_hold_further_flags_is_told():
     found = _parsed('python x.py --a 1 --b $MORE "$@"')
     assert found.settings["--b"].value == Unresolved("$MORE", "MORE")
     assert found.notes == ("$@ may hold further settings",)
-    two = ("2 commands train: the one with the most flags counts",)
+    two = ("2 commands train: the one with the most flags is used",)
     for flags, notes in (("--a 1 --b 1", two), ("--a 1 --b 1 --c 1", ())):
         assert _parsed(f"python x.py {flags}\npython y.py --a 2").notes == notes
     assert _parsed("source other.sh\npython x.py --a").notes == ("other.sh is not read",)

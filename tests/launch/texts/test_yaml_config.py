@@ -65,7 +65,7 @@ def test_what_is_no_configuration_is_refused():
         ("- 1\n", "with named settings, found none"),
         ("", "with named settings, found none"),
         ("a: &a [*a]\n", "conf.yaml:1: expected values, found a value inside itself"),
-        ("x: " + "[" * 2000 + "]" * 2000, "too deep a nesting"),
+        ("x: " + "[" * 2000 + "]" * 2000, "less deeply nested"),
     ]
     for text, words in rows:
         with pytest.raises(SpecError, match=words):

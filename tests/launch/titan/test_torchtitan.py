@@ -137,7 +137,7 @@ def test_contradictions_have_both_numbers():
             "num_tokens_per_microbatch_per_dp_rank = 5000\nmax_context_length = 4096",
             "a multiple of max_context_length=4,096, found 5,000",
         ),
-        ("seq_len = 4096\nmax_context_length = 4096", "since tokens are counted"),
+        ("seq_len = 4096\nmax_context_length = 4096", "as the file counts tokens"),
         ('seq_len = "long"', "train.toml:6: training.seq_len: expected a whole number"),
     ]
     of_parallelism = [
@@ -150,7 +150,7 @@ def test_contradictions_have_both_numbers():
         (_pipeline('schedule = "x"'), "1F1B"),
         (
             _pipeline('schedule = "Interleaved1F1B"', "layers_per_stage = 5"),
-            r"as many parts each \(7 parts of 34 layers",
+            r"equal numbers of parts \(7 parts of 34 layers",
         ),
         ("tensor_parallel_degree = 2\nenable_async_tensor_parallel = true", "comp"),
     ]
@@ -179,7 +179,7 @@ def test_factors_of_rows_are_the_nearest_to_those_of_tensors():
     assert launch.execution["fp8_recipe"] == "tensorwise"
     ((setting, effect),) = launch.not_modelled
     assert setting.value == "rowwise"
-    assert "factors of rows" in effect
+    assert "row-wise scales" in effect
 
 
 def test_the_file_is_a_function_that_torchtitan_imports():
@@ -252,7 +252,7 @@ def test_a_configuration_that_is_elsewhere_is_told(tmp_path):
         "NGPU=8 CONFIG_FILE=there.toml ./run_train.sh --training.seq_len 4096 --training.steps 10",
     )
     assert launch.execution["seq_length"] == 4096
-    assert any("what there.toml says is not read" in note for note in launch.notes)
+    assert any("there.toml is not read" in note for note in launch.notes)
 
 
 @pytest.mark.parametrize("name", ["train.toml", "", "<stdin>"])

@@ -214,7 +214,7 @@ def test_the_nearest_misses_its_worst_limit_by_the_least(ttft, worst):
     assert fields_of(nearest) == ones[excess.index(min(excess))].fields
     with pytest.raises(
         Infeasible,
-        match=rf"none of \d+ deployments keeps the limits; .* misses {worst}: .* times as much",
+        match=rf"none of \d+ deployments keeps the limits; .* misses {worst}: .* times the limit",
     ):
         _ = found.best
 
@@ -258,7 +258,7 @@ def test_what_is_wrong_is_told(options, message):
 
 
 def test_money_of_a_machine_without_a_price():
-    with pytest.raises(SpecError, match="no price is known of a100_80g"):
+    with pytest.raises(SpecError, match=r"a100_80g.* states no price"):
         search_deployments(SMALL, 2, "a100_80g", LENGTHS, objective="usd_per_mtoken", fix=FIXED)
     found = search_deployments(
         *(SMALL, 2, "a100_80g", LENGTHS), objective="usd_per_mtoken", fix=FIXED | {"price": 1.5}

@@ -8,9 +8,9 @@ import pytest
 import calculon
 from calculon.base.errors import SpecError
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.read_records import read_workload
 from tests.serving.given import H100, LLAMA_70B, SMALL
 
 LOAD = {"prompt": 4000, "output": 500}
@@ -31,7 +31,7 @@ def test_long_outputs_fill_the_cache(admission):
     equal, varied = served({}, admission=admission), served({"output_cv": 1}, admission=admission)
     load = varied.workload
     share = 1.0 if admission == "reserve" else 0.5
-    each = [4000 + share * one for one in (500, load.output_at_hand)]
+    each = [4000 + share * one for one in (500, load.running_output)]
     assert varied.batch / equal.batch == pytest.approx(each[0] / each[1], rel=0.01)
     assert varied["mem_cache"] / varied.batch > equal["mem_cache"] / equal.batch
 

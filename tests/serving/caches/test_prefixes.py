@@ -10,7 +10,7 @@ from calculon.base.errors import SpecError
 from calculon.hardware.serving import Disk
 from calculon.serving.caches.prefixes import (
     SecondTier,
-    hit_places,
+    hit_locations,
     idle_conversations,
     kept_share,
 )
@@ -66,7 +66,7 @@ def test_a_simulated_cache_keeps_as_much():
 
 def test_tiers_share_the_hits():
     first, second = np.array([0.0, 20, 50, 200]), np.array([0.0, 0, 100, 1e9])
-    places = hit_places(first, second, RATE, THINK, 3)
+    places = hit_locations(first, second, RATE, THINK, 3)
     np.testing.assert_allclose(places.first + places.second + places.lost, 1)
     assert np.all(np.asarray(places) >= 0)
     assert places.lost[0] == pytest.approx(1)
@@ -87,7 +87,7 @@ def test_the_memory_of_a_node_is_shared():
 
 def test_a_system_without_a_second_tier_is_refused():
     bare = replace(H100, mem2=replace(H100.mem2, capacity=0.0))
-    with pytest.raises(SpecError, match="has no memory in tier 2"):
+    with pytest.raises(SpecError, match="has no tier-2 memory"):
         SecondTier(bare, "host")
     with pytest.raises(SpecError, match=r"states no ext\.serving\.disk"):
         SecondTier(H100, "disk")

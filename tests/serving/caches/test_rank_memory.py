@@ -8,7 +8,7 @@ from calculon.architecture.parameters import parameter_count
 from calculon.base.errors import SpecError
 from calculon.serving.caches.cache import CachedBlocks, cached_width, token_bytes
 from calculon.serving.caches.rank_memory import (
-    SequenceRoom,
+    SequenceCapacity,
     cached_bytes,
     logit_bytes,
     rank_memory,
@@ -16,8 +16,8 @@ from calculon.serving.caches.rank_memory import (
 )
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.read_records import read_deployment, read_workload
 from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, SMALL, types
 
@@ -78,7 +78,7 @@ def fitting(model=LLAMA_70B, system=H100, prompt=2000, output=500, hit=0.0, **fi
     given = {"num_procs": 8, "tensor_par": 8, **fields}
     load = read_workload(None, {"prompt": prompt, "output": output, "prefix_hit": hit})
     replica = Replica(model, system, Deployments.of(read_deployment(given)), load)
-    room = SequenceRoom(replica, rank_memory(replica, 8192.0))
+    room = SequenceCapacity(replica, rank_memory(replica, 8192.0))
     return room.fitting[0], room.longest[0], room
 
 
@@ -91,7 +91,7 @@ def test_as_many_sequences_as_the_cache_has_room_for():
     assert count * (each + logits) <= room < (count + 1) * (each + logits)
     by_length = cached_bytes(found.replica, np.array([longest, longest + 1]))
     alone = by_length + 0.9 * logit_bytes(LLAMA_70B, np.full(1, 8.0))
-    assert alone[0] <= found.memory.room[0] < alone[1]
+    assert alone[0] <= found.memory.cache_capacity[0] < alone[1]
 
 
 @pytest.mark.parametrize(

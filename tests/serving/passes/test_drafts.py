@@ -15,10 +15,10 @@ from calculon.serving.passes.pass_rows import LOGIT_BYTES, pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.replica import Replica
 from calculon.serving.passes.row_times import pass_times
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.read_records import read_deployment, read_workload
 from calculon.serving.serve import serve
-from calculon.serving.states.operating_point import Load
+from calculon.serving.states.operating_point import OperatingPointSolver
 from tests.cases import for_each
 from tests.draws import some
 from tests.serving.given import H100, LOAD, PLAIN, SMALL, rows_of, types
@@ -189,7 +189,7 @@ def test_drafts_pay_up_to_the_break_even_batch(model, draft):
     changes = {"memory_fraction": 0.1} | drafting(draft, 4, 0.35)
     found = answer(model, changes)
     drafted, plain = replica(model, **changes), replica(model)
-    fits = np.arange(1.0, Load(drafted).most()[0][0] + 1)
+    fits = np.arange(1.0, OperatingPointSolver(drafted).largest_batch()[0][0] + 1)
     pays = drafted.decode(fits) / drafted.per_pass < plain.decode(fits)
     largest = found["spec_break_even"]
     if not pays.any():

@@ -235,7 +235,7 @@ COPIES = {"expert_par": 8, "redundant_experts": 16}
 
 
 def test_models_without_experts_have_no_groups_of_attention():
-    with pytest.raises(SpecError, match="replicas have requests of their own"):
+    with pytest.raises(SpecError, match="use replicas instead"):
         served({"attn_data_par": 8}, model="llama3-8B")
 
 

@@ -9,9 +9,9 @@ from calculon import inputs
 from calculon.serving.passes.exchange import (
     LARGEST,
     ROUTINGS,
+    activated_experts,
     imbalance,
     shares,
-    touched_experts,
 )
 from tests.cases import for_each
 from tests.serving.given import SMALL, rows_of
@@ -65,8 +65,8 @@ def test_an_only_expert_is_always_touched():
     tokens = np.array([1.0, 5, 100])
     for experts in (1, 64):
         model = of_experts(experts, experts)
-        assert touched_experts(model, 1, 0, tokens).tolist() == [experts] * 3
-    few = touched_experts(of_experts(64, 1), np.full(1, 8.0), np.zeros(1), np.ones(1))
+        assert activated_experts(model, 1, 0, tokens).tolist() == [experts] * 3
+    few = activated_experts(of_experts(64, 1), np.full(1, 8.0), np.zeros(1), np.ones(1))
     assert few[0] == pytest.approx(8 / 64)
 
 
@@ -75,9 +75,9 @@ def test_copies_are_touched_by_tokens_of_their_own(routing):
     """One token passes `k` of all ranks' experts, whatever copies there are; many tokens pass all of them."""
     model, groups = of_experts(64, 4), np.full(2, 16.0)
     copies = np.array([0.0, 16])
-    one = touched_experts(model, groups, copies, np.ones(2), routing)
+    one = activated_experts(model, groups, copies, np.ones(2), routing)
     assert one == pytest.approx(4 / 16)
-    many = touched_experts(model, groups, copies, np.full(2, 1e6), routing)
+    many = activated_experts(model, groups, copies, np.full(2, 1e6), routing)
     assert many == pytest.approx([64 / 16, 80 / 16])
 
 
@@ -86,7 +86,7 @@ DEEPSEEK = inputs.model("deepseek-v3")
 
 def test_touched_experts_of_deepseek_v3():
     tokens = np.array([16.0, 128])
-    touched = touched_experts(DEEPSEEK, np.ones(2), np.zeros(2), tokens, "balanced")
+    touched = activated_experts(DEEPSEEK, np.ones(2), np.zeros(2), tokens, "balanced")
     assert np.round(touched).tolist() == [102, 252]
     rows = rows_of(DEEPSEEK, decoded=tokens, context=10)
     each = 3 * 7168 * 2048 * 2

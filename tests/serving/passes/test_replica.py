@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.read_records import read_deployment, read_workload
 from tests.cases import for_each
 from tests.serving.given import LOAD, PLAIN, SMALL
 

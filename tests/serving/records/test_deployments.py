@@ -10,9 +10,9 @@ import pytest
 from calculon import inputs
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import SIZES, Deployments, grouped
-from calculon.serving.states.operating_point import Load
+from calculon.serving.records.read_records import read_deployment, read_workload
+from calculon.serving.states.operating_point import OperatingPointSolver
 from tests.draws import SEED, draws
 from tests.serving.given import H100, SMALL
 
@@ -66,7 +66,11 @@ def drawn(random):
 
 
 def test_all_sizes_are_columns():
-    assert tuple(one.name for one in fields(Deployments)) == ("record", *SIZES, "prefilling")
+    assert tuple(one.name for one in fields(Deployments)) == (
+        "record",
+        *SIZES,
+        "prefill_deployments",
+    )
 
 
 def test_one_is_the_same_among_many():
@@ -80,9 +84,13 @@ def test_one_is_the_same_among_many():
         split = {"tensor_par": 4, "attn_data_par": 2, "context_par": 1, "expert_par": 4}
         procs = record.num_procs - record.own_procs + 4 * record.pipeline_par
         records = [record, replace(record, num_procs=procs, **split, kv_block=64, max_batch=20)]
-        many = Load(Replica(model, H100, Deployments.of_records(records), load)).solve()
+        many = OperatingPointSolver(
+            Replica(model, H100, Deployments.of_records(records), load)
+        ).solve()
         row = number // 2 % 2
-        alone = Load(Replica(model, H100, Deployments.of(records[row]), load)).solve()
+        alone = OperatingPointSolver(
+            Replica(model, H100, Deployments.of(records[row]), load)
+        ).solve()
         assert many.batch[row] == alone.batch[0]
         assert many.cut[row] == alone.cut[0]
         assert many.feasible[row] == alone.feasible[0]

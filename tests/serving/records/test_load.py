@@ -7,7 +7,7 @@ import pytest
 
 from calculon.base.errors import SpecError
 from calculon.declarations import catalog
-from calculon.serving.records.asked import read_workload
+from calculon.serving.records.read_records import read_workload
 from tests.cases import for_each
 
 
@@ -22,13 +22,13 @@ def test_a_sequence_at_hand_is_longer_than_the_average():
     outputs = [output for output in (short, long) for _ in range(1, output)]
     found = asked(output_cv=400 / 500)
     assert found.context == pytest.approx(np.mean(contexts))
-    assert found.output_at_hand == pytest.approx(np.mean(outputs))
+    assert found.running_output == pytest.approx(np.mean(outputs))
 
 
 def test_equal_lengths_are_as_they_were():
     found = asked()
     assert found.context == 2000 + 500 / 2
-    assert found.output_at_hand == 500
+    assert found.running_output == 500
     assert found.lengths == ((1.0, 2000, 2000),)
     assert (found.computed, found.cached, found.shared(), found.hit) == (2000, 0, 0, 0)
     assert asked(prefix_hit=0.3).computed == math.ceil(2000 * 0.7)
@@ -81,8 +81,8 @@ def test_turns_have_all_before_them_in_their_prompt(turns, common):
 @for_each(
     ("fields", "message"),
     [
-        ({"prefix_hit": 0.5, "turns": 2}, "0 beside these"),
-        ({"prefix_hit": 0.5, "shared_prefix": 5}, "0 beside these"),
+        ({"prefix_hit": 0.5, "turns": 2}, "0 together with these"),
+        ({"prefix_hit": 0.5, "shared_prefix": 5}, "0 together with these"),
         ({"shared_prefix": 2000}, "less than prompt=2,000"),
         ({"turns": 9}, "at least 2,005"),
         ({"think": 5}, "no users who think"),

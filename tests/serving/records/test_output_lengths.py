@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from calculon.serving.records.output_lengths import longest_output, running_out, weibull_shape
+from calculon.serving.records.output_lengths import draining_batch, longest_output, weibull_shape
 from tests.cases import for_each
 
 
@@ -38,7 +38,7 @@ def test_equal_outputs_end_together():
 @for_each("variation", [0.05, 0.5, 1.0, 2.0])
 def test_a_batch_runs_out_with_all_its_tokens(variation, under_way):
     batch, steps = np.array([1.0, 8, 300]), 400.0
-    out = running_out(batch, steps, variation, under_way=under_way)
+    out = draining_batch(batch, steps, variation, under_way=under_way)
     each = steps * (1 + variation**2) / 2 if under_way else steps
     np.testing.assert_allclose((out.passes * out.left).sum(axis=1), batch * each, rtol=3e-3)
     assert np.all(np.diff(out.left, axis=1) <= 1e-9 * batch[:, None])
@@ -57,6 +57,6 @@ def test_what_is_under_way_is_as_in_a_simulation(variation):
     ends = lengths.cumsum(axis=2)
     left = np.where(ends > 20, ends, np.inf).min(axis=2) - 20
     assert np.isfinite(left).all()
-    out = running_out(np.full(1, 64.0), 1.0, variation, under_way=True)
+    out = draining_batch(np.full(1, 64.0), 1.0, variation, under_way=True)
     assert left.max(axis=1).mean() == pytest.approx(out.passes.sum(), rel=0.05)
     assert left.sum(axis=1).mean() == pytest.approx((out.passes * out.left).sum(), rel=0.05)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.base.errors import SpecError
-from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.read_records import read_deployment
 from calculon.serving.records.speculation import (
     DRAFTS,
     MTP_ACCEPTANCE,

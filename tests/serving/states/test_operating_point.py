@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import PromptLength
+from calculon.serving.records.read_records import read_deployment, read_workload
 from calculon.serving.states.served_points import Limit
 from tests.cases import for_each
 from tests.serving import given
@@ -73,7 +73,7 @@ def test_the_longest_gap_has_the_last_chunk():
     found = small({"token_budget": 2048}, **long, users=4)
     replica = small_replica(2048, long)
     batch, length = np.full(1, 4.0), PromptLength(1.0, 60_000, 60_000)
-    count, together = replica._taken(batch, length)
+    count, together = replica._chunking(batch, length)
     chunk = 60_000 / count
     sizes = {"decoded": batch, "context": replica.workload.context, "prompts": together}
     last = replica.passes(replica.sizes(**sizes, chunk=chunk, cached=60_000 - chunk))
@@ -107,11 +107,11 @@ def test_a_run_of_users_ends_with_the_answer_to_the_last():
 @for_each(
     ("found", "most", "words"),
     [
-        (3.0, 2.0, "ttft: 3 of 2 s, 1.5 times as much"),
-        (7.6, 7.57, "ttft: 7.6 of 7.57 s, 0.4 % more"),
-        (7.5701, 7.57, "ttft: 7.5701 of 7.57 s, 0.0013 % more"),
+        (3.0, 2.0, "ttft: 3 of 2 s, 1.5 times the limit"),
+        (7.6, 7.57, "ttft: 7.6 of 7.57 s, 0.4 % over the limit"),
+        (7.5701, 7.57, "ttft: 7.5701 of 7.57 s, 0.0013 % over the limit"),
         (1.0, 2.0, "ttft: 1 of 2 s"),
-        (float("inf"), 2.0, "ttft: without end, of 2 s"),
+        (float("inf"), 2.0, "ttft: unbounded, limit 2 s"),
     ],
 )
 def test_a_limit_in_words(found, most, words):

@@ -28,12 +28,12 @@ def test_erlang_c_by_the_recursion_of_erlang_b():
 def test_one_server_with_exponential_and_with_equal_times():
     share, service = np.array([0.1, 0.5, 0.9]), 0.2
     mean = service * share / (1 - share)
-    both = [
+    add_waits = [
         wait(share / service, service + 0 * share, np.ones(3), 1.0, cv, 0.99) for cv in (1.0, 0.0)
     ]
-    np.testing.assert_allclose(both[0].mean, mean)
-    np.testing.assert_allclose(both[1].mean, mean / 2)  # Pollaczek and Khinchine
-    left = share * np.exp(-both[0].percentile * (1 - share) / service)
+    np.testing.assert_allclose(add_waits[0].mean, mean)
+    np.testing.assert_allclose(add_waits[1].mean, mean / 2)  # Pollaczek and Khinchine
+    left = share * np.exp(-add_waits[0].percentile * (1 - share) / service)
     assert np.all(np.minimum(left, 0.01) == pytest.approx(left))
 
 

@@ -11,7 +11,7 @@ from calculon import inputs
 from calculon.campaign.energy import OVERHEAD_SHARE, STEPPING_SHARE, WAITING_SHARE
 from calculon.campaign.money import quote
 from calculon.hardware.extension import Power
-from calculon.serving.records.asked import read_workload
+from calculon.serving.records.read_records import read_workload
 from calculon.serving.states.served_points import DECODING_SHARE, AllReplicas, energy_words
 
 SYSTEM = inputs.system("h100_80g_sxm")

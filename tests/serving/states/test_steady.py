@@ -6,17 +6,17 @@ import pytest
 from calculon.serving.states.steady import (
     at_rate,
     budget_batch,
+    chunked_prefill,
     chunks,
     concurrency,
-    mixed_passes,
     mixture,
     of_users,
-    own_passes,
     pass_at_work,
     prompts_together,
     queue_of_users,
     run_time,
     saturated,
+    separate_prefill,
     static_rate,
     users_of,
 )
@@ -28,7 +28,7 @@ BATCH = RANDOM.integers(1, 500, MANY).astype(float)
 OUTPUT = RANDOM.integers(2, 4000, MANY).astype(float)
 DECODE = RANDOM.uniform(1e-3, 0.2, MANY)
 PREFILL = RANDOM.uniform(1e-3, 3.0, MANY)
-ALONE = own_passes(PREFILL, PREFILL, DECODE)
+ALONE = separate_prefill(PREFILL, PREFILL, DECODE)
 
 
 def test_littles_law_holds_identically():
@@ -45,9 +45,9 @@ def test_mixed_passes_save_the_fixed_part():
     fixed, each, prompt = 0.02, 1e-5, 3000.0
     batch, output = np.array([4.0, 32, 100]), np.full(3, 500.0)
     decode = fixed + each * batch
-    own = own_passes(*2 * (fixed + each * prompt + 0 * batch,), decode)
+    own = separate_prefill(*2 * (fixed + each * prompt + 0 * batch,), decode)
     whole, one = fixed + each * (batch + prompt), np.ones(3)
-    mixed = mixed_passes(one, one, whole, decode, whole)
+    mixed = chunked_prefill(one, one, whole, decode, whole)
     difference = (
         1 / saturated(batch, decode, own, output).rate
         - 1 / saturated(batch, decode, mixed, output).rate
@@ -136,7 +136,10 @@ def test_a_pass_has_room_for_tokens_and_prompts(budget, prompt, output):
 
 
 def test_kinds_of_prompts_mix_by_their_time():
-    short, long = own_passes(PREFILL, PREFILL, DECODE), own_passes(*2 * (3 * PREFILL,), DECODE)
+    short, long = (
+        separate_prefill(PREFILL, PREFILL, DECODE),
+        separate_prefill(*2 * (3 * PREFILL,), DECODE),
+    )
     both = mixture((0.75, 0.25), (short, long))
     np.testing.assert_allclose(both.busy, 1.5 * PREFILL)
     np.testing.assert_allclose(both.latency, 1.5 * PREFILL)
@@ -154,7 +157,7 @@ def test_prompts_taken_together_are_not_those_of_others():
     """All users in one pass do the same at the same time: each has it once, and nobody waits."""
     users = np.arange(1.0, 9)
     decode, whole = np.full(8, 0.01), 0.1 + 0.2 * users
-    together = own_passes(whole, whole, decode, users)
+    together = separate_prefill(whole, whole, decode, users)
     state = of_users(users, decode, together, 20.0)
     np.testing.assert_allclose(state.rate, users / (whole + 19 * decode))
     np.testing.assert_allclose(state.tpot, decode)

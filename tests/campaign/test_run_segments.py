@@ -5,25 +5,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.base.errors import SpecError
-from calculon.campaign.ramps import MOST_RUNGS
+from calculon.campaign.ramps import MOST_BATCHES
 from calculon.campaign.read import read_campaign
-from calculon.campaign.rungs import rungs
+from calculon.campaign.run_segments import run_segments
 from tests.cases import for_each
 
 BATCH, LENGTH, PARAMETERS = 512, 4096, 8e9
 TOKENS = 10**12
 
 
-def _rungs(tokens: float = TOKENS, own=None, **fields):
+def _segments(tokens: float = TOKENS, phase_sizes=None, **fields):
     """Return the parts of a run with some fields."""
     if any("share" in one for one in fields.get("phases", ())):
         fields["tokens"] = tokens
-    return rungs(read_campaign(fields), tokens, PARAMETERS, BATCH, LENGTH, own)
+    return run_segments(read_campaign(fields), tokens, PARAMETERS, BATCH, LENGTH, phase_sizes)
 
 
 def _problems(tokens: float = TOKENS, **fields):
     with pytest.raises(SpecError) as error:
-        _rungs(tokens, **fields)
+        _segments(tokens, **fields)
     return error.value.problems
 
 
@@ -45,7 +45,7 @@ def _ramps(draw):
 @given(_shares(), _ramps(), _ramps())
 def test_tokens_add_up_whatever_the_phases_and_ramps(phases, ramp, lengths):
     seq_ramp = [{"from": one["from"], "seq_size": one["batch"]} for one in lengths]
-    found = _rungs(phases=phases, batch_ramp=ramp, seq_ramp=seq_ramp)
+    found = _segments(phases=phases, batch_ramp=ramp, seq_ramp=seq_ramp)
     assert sum(one.tokens for one in found) == TOKENS
     assert min(one.tokens for one in found) >= 1
     assert [one.phase for one in found] == sorted(one.phase for one in found)
@@ -61,7 +61,7 @@ def test_shares_that_end_where_a_ramp_steps_leave_no_sliver():
     ramp = [{"from": 0, "batch": 64}, {"from": 3 * TOKENS // 10, "batch": 128}]
     phases = [{"share": 0.1}, {"share": 0.2}, {"share": 0.7}]
     assert 0.1 + 0.2 != 0.3
-    found = _rungs(phases=phases, batch_ramp=ramp)
+    found = _segments(phases=phases, batch_ramp=ramp)
     assert [one.tokens for one in found] == [TOKENS // 10, TOKENS // 5, 7 * TOKENS // 10]
     assert [one.batch_size for one in found] == [64, 64, 128]
 
@@ -70,7 +70,7 @@ def test_batches_in_tokens_follow_the_length_of_sequences():
     """Llama 3 405B: 4M tokens at 4,096 and 8,192 tokens a sequence are 1,024 and 512 sequences."""
     ramp = [{"from": 0, "batch": "4M"}, {"from": "2.87B", "batch": "8M"}]
     lengths = [{"from": 0, "seq_size": "4k"}, {"from": "252M", "seq_size": "8k"}]
-    found = _rungs(batch_ramp=ramp, seq_ramp=lengths)
+    found = _segments(batch_ramp=ramp, seq_ramp=lengths)
     assert [one.batch_size for one in found] == [1024, 512, 1024]
     assert [one.tokens_per_step for one in found] == [4 << 20, 4 << 20, 8 << 20]
 
@@ -78,7 +78,7 @@ def test_batches_in_tokens_follow_the_length_of_sequences():
 @given(st.integers(1, BATCH), st.integers(1, BATCH), st.integers(BATCH, TOKENS - 1))
 def test_a_linear_ramp_is_that_of_megatron(start, step, tokens):
     """Megatron-LM: equal steps of the batch, each for an equal share of the samples of the ramp."""
-    found = _rungs(batch_ramp={"start": start, "step": step, "tokens": tokens})
+    found = _segments(batch_ramp={"start": start, "step": step, "tokens": tokens})
     batches = [*range(start, BATCH, step), BATCH]
     assert [one.batch_size for one in found] == batches
     for one in found[:-1]:
@@ -91,8 +91,8 @@ def test_a_linear_ramp_is_that_of_megatron(start, step, tokens):
 def test_what_a_phase_states_goes_before_its_execution_and_that_before_ramps():
     ramp = [{"from": 0, "batch": 64}]
     phases = [{"share": 0.25}, {"share": 0.25}, {"share": 0.5, "batch": 32, "seq_size": 1024}]
-    own = {1: (16, 2048), 2: (8, 512)}
-    found = _rungs(own=own, phases=phases, batch_ramp=ramp)
+    phase_sizes = {1: (16, 2048), 2: (8, 512)}
+    found = _segments(phase_sizes=phase_sizes, phases=phases, batch_ramp=ramp)
     assert [(one.batch_size, one.seq_size) for one in found] == [
         (64, LENGTH),
         (16, 2048),
@@ -141,6 +141,9 @@ def test_a_run_has_tokens():
 def test_a_linear_ramp_has_not_too_many_batches():
     fields = {"batch_ramp": {"start": 1, "step": 1, "tokens": TOKENS - 1}}
     campaign = read_campaign(fields)
-    assert len(rungs(campaign, TOKENS, PARAMETERS, MOST_RUNGS + 1, LENGTH)) == MOST_RUNGS + 1
+    assert (
+        len(run_segments(campaign, TOKENS, PARAMETERS, MOST_BATCHES + 1, LENGTH))
+        == MOST_BATCHES + 1
+    )
     with pytest.raises(SpecError, match="batches at most"):
-        rungs(campaign, TOKENS, PARAMETERS, MOST_RUNGS + 2, LENGTH)
+        run_segments(campaign, TOKENS, PARAMETERS, MOST_BATCHES + 2, LENGTH)

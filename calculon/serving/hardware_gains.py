@@ -1,4 +1,4 @@
-"""What would help: how much a figure of a deployment gains from a better part of the machine."""
+"""Hardware sensitivity of serving: gain of a figure from a better part of the machine."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,16 +11,16 @@ from calculon.hardware.serving import LatencyByRanks
 from calculon.hardware.system import System
 
 STEP = 1.1
-"""How much better a part is, to see what that is worth."""
+"""Factor by which a part is improved to measure its gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Help:
-    """A better part of the machine, and what it is worth.
+class HardwareGain:
+    """Gain from a better part of the machine.
 
     Attributes:
         part: One of :data:`PARTS`.
-        elasticity: Percent by which the figure is better for one percent by which the part is.
+        elasticity: Percent by which the figure improves if the part improves by one percent.
     """
 
     part: str
@@ -87,19 +87,22 @@ PARTS: Mapping[str, Callable[[System, float], System]] = {
     "floors of kernels": _floors,
     "time of the host": _host,
 }
-"""Parts of a machine, each with the machine on which it is better by a factor: times and latencies are shorter."""
+"""Parts of a machine, each with a function that improves it by a factor: times and latencies become shorter."""
 
 
-def helps(system: System, figure: Callable[[System], float]) -> tuple[Help, ...]:
-    """Return what better parts are worth, the best first.
+def hardware_gains(system: System, figure: Callable[[System], float]) -> tuple[HardwareGain, ...]:
+    """Return the gains from better parts, largest first.
 
     Args:
         system: The machine.
-        figure: The figure on a machine; more of it is better.
+        figure: Returns the figure on a machine; larger is better.
     """
+    # a ratio of logarithms is the elasticity, which hardly depends on the size of the step
     now = figure(system)
     found = [
-        Help(part=part, elasticity=math.log(figure(better(system, STEP)) / now) / math.log(STEP))
+        HardwareGain(
+            part=part, elasticity=math.log(figure(better(system, STEP)) / now) / math.log(STEP)
+        )
         for part, better in PARTS.items()
     ]
     return tuple(sorted(found, key=lambda one: -one.elasticity))

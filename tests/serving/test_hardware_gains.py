@@ -2,13 +2,15 @@
 
 import pytest
 
+from calculon.serving.hardware_gains import PARTS, hardware_gains
 from calculon.serving.serve import serve
-from calculon.serving.what_helps import PARTS, helps
 from tests.serving.given import H100, LLAMA_70B, LOAD
 
 
 def test_a_power_has_its_exponent_as_elasticity():
-    found = helps(H100, lambda system: system.mem1.bandwidth**0.25 * system.mem1.capacity**2)
+    found = hardware_gains(
+        H100, lambda system: system.mem1.bandwidth**0.25 * system.mem1.capacity**2
+    )
     worth = {one.part: one.elasticity for one in found}
     assert [one.part for one in found[:2]] == ["capacity of memory", "bandwidth of memory"]
     assert worth.pop("capacity of memory") == pytest.approx(2)

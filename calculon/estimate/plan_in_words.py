@@ -1,0 +1,64 @@
+"""Words of plans as keyword arguments: ``estimate(model, plan, system, tp=4)``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calculon import inputs
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.short_names import QUESTION_WORDS, field_name
+from calculon.declarations.spellings import precision, processor_counts, sequence_length
+from calculon.declarations.spellings.plan_pairs import is_plan, plan_fields
+from calculon.declarations.usual_batch import asked_batch
+from calculon.plan.columns import field_of
+from calculon.plan.plan import NAMES
+
+_QUESTION = tuple(QUESTION_WORDS.values())
+
+
+def with_plan_words(call: str, source: Any, words: Mapping[str, Any], model: Model) -> Any:
+    """Return the source of an execution with further values by the words of plans; of these alone without a source.
+
+    Args:
+        call: The function, for messages.
+        source: The execution; None without one.
+        words: Values by name: ``{"tp": 4, "batch": "4M"}``.
+        model: What it runs.
+
+    Raises:
+        SpecError: For an unknown word.
+    """
+    if not words:
+        return source
+    texts = {name: _text(name, value) for name, value in words.items()}
+    asked = {name: text for name, text in texts.items() if name in _QUESTION}
+    fields = plan_fields({n: t for n, t in texts.items() if n not in asked}, call, _QUESTION)
+    if source is None or is_plan(source):
+        pairs = (f"{name}={text}" for name, text in texts.items())
+        return " ".join((*([] if source is None else [source]), *pairs))
+    base = source.to_dict() if isinstance(source, Execution) else source
+    return inputs.Changed.of(base, {**_fields_asked(asked, base, model), **fields})
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a value as a plan in words has it."""
+    field = field_name(name)
+    return str(field_of(field).declaration.plain(value) if field in NAMES else value)
+
+
+def _fields_asked(asked: Mapping[str, str], source: Any, model: Model) -> dict[str, Any]:
+    """Return fields of an execution that are stated as options of ``calculon plan`` state them."""
+    found: dict[str, Any] = {}
+    if "preset" in asked:
+        found["preset"] = asked["preset"]
+    if "procs" in asked:
+        found["num_procs"] = processor_counts(asked["procs"], "procs")[0]
+    if "dtype" in asked:
+        found |= precision(asked["dtype"])
+    if "seq" in asked:
+        found["seq_length"] = sequence_length(asked["seq"])
+    if "batch" in asked:
+        stated = inputs.stated_execution(source)[0]
+        length = found.get("seq_length") or stated.get("seq_length") or model.seq_size
+        found["batch_size"] = asked_batch(asked["batch"], 1, int(length))
+    return found

@@ -1,0 +1,110 @@
+"""Texts of documents with labels in the place of names of fields, statistics and figures of a machine.
+
+Documents are written for a terminal, whose readers type such names; a page shows the labels of its controls. Options of
+commands stay as they are typed.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from html import escape
+from types import MappingProxyType
+
+from calculon.base.records import columns
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.model import Model
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.declarations.statistics import CorrectedStats
+from calculon.explore.choice_words import label
+from calculon.explore.machine.knobs import figure_words
+from calculon.hardware.collectives.algorithms import OPERATIONS
+from calculon.plan.columns import FIELDS
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import Workload
+
+PASSES = {"agrad": "input gradients", "wgrad": "weight gradients"}
+"""Short names of passes, with their words."""
+
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+_OPTION = re.compile(r"(--?[a-z][\w-]*(?: [\w.\[\]]+=[^\s,;)]+)?)")
+"""An option of a command, with a field and its value."""
+
+_COMMON = re.compile(r"[A-Z][a-z]+([ ,:][ a-z(]|$)")
+"""A label that is lower-case within a sentence: no abbreviation, and no name of several words."""
+
+_NAME = re.compile(r"(?<![\w./])[A-Za-z]\w*(?:\[\d+\])*(?:\.\w+(?:\[\d+\])*)*(?:_\*)?")
+
+
+@cache
+def known_names() -> Mapping[str, str]:
+    """Return the words of fields, values, statistics and collectives whose names are none."""
+    values = {
+        value: field.declaration.words.get(value) or value.replace("_", " ")
+        for field in (*FIELDS, *spec_fields(Deployment))
+        for value in field.declaration.choices
+        if "_" in value
+    }
+    known = (*columns(CorrectedStats), *RUN_FIGURES.values(), *SERVING_FIGURES.values())
+    statistics = {one.name: in_short(one.help) for one in known}
+    fields = {one.name: one.name.replace("_", " ") for one in spec_fields(Model)}
+    records = (*FIELDS, *spec_fields(Deployment), *spec_fields(Workload))
+    fields |= {one.key: label(one.key) for one in records}
+    sent = {name: name.replace("_", "-") for name in OPERATIONS}
+    found = {**values, **statistics, **fields, **sent}
+    return {name: words for name, words in found.items() if "_" in name} | PASSES
+
+
+def in_short(help_text: str) -> str:
+    """Return what a statistic is without further explanations.
+
+    >>> in_short("forward computation of a batch on the slowest stage. It has copies")
+    'forward computation of a batch on the slowest stage'
+    """
+    return re.split(r"[;:.] |, where|, a part of", help_text)[0]
+
+
+def in_labels(text: str, names: Mapping[str, str] = _NO_NAMES, *, paths: bool = True) -> str:
+    """Return a text with labels in the place of names.
+
+    Args:
+        text: The text.
+        names: Further names, such as paths of figures, with their labels.
+        paths: Whether other paths of figures have labels, too; messages show them as they were typed.
+
+    >>> in_labels("pipeline_interleaving: expected 1")
+    'Chunks per stage: expected 1'
+    >>> in_labels("more networks[0].size, or another zero_stage (--set zero_stage=1)")
+    'more inner network: processors, or another sharded by replicas (ZeRO) (--set zero_stage=1)'
+    """
+    return "".join(
+        piece if number % 2 else _labelled(piece, names, begins=not number, paths=paths)
+        for number, piece in enumerate(_OPTION.split(text))
+    )
+
+
+def labelled_html(text: str, names: Mapping[str, str] = _NO_NAMES) -> str:
+    """Return the same as HTML, with options of commands as code."""
+    pieces = (
+        f"<code>{escape(piece)}</code>"
+        if number % 2 and "=" in piece
+        else escape(piece if number % 2 else _labelled(piece, names, begins=not number))
+        for number, piece in enumerate(_OPTION.split(text))
+    )
+    return "".join(pieces).replace("\n", "<br>")
+
+
+def _labelled(text: str, names: Mapping[str, str], *, begins: bool, paths: bool = True) -> str:
+    """Return a piece of a text without options in labels; `begins`: it is the first."""
+    known = known_names()
+
+    def words(found: re.Match[str]) -> str:
+        name = found[0]
+        said = names.get(name) or known.get(name) or (figure_words(name) if paths else "")
+        if not said:
+            return name
+        first = begins and not text[: found.start()].strip(" '")
+        return said if first or not _COMMON.match(said) else said[0].lower() + said[1:]
+
+    return _NAME.sub(words, text)

@@ -1,0 +1,226 @@
+"""What the view of serving asks for: requests, deployments that are tried, the best of them, and their frontier."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.base.errors import Infeasible, Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.campaign.goals import TimeSpan
+from calculon.declarations import catalog
+from calculon.declarations.parse import parse_value
+from calculon.documents.served_frontier import AXES, frontier_in
+from calculon.explore.answers import Answers
+from calculon.explore.offer import MODEL
+from calculon.explore.page_state import State
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
+from calculon.search.deployments.deployment_space import DeploymentSpace
+from calculon.search.deployments.deployment_words import CHOICES, SCHEDULING, SPLIT, checked
+from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
+from calculon.serving.records.deployments import COUNT
+from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.read_records import read_workload
+from calculon.serving.serve import Served, serve
+
+TOP = 8
+"""Deployments that are listed."""
+
+LISTED = tuple(name for name in (*SPLIT, "token_budget") if f"deployment.{name}" in DEPLOYMENT)
+"""Numbers of which only values are taken that a deployment of the question can have; each narrows those after it."""
+
+
+def workloads() -> list[str]:
+    """Return the names of workloads that an address may have."""
+    return list(catalog.names("workload"))
+
+
+def stated(state: State, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that an address states, of those of some words, by their names in files.
+
+    Raises:
+        SpecError: For a text that is no value.
+    """
+    found = {}
+    for word, one in words.items():
+        if not (text := state.option(word)):
+            continue
+        try:
+            found[one.key] = parse_value(text)
+        except SpecError as error:
+            raise SpecError("address", Problem(one.key, error.expected, error.found)) from None
+    return found
+
+
+def workload(state: State) -> Workload:
+    """Return the requests and their limits.
+
+    Raises:
+        SpecError: For another workload than those of the catalog, and for values that its fields do not take.
+    """
+    name, known = state.option("workload"), workloads()
+    if name not in known:
+        wanted = f"one of {', '.join(known)}"
+        raise SpecError("address", Problem("workload", wanted, repr(name), nearest(name, known)))
+    return read_workload(name, stated(state, REQUESTS))
+
+
+def counts(state: State, load: Workload) -> str:
+    """Return the numbers of processors that are tried: of a stated load, as few as it takes."""
+    if own := state.option(f"deployment.{COUNT}"):
+        return _own_count(state, own)
+    if load.kind == SATURATED or state.procs == 1:
+        return str(state.procs)
+    doubling = f"1:{state.procs}:x2"
+    return doubling if state.procs & (state.procs - 1) == 0 else f"{doubling},{state.procs}"
+
+
+def _own_count(state: State, text: str) -> str:
+    if not re.fullmatch(r"\d{1,9}", text) or not 1 <= int(text) <= state.procs:
+        wanted = f"a number of the {state.procs:,} processors"
+        raise SpecError("deployment", Problem(COUNT, wanted, repr(text)))
+    return text
+
+
+def fixed(state: State) -> dict[str, Any]:
+    """Return the values that deployments are held to, as an address states them.
+
+    Raises:
+        SpecError: For values that their fields do not take.
+    """
+    found = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
+    checked("deployment", found)
+    return found
+
+
+def key_of(state: State) -> str:
+    """Return all of a state that its deployments depend on."""
+    asked = ("workload", *REQUESTS, *DEPLOYMENT)
+    options = {name: one for name, one in state.options.items() if name in asked}
+    bare = State(model=state.model, system=state.system, procs=state.procs, machine=state.machine)
+    return replace(bare, options=options).query
+
+
+def space(state: State, answers: Answers) -> DeploymentSpace:
+    """Return the deployments that are tried.
+
+    Raises:
+        SpecError: For everything wrong with the question.
+    """
+    return answers.kept(("deployments tried", key_of(state)), lambda: _space(state, answers))
+
+
+def _space(state: State, answers: Answers) -> DeploymentSpace:
+    load, held = workload(state), fixed(state)
+    for name in LISTED:
+        if name not in held:
+            continue
+        known = possible(state, answers, name)
+        if held[name] not in known:
+            wanted = f"one of {', '.join(f'{one:,}' for one in known)}"
+            raise SpecError("deployment", Problem(name, wanted, repr(held[name])))
+    return _make(state, answers, load, held)
+
+
+def _make(
+    state: State, answers: Answers, load: Workload, held: Mapping[str, Any], *, front: bool = False
+) -> DeploymentSpace:
+    source, system = answers.offer.source(MODEL, state.model), answers.system(state)
+    model = answers.kept(("model", state.model), lambda: inputs.model(source))
+    return make_space(model, counts(state, load), system, load, None, held, front=front)
+
+
+def possible(state: State, answers: Answers, name: str) -> list[int]:
+    """Return the values of a number of deployments that go with types and with the numbers before it in the address."""
+    return answers.kept(("possible", key_of(state), name), lambda: _possible(state, answers, name))
+
+
+def _possible(state: State, answers: Answers, name: str) -> list[int]:
+    held = fixed(state)
+    before = LISTED[: LISTED.index(name)]
+    others = {one: value for one, value in held.items() if one in before or one in CHOICES}
+    if name == COUNT:
+        bare = replace(state, options={**state.options, f"deployment.{COUNT}": ""})
+        return [*map(int, _make(bare, answers, workload(bare), others).counts)]
+    found: set[int] = set()
+    for group in _make(state, answers, workload(state), others).groups:
+        column = group.splits[SPLIT.index(name)] if name in SPLIT else None
+        values = group.scheduling[SCHEDULING.index(name)] if column is None else column
+        found.update(np.unique(values).tolist())
+    return sorted(map(int, found))
+
+
+def deployments(state: State, answers: Answers) -> DeploymentSearch:
+    """Return the best deployments, best first: by generated tokens/s of a processor, so that they are the cheapest."""
+    tried = space(state, answers)
+    return answers.searched(("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The deployment of a page.
+
+    Attributes:
+        served: What it gives: the best, or where none keeps the limits the nearest; None where none has room.
+        problem: Why there is none that keeps them.
+    """
+
+    served: Served | None
+    problem: str = ""
+
+
+def answered(state: State, answers: Answers) -> Answered:
+    """Return the deployment of a page."""
+    found = deployments(state, answers)
+    return answers.kept(("answered", key_of(state)), lambda: _answered(found))
+
+
+def _answered(found: DeploymentSearch) -> Answered:
+    if len(found):
+        return Answered(found[0])
+    why = str(found.why)
+    if found.nearest is None:
+        return Answered(None, why)
+    tried = found.space
+    try:
+        one = tried.deployment(found.nearest)
+        return Answered(serve(tried.model, one, tried.system, tried.workload), why)
+    except Infeasible:
+        return Answered(None, why)
+
+
+def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
+    """Return the frontier of all deployments on all processors at every batch, with the types that are stated.
+
+    Raises:
+        Infeasible: Where the model fits on none, and where no batch of any deployment keeps the limits.
+    """
+    numbers = [word for word, one in DEPLOYMENT.items() if one.key not in CHOICES]
+    options = {name: one for name, one in state.options.items() if name not in numbers}
+    free = replace(state, options=options)
+    return answers.kept(("frontier", key_of(free)), lambda: _frontier(free, answers))
+
+
+def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
+    load = workload(state)
+    pause = load.think if load.turns > 1 else TimeSpan(0)  # single requests have no users who think
+    load = replace(load, rate=None, users=None, think=pause)  # every batch, and so every load
+    tried = _make(state, answers, load, fixed(state), front=True)
+    return frontier_in(searched(tried, pareto=AXES))
+
+
+def with_deployment(state: State, fields: Mapping[str, Any]) -> str:
+    """Return the address of a page with a deployment: its split and schedule, and other types than the usual ones."""
+    options = {
+        word: str(value)
+        for word, one in DEPLOYMENT.items()
+        if (value := fields.get(one.key)) is not None
+        and not (one.key in CHOICES and value == one.default)
+        and not (one.key == COUNT and value == state.procs)
+        and not (one.key == "max_batch" and not value)
+    }
+    return state.with_options(**{**dict.fromkeys(DEPLOYMENT, ""), **options})

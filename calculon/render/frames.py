@@ -1,0 +1,35 @@
+"""Results as data frames of pandas."""
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.display import Tabular
+from calculon.base.records import columns
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.run_figures import DAYS_BETWEEN, RUN_FIGURES
+from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.declarations.statistics import BOUNDS, CorrectedStats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def frame_of(result: Tabular) -> "pd.DataFrame":
+    """Return the table of a result as a DataFrame; ``attrs["units"]`` has the units of its columns."""
+    import pandas as pd  # only for people who want frames
+
+    frame = pd.DataFrame(result.table())
+    own: Any = getattr(result, "units", {})  # of the paths of a sweep
+    known = {**units(), **own}
+    frame.attrs["units"] = {name: known[name] for name in frame if known.get(name)}
+    return frame
+
+
+@cache
+def units() -> dict[str, str]:
+    """Return the units of fields, statistics and figures by name, as files have them."""
+    declared = (*columns(CorrectedStats), *RUN_FIGURES.values(), *SERVING_FIGURES.values())
+    fields = {field.key: field.declaration.unit for field in spec_fields(Execution)}
+    known = fields | {one.name: one.unit.symbol for one in declared}
+    return known | dict.fromkeys(BOUNDS, "s") | dict.fromkeys(DAYS_BETWEEN, "d")
