@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.base.units import Array, Unit
@@ -328,7 +328,7 @@ class Comparison(SideBySide):
         Raises:
             SpecError: Where the library is missing.
         """
-        return drawn(self, "breakdown", interactive=interactive)
+        return draw_result(self, "breakdown", interactive=interactive)
 
     def _edition(self, name: str, one: Result) -> dict[str, str]:
         return {name: one.edition}

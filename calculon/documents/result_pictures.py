@@ -139,7 +139,7 @@ _OPTIONS = {
 def chart(
     result: Any, kind: str, own: Mapping[type, Mapping[str, Maker]] | None = None, /, **options: Any
 ) -> Chart:
-    """Return a chart of a result: see :func:`calculon.base.display.drawn`.
+    """Return a chart of a result: see :func:`calculon.base.display.draw_result`.
 
     Args:
         own: Kinds of charts by result that an application adds, or draws in its own way.

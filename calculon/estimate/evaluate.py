@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Tabular, drawn
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, gather
@@ -175,7 +175,7 @@ class Evaluation(Tabular):
             SpecError: For an unknown statistic, and if the library is missing.
             Infeasible: When no execution can run.
         """
-        return drawn(self, "scatter", interactive=interactive, x=x, y=y)
+        return draw_result(self, "scatter", interactive=interactive, x=x, y=y)
 
     def __repr__(self) -> str:
         return f"<Evaluation of {len(self):,} executions, {int(self.feasible.sum()):,} feasible>"

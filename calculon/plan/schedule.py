@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.architecture.segments import kinds_by_block
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, occurs
+from calculon.base.arrays import cached_property, is_nonzero
 from calculon.base.units import MIB, MICRO, Array, Bytes, Count, Fraction, Seconds
 from calculon.declarations.axes import AXES
 from calculon.declarations.model import Model
@@ -30,9 +30,9 @@ from calculon.plan.stage_layout import StageLayout
 _AUTO = code("grad_dtype", "auto")
 
 
-def _number(field: str) -> "derived[Count]":
+def _number(field: str) -> "cached_property[Count]":
     """Return a property for a field of executions as a floating-point quantity."""
-    return derived(lambda schedule: getattr(schedule.columns, field).astype(float))
+    return cached_property(lambda schedule: getattr(schedule.columns, field).astype(float))
 
 
 class Schedule:
@@ -67,7 +67,7 @@ class Schedule:
     context_par = _number("context_par")
     """Context-parallel degree: ranks that split the same sequences."""
 
-    @derived
+    @cached_property
     def data_ranks(self) -> Count:
         """Ranks that have equal weights, except experts, and reduce their gradients.
 
@@ -78,18 +78,18 @@ class Schedule:
     microbatch_size = _number("microbatch_size")
     """Sequences per microbatch."""
 
-    @derived
+    @cached_property
     def seq_length(self) -> Count:
         """Tokens per sequence."""
         return sequence_lengths(self._model, self.columns.seq_length)
 
-    @derived
+    @cached_property
     def interleaving(self) -> Count:
         """Chunks of a stage (interleaved schedule), over both directions of a bidirectional schedule."""
         chunks: Count = self.columns.pipeline_interleaving.astype(float)
         return 2 * chunks if self.choice.mirrored else chunks
 
-    @derived
+    @cached_property
     def ranks(self) -> Count:
         """Distinct pipeline ranks: all, or the first half if the other half mirrors it."""
         if not self.choice.mirrored:
@@ -107,22 +107,22 @@ class Schedule:
         """True if there is a backward pass."""
         return self.choice.training
 
-    @derived
+    @cached_property
     def recompute_all(self) -> Array:
         """Mask of full activation recomputation: only block inputs are kept for the backward pass."""
         return self.columns.is_choice("activation_recompute", "full")
 
-    @derived
+    @cached_property
     def multiquery(self) -> Array:
         """Mask of executions in which one key/value head serves all query heads."""
         return self.columns.is_choice("attention_type", "multiquery")
 
-    @derived
+    @cached_property
     def accumulates(self) -> Array:
         """Mask of executions whose gradient accumulation reads the sums in every microbatch after the first."""
         return self.columns.grad_dtype != _AUTO
 
-    @derived
+    @cached_property
     def communicators(self) -> Count:
         """Number of process groups of several ranks that contain a rank.
 
@@ -139,7 +139,7 @@ class Schedule:
             groups = groups + (self.separate_experts & (self.expert_data_par > 1))
         return groups
 
-    @derived
+    @cached_property
     def reserved(self) -> Bytes:
         """Tier-1 memory that the model does not use: stated, or context, libraries and communicator buffers.
 
@@ -147,11 +147,11 @@ class Schedule:
         """
         stated, use = self.columns.mem_reserved_mib, self._system.ext.memory
         own: Bytes = use.context + use.workspaces + np.zeros(1)
-        if occurs(use.communicator):
+        if is_nonzero(use.communicator):
             own = own + use.communicator * self.communicators
         return np.where(stated < 0, own, stated * MIB)
 
-    @derived
+    @cached_property
     def fragmentation(self) -> Fraction:
         """Allocator fragmentation as a fraction of dynamic memory: stated, or from the system."""
         stated = self.columns.mem_fragments_percent
@@ -172,7 +172,7 @@ class Schedule:
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def microbatches(self) -> Count:
         """Microbatches per pipeline and batch; in a bidirectional schedule, per direction."""
         found = np.floor(
@@ -181,7 +181,7 @@ class Schedule:
         # Half of the microbatches run in each direction; a rule refuses odd numbers.
         return np.maximum(np.floor(found / 2), 1.0) if self.choice.mirrored else found
 
-    @derived
+    @cached_property
     def pairs(self) -> Count:
         """Microbatches whose forward pass overlaps with the backward pass of another microbatch.
 
@@ -207,13 +207,13 @@ class Schedule:
         pairs = 2 * self.microbatches - 3 * ranks + rank + 1 - (rank == ranks - 1)
         return np.maximum(0.0, pairs) / 2
 
-    @derived
+    @cached_property
     def shards(self) -> Count:
         """Number of optimizer state shards."""
         columns = self.columns
         return shard_count(columns.optimizer_sharding, columns.dp_shard, self.data_ranks)
 
-    @derived
+    @cached_property
     def separate_experts(self) -> Array:
         """Mask of executions in which routed experts have separate replica groups and messages.
 
@@ -224,7 +224,7 @@ class Schedule:
         columns = self.columns
         return (columns.expert_par > 1) | (expert_ranks(columns) != columns.tensor_par)
 
-    @derived
+    @cached_property
     def expert_data_par(self) -> Count:
         """Number of ranks with equal weights of routed experts.
 
@@ -244,7 +244,7 @@ class Schedule:
         ranks: Count = self.tensor_par * same / expert_ranks(self.columns)
         return np.maximum(np.floor(ranks), 1.0)  # a rule refuses fractions
 
-    @derived
+    @cached_property
     def reduces(self) -> Array:
         """Mask of executions that reduce gradients between ranks with equal weights."""
         several: Array = self.data_ranks > 1
@@ -252,12 +252,12 @@ class Schedule:
             several = several | (self.separate_experts & (self.expert_data_par > 1))
         return several
 
-    @derived
+    @cached_property
     def has_separate_experts(self) -> bool:
         """True if any execution has separate groups for routed experts."""
         return self._model.mixes and bool(self.separate_experts.any())
 
-    @derived
+    @cached_property
     def layout(self) -> StageLayout | None:
         """Blocks of the stages if executions state a schedule or a layout, or if there are several kinds of block.
 
@@ -273,19 +273,19 @@ class Schedule:
         layout = StageLayout.of(columns, self.pipeline_par, self.recompute_all, model)
         return with_kinds(layout, columns, model) if kinds else layout
 
-    @derived
+    @cached_property
     def blocks(self) -> Count:
         """Blocks of the largest stage."""
         if self.layout is not None:
             return self.layout.largest
         return np.ceil(self._model.num_blocks / self.pipeline_par)
 
-    @derived
+    @cached_property
     def missing_blocks(self) -> Count:
         """Blocks that the other stages lack compared with the largest stage, in total."""
         return self.blocks * self.ranks - self._model.num_blocks
 
-    @derived
+    @cached_property
     def chunk_blocks(self) -> Count:
         """Blocks of a chunk, or their mean if chunks of a stage differ."""
         if self.layout is not None:
@@ -346,17 +346,17 @@ class Schedule:
 
     # -- groups along the axes ----------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def strides(self) -> dict[str, Count]:
         """Distance between neighboring ranks in the groups of each axis."""
         return dict(strides_of(self.columns, self.choice.mesh_order))
 
-    @derived
+    @cached_property
     def rooms(self) -> Fanouts:
         """Number of inner instances per instance of each nested network in a mesh."""
         return rooms_of(self.columns, self.choice.mesh_order, self._system)
 
-    @derived
+    @cached_property
     def networks(self) -> dict[str, Array]:
         """Network of the groups of each axis: the stated one, or in a mesh the outermost that they span.
 
@@ -366,7 +366,7 @@ class Schedule:
         used = self.rooms if self.choice.meshed else None
         return networks_of(self.columns, self.choice.mesh_order, self._system, used)
 
-    @derived
+    @cached_property
     def data_network(self) -> Array:
         """Network of the groups of ranks with equal weights."""
         if not self.choice.meshed:

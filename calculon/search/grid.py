@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, is_derived
+from calculon.base.arrays import cached_property, is_cached
 from calculon.base.records import gather
 from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
@@ -98,7 +98,7 @@ class Grid:
         nodes = Nodes.joined([one.nodes.take(some) for one, some in parts])
         grid = type(first)(nodes, like=first)
         for name in ("fits", "time_lower_bound"):
-            if all(is_derived(one, name) for one, _ in parts):
+            if all(is_cached(one, name) for one, _ in parts):
                 values = [getattr(one, name)[..., some] for one, some in parts]
                 setattr(grid, name, np.concatenate(values, axis=-1))
         return grid
@@ -125,7 +125,7 @@ class Grid:
         """Switches of offloading and overlap, each on its own axis."""
         return {name: along(self.space.switches[name], name) for name in OF_CELLS}
 
-    @derived
+    @cached_property
     def columns(self) -> Columns:
         """Executions of the memory grid, each loop on its own axis; networks have one placeholder value."""
         return Columns(
@@ -138,12 +138,12 @@ class Grid:
             }
         )
 
-    @derived
+    @cached_property
     def step_rows(self) -> Array:
         """Rows of the optimizer table: shape (sharding, nodes)."""
         return self.nodes.step_rows(np.array(self.sharding))
 
-    @derived
+    @cached_property
     def memory(self) -> Batch:
         """Statistics of the memory grid; times are for the first tensor network."""
         steps = np.expand_dims(self.step_rows, WITHIN)
@@ -164,7 +164,7 @@ class Grid:
             fits,
         )
 
-    @derived
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes of the memory grid."""
         switches = (len(self.space.switches[name]) for name in OF_CELLS)
@@ -172,7 +172,7 @@ class Grid:
 
     # -- feasibility and counts -------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def network_reasons(self) -> Array:
         """Reason why a combination of networks does not fit, or ''; axes (unit, data, pipeline, tensor).
 
@@ -198,23 +198,23 @@ class Grid:
     def _requests(self, columns: Mapping[str, Array]) -> Requests:
         return Requests(self.space.model, self.space.system, Columns(columns))
 
-    @derived
+    @cached_property
     def allowed_networks(self) -> Array:
         """Mask of combinations of networks that fit: axes (unit, data, pipeline, tensor)."""
         return np.asarray(self.network_reasons == "")
 
-    @derived
+    @cached_property
     def _multiplicity(self) -> Array:
         """Number of combinations of networks and overlap that fit, for each node."""
         fitting = self.allowed_networks.reshape(len(self.nodes.units), -1).sum(axis=1)
         return np.asarray(fitting[self.nodes.unit] * len(self.overlap))
 
-    @derived
+    @cached_property
     def enumerated(self) -> Array:
         """Mask of the combinations that belong to the space, on axes that broadcast to the grid."""
         return enumerated(self.space, self.columns)
 
-    @derived
+    @cached_property
     def violations(self) -> list[tuple[str, Array]]:
         """Counted rules except network rules, in the order of checking: the reason, and the mask of failing cells."""
         violations: list[tuple[str, Array]] = []
@@ -259,7 +259,7 @@ class Grid:
         failed = np.atleast_1d(~rule.holds(self._requests({**columns, **of_units})))
         return failed if failed.shape[-1] == 1 else failed[..., self.nodes.unit]
 
-    @derived
+    @cached_property
     def fits(self) -> Array:
         """Mask of enumerated cells of the memory grid that can run, ignoring networks."""
         good = np.broadcast_to(self.enumerated, self.shape).copy()

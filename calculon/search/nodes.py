@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from calculon.base.arrays import derived, forget
+from calculon.base.arrays import cached_property, forget
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import PUBLISHED_AXES
@@ -65,13 +65,13 @@ class Nodes:
         others = (np.concatenate([getattr(one, n) for one in parts]) for n in OF_NODES[1:])
         return Nodes(parts[0].space, parts[0].tables, parts[0].choice, units, number, *others)
 
-    @derived
+    @cached_property
     def unit_columns(self) -> dict[str, Array]:
         """Values that units fix, as columns of shape (units,)."""
         names = (*(axis.degree for axis in PUBLISHED_AXES), "batch_size")
         return {n: np.array([getattr(u, n) for u in self.units]) for n in names}
 
-    @derived
+    @cached_property
     def columns(self) -> dict[str, Array]:
         """Values that nodes fix, as columns: of shape (nodes,), or scalars that all nodes share."""
         return {
@@ -106,7 +106,7 @@ class Nodes:
         assert (values == found).all(), name
         return found
 
-    @derived
+    @cached_property
     def block_rows(self) -> Array:
         """Rows of the block table: shape (tensor networks, nodes)."""
         networks = self.tables.networks(self.units[0])
@@ -119,12 +119,12 @@ class Nodes:
         shards = shard_count(sharding[:, None], columns["dp_shard"], ranks)
         return self.tables.step_rows(columns["tensor_par"], self.variant, shards)
 
-    @derived
+    @cached_property
     def numbers(self) -> Array:
         """Contribution of each node to the number of an execution."""
         return np.asarray(self.number + self.space.variant_numbers[self.variant])
 
-    @derived
+    @cached_property
     def starts(self) -> Array:
         """First node of the run of microbatch sizes that contains each node: shape (nodes,)."""
         same = (self.unit, self.chunks, self.variant)

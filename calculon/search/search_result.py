@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, drawn
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import Infeasible, Problem, SpecError, in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -267,7 +267,7 @@ class SearchResult(Tabular):
             SpecError: For an unknown statistic, and if the library is missing.
             Infeasible: When the search found nothing.
         """
-        return drawn(self, "pareto", interactive=interactive, x=x, y=y)
+        return draw_result(self, "pareto", interactive=interactive, x=x, y=y)
 
     @property
     def mfu(self) -> Array:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, forget
+from calculon.base.arrays import cached_property, forget
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Count, Seconds
@@ -78,7 +78,7 @@ class Chosen:
     def __len__(self) -> int:
         return len(self.flat)
 
-    @derived
+    @cached_property
     def places(self) -> tuple[Array, ...]:
         """Indices of the executions along each axis."""
         return np.unravel_index(self.flat, self.rows.numbers.shape)
@@ -91,12 +91,12 @@ class Chosen:
         """Return the entries of these executions in values that broadcast to the grid."""
         return np.asarray(np.broadcast_to(values, self.rows.numbers.shape)[self.places])
 
-    @derived
+    @cached_property
     def numbers(self) -> Array:
         """Numbers of the executions."""
         return self.rows.numbers[self.places]
 
-    @derived
+    @cached_property
     def runs(self) -> "WholeRun":
         """Training runs of the executions."""
         assert self.rows.space.runs is not None
@@ -112,7 +112,7 @@ class Chosen:
 class Tile(Grid):
     """Nodes with their memory grid, and the results of the cells that fit."""
 
-    @derived
+    @cached_property
     def time_lower_bound(self) -> Seconds:
         """Lower bound of the time of each cell over its networks, overlap and offloading options.
 

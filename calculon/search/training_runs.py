@@ -8,7 +8,7 @@ import numpy as np
 
 from calculon.architecture.parameters import active_count
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import column
@@ -202,12 +202,12 @@ class _Columns(WholeRun):
 
     lookup: Lookup = field(kw_only=True)
 
-    @derived
+    @cached_property
     def working(self) -> Fraction:
         """Fraction of the step time in which engines are busy."""
         return working(self.lookup)
 
-    @derived
+    @cached_property
     def peak(self) -> FlopsPerSecond:
         """Peak FLOP/s of a processor in the type of matrix products."""
         return peak(self.lookup)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import calculon
-from calculon.advise.answer import TOKENS, Answer, _usual, own_plan
+from calculon.advise.answer import TOKENS, Answer, _implied_fields, baseline_plan
 from calculon.advise.ask import ask
 from calculon.advise.candidate import trainings
 from calculon.advise.planning import plan
@@ -117,7 +117,7 @@ def test_a_plan_of_ones_own_is_its_estimate(tmp_path):
     file = tmp_path / "mine.json"
     file.write_text('{"tensor_par": 2, "pipeline_par": 2}')
     question = ask("llama3-8B", 64, "h100_80g_sxm", batch=512, mine=str(file))
-    assert own_plan(question).estimate.execution == wanted.execution
+    assert baseline_plan(question).estimate.execution == wanted.execution
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_plan_of_ones_own_is_its_estimate(tmp_path):
 )
 def test_degrees_that_are_not_said_follow(own, degrees):
     question = ask("llama3-8B", 64, "h100_80g_sxm", batch=512, mine=own)
-    fields = {**_usual(question, question.mine.fields), **question.mine.fields}
+    fields = {**_implied_fields(question, question.mine.fields), **question.mine.fields}
     execution = calculon.inputs.execution(fields, edition="corrected", preset="megatron-lm")
     found = execution.tensor_par, execution.pipeline_par, execution.data_par
     assert found == degrees

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, drawn
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
@@ -156,7 +156,7 @@ class Sweep(Tabular):
             SpecError: For an unknown column, for too many curves, and if the library is missing.
             Infeasible: When no row can run.
         """
-        return drawn(self, "curves", interactive=interactive, x=x, y=y, by=by)
+        return draw_result(self, "curves", interactive=interactive, x=x, y=y, by=by)
 
     def __repr__(self) -> str:
         over = f" over {', '.join(self.axes)}" if self.axes else ""
