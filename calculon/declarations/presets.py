@@ -456,7 +456,8 @@ def usual_preset(
         asked: Fields of an execution that are asked for. Their ``num_procs``, or else the product of their degrees,
             decides: below :data:`FEW` it is :data:`ON_FEW`, if that runs everything that is asked for.
         options: Further fields that are asked for, each mapping on its own.
-        model: The model that runs. :data:`ON_FEW` recomputes operators, which not all models have.
+        model: The model that runs. :data:`ON_FEW` recomputes operators of a block by default, which is not modelled
+            for experts and for blocks that are not an attention and then an MLP.
 
     >>> [usual_preset("NVIDIA Hopper", {"num_procs": count}) for count in (8, 64)]
     ['torchtitan', 'megatron-lm']
@@ -468,7 +469,8 @@ def usual_preset(
     if family and not family.startswith(RUNS_ON):
         return COMMON
     few = find_preset(ON_FEW)
-    is_few = 0 < _processors(asked) < FEW and (model is None or model.recomputes_operators)
+    modelled = model is None or (model.recomputes_operators and not model.mixes)
+    is_few = modelled and 0 < _processors(asked) < FEW
     return ON_FEW if is_few and all(map(few.runs, (asked, *options))) else FRAMEWORK
 
 
