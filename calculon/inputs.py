@@ -384,11 +384,11 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         if not isinstance(known, Mapping):
             continue
         source, changes = str(known.get("source") or known.get("name") or ""), known.get("set")
-        beside = Path(path).parent / source
+        next_to_result = Path(path).parent / source
         if source in catalog.names(argument) or (source and Path(source).is_file()):
             found[argument] = source
-        elif source and beside.is_file():
-            found[argument] = str(beside)
+        elif source and next_to_result.is_file():
+            found[argument] = str(next_to_result)
         if argument in found and changes and isinstance(changes, Mapping):
             found[argument] = Changed(cast("str", found[argument]), changes)
     return found

@@ -16,6 +16,7 @@ class ListsOfCounts(Sequence[str]):
     wanted = "a list of counts of at least 1, such as [9, 8, 8, 7], or as text 9-8-8-7"
 
     def __init__(self) -> None:
+        # Columns of tables hold numbers, so each list that is read gets one.
         self._texts = [""]
         self._numbers = {"": 0}
 

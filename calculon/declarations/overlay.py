@@ -79,6 +79,7 @@ def _at(
 ) -> Any:
     """Return a copy of a document with a value merged over the member at a path."""
     step, rest = steps[0], steps[1:]
+    # A field may be new; a position in a list must exist.
     if not rest and isinstance(step, str) and isinstance(parent, Mapping):
         return _merged(parent, {step: value}, place, problems)
     here, problem = joined(place, step), absent(parent, step, place)

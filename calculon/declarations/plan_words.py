@@ -21,7 +21,7 @@ _RECOMPUTED = {
     "moe": "experts",
 }
 """Words for recomputed modules, in the order of pages."""
-RECOMPUTED = {told.replace(" ", "-").lower(): name for name, told in _RECOMPUTED.items()}
+RECOMPUTED = {words.replace(" ", "-").lower(): name for name, words in _RECOMPUTED.items()}
 """Modules by their words on pages."""
 
 

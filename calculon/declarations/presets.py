@@ -153,7 +153,7 @@ def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Pr
     runs, tries = (
         _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
     )
-    computed = isinstance(value, Expression)
+    computed = isinstance(value, Expression)  # its value is known only for a complete execution
     loops = not one.declaration.optional or one.name in DIVIDED
     degree = one.annotation is int and loops  # a search takes degrees from divisors, not from lists
     if tries and degree:
@@ -300,9 +300,9 @@ class Preset:
         if any(self.problem(name, value) for name, value in asked.items()):
             return False
         known = self.completed(asked)
-        told = (one.that for one in self.limits if known.keys() >= {*one.that.names})
+        readable = (one.that for one in self.limits if known.keys() >= {*one.that.names})
         try:
-            return all(bool(one.value(lambda name: _held(name, known[name]))) for one in told)
+            return all(bool(one.value(lambda name: _held(name, known[name]))) for one in readable)
         except (TypeError, ValueError, ArithmeticError):
             return False  # a malformed value, which the decoder reports
 
@@ -369,6 +369,7 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         raise SpecError(source, Problem("base", wanted, " -> ".join((*chain, source))))
     name, raw = catalog.load("preset", source)
     file = decode(_File, raw, source)
+    # Presets of the catalog stand on their own; a user's file changes one, by default the common options.
     shipped = name in PRESETS
     if not shipped and (problems := list(_beyond(file))):
         raise SpecError(source, problems)
@@ -471,6 +472,7 @@ def usual_preset(
     if family and not family.startswith(RUNS_ON):
         return COMMON
     few = find_preset(ON_FEW)
+    # A model whose operators cannot be recomputed would be refused by the limits of ON_FEW.
     is_few = 0 < _processors(asked) < FEW and (model is None or model.recomputes_operators)
     return ON_FEW if is_few and all(map(few.runs, (asked, *options))) else FRAMEWORK
 

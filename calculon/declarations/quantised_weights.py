@@ -107,6 +107,7 @@ def _compressed(method: str, raw: Mapping[str, Any]) -> Quantised:
     cache = _cache(raw.get("kv_cache_scheme"))
     if len(known) != 1 or "" in known:
         return Quantised(words, cache)
+    # Checkpoints that keep attention in 16 bits quantise only the experts.
     where = "experts_dtype" if _attention_is_wide(kept) else "weights_dtype"
     return Quantised(words, {where: known.pop(), **cache})
 

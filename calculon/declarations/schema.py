@@ -27,6 +27,7 @@ def schema(cls: type) -> dict[str, Any]:
     whole = _record(cls)
     if not getattr(cls, "overlays", False):
         return head | whole
+    # Both branches share these two members; the rest applies only to files without a base.
     described = {"description": whole.pop("description"), "type": whole.pop("type")}
     if completed := getattr(cls, "completed_where", ()):
         needed = {"required": whole.pop("required")}

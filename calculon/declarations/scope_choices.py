@@ -62,7 +62,8 @@ def _of_scope(scope: Scope) -> Callable[[type[T]], type[T]]:
             if field.named and scope in field.declaration.scope and field.name not in known
         }
         plain = {name: kind for name, kind in own.items() if name not in DERIVED}
-        cls.__annotations__ = plain | generated | own  # derived members last
+        # dataclass takes the order of fields from here; derived members come last.
+        cls.__annotations__ = plain | generated | own
         return cls
 
     return completed
@@ -104,6 +105,7 @@ class LayoutChoice(_Members):
         """Recipe of operands narrower than 16 bits; None without such operands."""
         if self.fp8_recipe != NO_RECIPE:
             return RECIPES[self.fp8_recipe]
+        # Tensors stored in 8 bits need no conversion, and so no recipe.
         if self.matmul_dtype == FLOAT8 and self.dtype_bytes > 1:
             return PRODUCTS_IN_FLOAT8[self.float8_scaling]
         return None
@@ -198,6 +200,7 @@ class BlockChoice(_Members):
         """
         if self.recompute_modules == "none":
             return frozenset()
+        # "moe" contains these modules, although the value does not list them.
         found = self.modules & {"moe", "shared_experts"}
         return found | {*INSIDE["moe"]} if "moe" in found else found
 

@@ -68,4 +68,5 @@ def short_of(field: str) -> str:
     >>> short_of("pipeline_interleaving"), short_of("total_time"), short_of("mfu")
     ('vpp', 'time', 'mfu')
     """
+    # Several short names may mean one field (vpp, v); the first is the one that pages show.
     return next((short for short, name in {**FIELDS, **STATISTICS}.items() if name == field), field)

@@ -1,7 +1,7 @@
 """The statistics of an execution, each declared once: name, unit, description and source.
 
-The published 96 come first, then what the corrected edition adds. Their order is that of every file and table.
-Section numbers are those of the written specification of the published model (Isaev et al., *Calculon*, SC'23,
+The published 96 come first, then the additions of the corrected edition, in the order of every file and table.
+Section numbers refer to the written specification of the published model (Isaev et al., *Calculon*, SC'23,
 doi:10.1145/3581784.3607102).
 """
 

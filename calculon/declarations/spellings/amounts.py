@@ -154,6 +154,7 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
     wanted = "a batch in sequences (512) or in tokens (4M, 512k tokens)"
     number, unit = _number_and_unit(text, name, wanted)
     in_tokens, in_sequences = _without(unit, _TOKENS), _without(unit, _SEQUENCES)
+    # 512k could be 512 thousand sequences or 512 Ki tokens: a factor of the sequence length.
     if unit == "k":
         one, other = f"{text.strip()}seq", f"{text.strip()}tok"
         hint = f"did you mean {one} (sequences) or {other} (tokens)?"
@@ -190,6 +191,7 @@ def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
     if not parts or rest or any(unit.lower() not in _SECONDS for _, unit in parts):
         unknown = any(unit.lower() not in _SECONDS for _, unit in parts)
         hint = "add a unit: ms, s, min, h, d or w" if unknown or not parts else ""
+        # Minutes and months differ by a factor of 43,200.
         if any(unit in ("m", "M") for _, unit in parts):
             hint = "m may be minutes (write min) or months (write days: 30d)"
         raise _refused(text, name, wanted, hint)

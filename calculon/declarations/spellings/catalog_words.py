@@ -77,6 +77,7 @@ def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
         text: User text.
         known: Catalog files of this kind by name.
     """
+    # Spelling distances are slow for long texts, and no catalog name is long.
     if len(text) > _LONGEST or not text.isascii():
         return Meaning(())
     return _of_system(text, known) if kind == "system" else _of_model(kind, text, known)
@@ -109,7 +110,7 @@ def _stated(path: Path) -> _Stated:
     try:
         raw = read_document(str(path))
     except SpecError:
-        raw = None
+        raw = None  # a damaged file of the catalog has no aliases; reading it by name reports the error
     if not isinstance(raw, Mapping) or not isinstance(about := raw.get("about"), Mapping):
         return _Stated(anything=False, aliases={})
     found, memory = about.get("aliases", ()), raw.get("mem1")
@@ -145,7 +146,7 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
     parts: dict[str, set[str]] = {}
     for name, path in known.items():
         if f"{name}-hf" in known:
-            continue
+            continue  # the more complete file answers to the aliases
         others = (*aliases(path), *_UNSTATED.get(name, ())) if kind in ("model", "preset") else ()
         for written in (name, *others):
             parts.setdefault(name, set()).update(_parts(written))
@@ -264,8 +265,8 @@ def _near_systems(
 
 def _begin(asked: Sequence[str], words: set[str]) -> bool:
     """Return True if each word of a text starts a word of a system, and at least one word is long enough."""
-    told = any(len(one) >= _LEAST_WORD for one in asked)
-    return told and all(any(word.startswith(one) for word in words) for one in asked)
+    meaningful = any(len(one) >= _LEAST_WORD for one in asked)
+    return meaningful and all(any(word.startswith(one) for word in words) for one in asked)
 
 
 def _words(text: str) -> tuple[str, ...]:

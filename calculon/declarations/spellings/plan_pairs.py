@@ -32,6 +32,7 @@ def is_plan(source: object) -> bool:
     if not isinstance(source, str) or "=" not in source or os.path.exists(source):  # noqa: PTH110
         return False
     pairs = pairs_of(source)
+    # `mine=run.sh` labels a file in a comparison; values that are numbers indicate a plan with a misspelled name.
     numbers = all(re.fullmatch(r"\d+[kKM]?", value) for value in pairs.values())
     return numbers or any(field_name(one) in _KNOWN or one in ASKED for one in pairs)
 

@@ -62,6 +62,7 @@ def is_counts(text: str) -> bool:
 def _part(part: str, text: str, name: str) -> "range | list[int]":
     """Return the counts of one part of a list separated by commas."""
     match = _PART.fullmatch(part)
+    # In "1,024" the part 024 shows that the comma separates thousands rather than counts.
     grouped = part != text and re.fullmatch(r"0\d\d", part)
     if match is None or grouped or not part.isascii():
         found = shown(text) if part == text else f"{shown(part)} in {shown(text)}"
