@@ -14,10 +14,12 @@ import numpy as np
 from calculon.advise.elasticities import RATES, TIMES
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
+from calculon.declarations.statistics import FITS
 from calculon.estimate.what_if import Change, what_if
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
@@ -36,6 +38,12 @@ SLACK = 2e-3
 """Relative tolerance for violations of the law that a better machine is never slower."""
 
 TIME = Objective.parse("total_time")
+
+
+def at_least(least: float) -> Condition | None:
+    """Return the condition that executions fit in memory with at least a probability; None for 0."""
+    return Condition.parse(f"{FITS} >= {least!r}") if least > 0 else None
+
 
 SpaceOf = Callable[[System], Space]
 """Function that returns the search space on a machine, with the same numbering of executions on each."""
@@ -76,7 +84,11 @@ def change_key(change: Change) -> Hashable:
 
 
 def best_of_each(
-    searched: SpaceOf, system: System, changes: Sequence[Change], times: Sequence[float]
+    searched: SpaceOf,
+    system: System,
+    changes: Sequence[Change],
+    times: Sequence[float],
+    least: float = 0.0,
 ) -> dict[Hashable, BestPlan | None]:
     """Return the best plan, by the time of a step, on a system and on variants with each change.
 
@@ -86,6 +98,7 @@ def best_of_each(
         changes: New values of one parameter each, in the units of the file; the first change is empty.
         times: Time in seconds of a known plan with each change, NaN if it cannot run there; slower plans are of no
             interest.
+        least: Lowest acceptable probability of fitting in memory.
 
     Returns:
         Best plan by :func:`change_key`; None if none is faster than the known plan. Changes are omitted if the law does
@@ -100,8 +113,8 @@ def best_of_each(
             continue
         limits = {change_key(one): known[change_key(one)] for one in side}
         most = max((one for one in limits.values() if math.isfinite(one)), default=math.inf)
-        listed = _listed(searched(there), most)
-        found |= _best_of_listed(space, system, side, listed, limits)
+        listed = _listed(searched(there), most, least)
+        found |= _best_of_listed(space, system, side, listed, limits, least)
     return found
 
 
@@ -136,9 +149,10 @@ def _best_machine(system: System, better: Sequence[Change]) -> System:
     return with_figures(system, together) if together else system
 
 
-def _listed(space: Space, limit: float) -> _Listed:
+def _listed(space: Space, limit: float, least: float) -> _Listed:
     """Return the plans of a space up to a time limit, restricted to the fastest ones if there are many."""
-    ranking = Best(TIME, MOST_PLANS)
+    # More memory raises the probability of fitting: the list has the candidates of every machine that is not better.
+    ranking = Best(TIME, MOST_PLANS, at_least(least))
     # Scores are negative times: the search may skip everything slower than the known plan.
     ranking.threshold = -limit * (1 + SLACK)
     found = run(space, ranking)
@@ -154,6 +168,7 @@ def _best_of_listed(
     changes: Sequence[Change],
     listed: _Listed,
     known: Mapping[Hashable, float],
+    least: float,
 ) -> dict[Hashable, BestPlan | None]:
     """Return the best listed plan on each changed system, if no other plan can be better."""
     plan = space.plan(listed.numbers)
@@ -161,13 +176,13 @@ def _best_of_listed(
     limits = [one if math.isfinite(one) else math.inf for one in limits]
     if len(plan):  # the fastest plan here is rarely slow on a similar machine: a tight first limit
         fastest = [np.zeros(1, np.int64)] * len(changes)
-        firsts = _on_each(space, system, plan, changes, fastest)
+        firsts = _on_each(space, system, plan, changes, fastest, least)
         limits = [min(limit, float(one[0])) for limit, one in zip(limits, firsts, strict=True)]
     known_enough = [limit <= listed.limit or limit == math.inf for limit in limits]
     changes = [one for one, enough in zip(changes, known_enough, strict=True) if enough]
     limits = [one for one, enough in zip(limits, known_enough, strict=True) if enough]
     chosen = [np.flatnonzero(listed.times <= limit * (1 + SLACK)) for limit in limits]
-    times = _on_each(space, system, plan, changes, chosen)
+    times = _on_each(space, system, plan, changes, chosen, least)
     found: dict[Hashable, BestPlan | None] = {}
     for one, places, taken, limit in zip(changes, chosen, times, limits, strict=True):
         # Ties are broken as in a search: fewest enabled switches, then the lowest number.
@@ -182,9 +197,14 @@ def _best_of_listed(
 
 
 def _on_each(
-    space: Space, system: System, plan: Plan, changes: Sequence[Change], chosen: Sequence[Array]
+    space: Space,
+    system: System,
+    plan: Plan,
+    changes: Sequence[Change],
+    chosen: Sequence[Array],
+    least: float,
 ) -> list[Array]:
-    """Return the times of the chosen plans with each change; infinite if they do not fit."""
+    """Return the times of the chosen plans with each change; infinite if they fit with less than a probability."""
     places = np.concatenate([np.zeros(0, np.int64), *chosen])
     of_change = np.repeat(np.arange(len(changes)), [len(one) for one in chosen])
     times = np.zeros(len(places))
@@ -192,7 +212,8 @@ def _on_each(
         some = slice(start, start + ROWS)
         rows = [changes[i] for i in of_change[some].tolist()]
         found = what_if(space.model, plan.take(places[some]), system, rows, edition=space.edition)
-        times[some] = found[TIME.statistic.name]
+        # Plans that exceed memory by less than its error have times, too, but are no candidates.
+        times[some] = np.where(found[FITS] < least, math.inf, found[TIME.statistic.name])
     times[np.isnan(times)] = math.inf
     ends = np.cumsum([len(one) for one in chosen])
     return [times[end - len(one) : end] for one, end in zip(chosen, ends, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calculon.advise.elasticities import Case, Change, Effect, is_hardware, is_network_size
-from calculon.advise.near_machines import TIME, BestPlan, best_of_each, change_key
+from calculon.advise.near_machines import TIME, BestPlan, at_least, best_of_each, change_key
 from calculon.advise.nearest_infeasible import unlimited
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -16,8 +16,9 @@ from calculon.base.units import GIB
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.declarations.presets import Preset
-from calculon.declarations.statistics import OFFLOADS
+from calculon.declarations.statistics import FITS, OFFLOADS, RISK
 from calculon.editions import EDITIONS
+from calculon.estimate.memory_limit import errors_of
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.plan.plan import all_fields
@@ -154,6 +155,9 @@ class Replanner:
         self.objective = Objective.parse(case.statistic)
         self.space = space_around(case, preset)
         self._found: dict[Hashable, BestPlan | None] = {}
+        own = self._of_own(FITS, case.system) if case.execution.edition == CORRECTED else math.nan
+        # Other plans may be as risky as the original one, or as a recommended one.
+        self.least = 0.0 if math.isnan(own) else min(own, 1 - RISK)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -165,7 +169,7 @@ class Replanner:
 
         `own` is the statistic of the original plan on this system, None if it cannot run there.
         """
-        found = run(self._space(system), Best(self.objective, 1))
+        found = run(self._space(system), Best(self.objective, 1, at_least(self.least)))
         score = float(found.scores[0, 0]) if len(found) else -math.inf
         if own is not None and score <= self._score(own):
             return Replanned(value=own, execution=all_fields(self.case.execution), kept=True)
@@ -177,7 +181,9 @@ class Replanner:
             return  # only times of this edition never grow on a better machine
         case = self.case
         every = [{}, *changes]
-        self._found |= best_of_each(self._space, case.system, every, case.values(every).tolist())
+        self._found |= best_of_each(
+            self._space, case.system, every, case.values(every).tolist(), self.least
+        )
 
     def with_figures(self, values: Change, own: float | None) -> Replanned | None:
         """Return the best plan on the system with changed parameters; arguments as for :meth:`best`."""
@@ -195,7 +201,8 @@ class Replanner:
         """Return the best plan at each capacity of tier 1.
 
         One search on a machine with unlimited memory finds the Pareto front of statistic and memory. At any capacity,
-        the best plan of the front that fits is the best plan of all.
+        the best plan of the front that fits is the best plan of all. Each capacity includes the margin with which
+        the plan fits with probability :attr:`least`.
         """
         system, withheld = self.case.system, self._machine(self.case.system).ext.memory.withheld
         large = unlimited(system, (1,))
@@ -203,7 +210,7 @@ class Replanner:
         found = run(self._space(large), Front([self.objective, least]))
         steps = [
             Step(
-                capacity=float(least.value(need)) + withheld,
+                capacity=float(least.value(need)) * self._margin(found.plan.row(i)) + withheld,
                 best=self._replanned(float(score), found.plan.row(i)),
             )
             for i, (score, need) in enumerate(found.scores.T.tolist())
@@ -211,8 +218,14 @@ class Replanner:
         value, need = (self._of_own(name, large) for name in (self.case.statistic, MEMORY[0]))
         if math.isfinite(value):
             own = Replanned(value=value, execution=all_fields(self.case.execution), kept=True)
-            steps.append(Step(capacity=need + withheld, best=own))
+            margin = self._margin(self.case.execution)
+            steps.append(Step(capacity=need * margin + withheld, best=own))
         return capacity_sweep(system.mem1.capacity, withheld, steps, self._score)
+
+    def _margin(self, execution: Execution) -> float:
+        """Return the ratio of usable to predicted memory at which an execution is a candidate."""
+        errors = errors_of(self.case.model, execution.preset, execution.zero_stage)
+        return errors.capacity_ratio(self.least) if errors is not None and self.least > 0 else 1.0
 
     def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
         """Return the hardware effects to replan: effects on this plan, and parts that other plans may use more."""
