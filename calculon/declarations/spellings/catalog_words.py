@@ -26,12 +26,15 @@ ORGANISATIONS = (
     *("meta-llama", "qwen", "mistralai", "google", "microsoft", "nvidia", "openai", "allenai"),
     *("openai-community", "tiiuae", "bigscience", "mosaicml", "facebook", "unsloth"),
     *("nousresearch", "eleutherai", "huggyllama", "deepmind", "anthropic", "databricks"),
-    *("ibm-granite", "xai-org", "minimaxai"),
+    *("ibm-granite", "xai-org", "minimaxai", "deepseek-ai", "zai-org", "moonshotai"),
 )
 """Owners of repositories that may prefix a model name."""
 
 _TUNED = frozenset(("instruct", "chat", "it", "pt", "base", "hf", "pretrained"))
 """Suffixes of model names that do not change the shape of the model."""
+
+_RELEASE = re.compile(r"v0\.[12]|2[3-9](?:0[1-9]|1[0-2])")
+"""Last words that name a release of the same shape: ``v0.2``, or year and month (``2507``)."""
 
 _UNSTATED = {
     "turing-530B": ("mt-nlg", "mt-nlg-530b", "megatron-turing-530b", "megatron-turing-nlg-530b"),
@@ -171,7 +174,7 @@ def _keys(text: str) -> tuple[str, ...]:
     (('llama3.1.70b', 'llama31.70b'), ('gpt2xl',))
     """
     words = re.split(r"[\s_:-]+", text.strip().lower())
-    while len(words) > 1 and words[-1] in _TUNED:
+    while len(words) > 1 and (words[-1] in _TUNED or _RELEASE.fullmatch(words[-1])):
         words.pop()
     joined = "-".join(words)
     joined = joined.removeprefix("meta-")
