@@ -140,9 +140,9 @@ def _named(words: Sequence[str]) -> tuple[str, str]:
             found.append((kind, name))
     if len(found) == 1:
         return found[0]
-    several = next((one for one in refused if "a word for" in one.found), None)
-    told = ("did you mean", "the system alone")
-    hints = [one.hint for one in refused if one.hint.startswith(told)]
+    several = next((one for one in refused if "matches" in one.found), None)
+    specific = ("did you mean", "system: ")
+    hints = [one.hint for one in refused if one.hint.startswith(specific)]
     if several and not found:
         raise several
     hint = "did you mean " + " or ".join(name for _, name in found) + "?" if found else ""
