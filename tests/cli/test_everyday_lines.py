@@ -187,7 +187,7 @@ def test_a_search_prints_what_it_writes(run):
 def test_the_last_of_several_values_of_an_option_counts_with_a_note(run, texts, noted):
     options = [word for text in texts for word in ("--batch", text)]
     result = run("search", "llama-3.1-8b", 8, "h100", "-q", *options)
-    assert ("--batch is stated as 1M and as 2M; the last counts" in result.err) == noted
+    assert ("--batch is given as 1M and as 2M; the last one is used" in result.err) == noted
     assert result.out == run("search", "llama-3.1-8b", 8, "h100", "-q", "--batch", texts[-1]).out
 
 

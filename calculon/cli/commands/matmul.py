@@ -1,4 +1,4 @@
-"""``calculon matmul``: how long a matrix product takes, alone and beside a copy from the host."""
+"""``calculon matmul``: time of a matrix product (GEMM) on the roofline, alone and overlapping a copy from the host."""
 
 import argparse
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Time a product of an M x K and a K x N matrix on one processor: arithmetic at the rate that the system has "
-        "for products of this size or shape, traffic of both operands and the result in tier-1 memory, and both "
-        "together as its processing_mode says. A layer of a model takes the same time in edition corrected.\n\n"
+        "Time a product of an M x K and a K x N matrix on one processor: arithmetic at the rate the system reaches "
+        "for this size or shape, tier-1 memory traffic of both operands and the result, and both "
+        "combined according to its processing_mode. A model layer takes the same time in edition corrected.\n\n"
         "With --copy a copy between host and processor (tier 2, PCIe) begins at the same time on a second stream, from "
-        "pinned memory. Copy engines do it, so the product keeps its multiprocessors, but its traffic shares the "
-        "bandwidth of tier-1 memory with the copy. Together they take as long as the longer of the two; what is "
-        "hidden is the sum of both alone less that.",
+        "pinned memory. Copy engines run it, so the product keeps all multiprocessors, but its traffic shares the "
+        "bandwidth of tier-1 memory with the copy. Together they take as long as the longer one; the "
+        "hidden time is the sum of both alone minus that.",
         "calculon matmul 16384 16384 16384 h100_80g_sxm\n"
         "calculon matmul 16384 16384 16384 h100_80g_sxm --copy 1GiB\n"
         "calculon matmul 4096 14336 4096 a100_80g_sxm --datatype float32 --format json\n"
@@ -51,22 +51,22 @@ def configure(parser: Parser) -> None:
     parser.argument("SYS", "the system: a name of the catalog, a file, or -", "system")
     parser.option(
         "-d, --datatype TYPE",
-        f"type of the arithmetic: {', '.join(MATMUL_BYTES)} (default: bfloat16 where the system has it)",
+        f"type of the arithmetic: {', '.join(MATMUL_BYTES)} (default: bfloat16 if the system has it)",
         type=one_of(*MATMUL_BYTES),
         choices=tuple(MATMUL_BYTES),
     )
     parser.option(
         "-c, --copy SIZE",
-        "also copy so many bytes from or to the host, on a second stream: 64MB, 1GiB",
+        "also copy this many bytes from or to the host on a second stream: 64MB, 1GiB",
         type=size,
     )
     parser.option("-o, --output FILE", "NAME.csv or NAME.json: one row with everything")
     add_changes(parser, "system")
-    add_format(parser, FORMATS, "of what is printed (default: text)", None)
+    add_format(parser, FORMATS, "format of the printed output (default: text)", None)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Time the product, and print or write the answer."""
+    """Time the product, and print or write the result."""
     output = arguments.output
     if output == STDOUT:
         hint = "--format csv or json prints"
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _row(product: "MatrixProduct", beside: "BesideCopy | None") -> dict[str, Any]:
-    """Return everything that is known, in seconds, bytes, TFLOP/s and GB/s."""
+    """Return all results of the product and copy, in seconds, bytes, TFLOP/s and GB/s."""
     row: dict[str, Any] = {
         "system": product.system.name,
         "m": product.m,
@@ -125,7 +125,7 @@ def _row(product: "MatrixProduct", beside: "BesideCopy | None") -> dict[str, Any
 
 
 def _page(product: "MatrixProduct", beside: "BesideCopy | None") -> Iterator[Block]:
-    """Yield the product, and the cost of a copy at the same time."""
+    """Yield the product, and the effect of a simultaneous copy."""
     rate = scaled(product.flops / product.time, "FLOP/s", digits=1)
     traffic = scaled(product.accessed, "B", binary=True)
     yield (
@@ -142,7 +142,7 @@ def _page(product: "MatrixProduct", beside: "BesideCopy | None") -> Iterator[Blo
         return
     alone, shorter = product.time + beside.copy, min(product.time, beside.copy)
     size, rates = size_text(beside.size), bandwidth(beside.size / beside.copy)
-    yield f"Beside a copy of {size} between host and processor, on a second stream"
+    yield f"Overlapping a copy of {size} between host and processor, on a second stream"
     hidden = percent(beside.hidden / shorter)
     figures = {
         "copy alone": f"{duration(beside.copy)}: {rates}, {percent(beside.share)} of tier-1 bandwidth",
