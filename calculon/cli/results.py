@@ -96,8 +96,10 @@ def read_results(
     options = _Options({"model": model, "system": system}, editions, preset, changes)
     launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
     read = {text: [*_read(text, options)] for text in texts if text not in launched}
-    beside = _specs_beside(texts, read, options)
-    read |= {text: [*_launched(text, path, beside, options)] for text, path in launched.items()}
+    specs_given = _launch_specs(texts, read, options)
+    read |= {
+        text: [*_launched(text, path, specs_given, options)] for text, path in launched.items()
+    }
     found = [one for text in texts for one in read[text]]
     for option, given in (("--edition", editions), ("--set", changes)):
         if given and all(one.inputs is None for one in found):
@@ -178,7 +180,7 @@ _LARGEST_LAUNCH = 2**18
 """Maximum size in bytes of a document that may be a launcher configuration."""
 
 
-def _specs_beside(
+def _launch_specs(
     texts: Sequence[str], read: Mapping[str, Sequence[Result]], options: _Options
 ) -> dict[str, Any]:
     """Return model and system for launch files: the given ones, or else the specs of the first other result."""
@@ -195,21 +197,21 @@ def _specs_beside(
 
 
 def _launched(
-    text: str, path: str, beside: Mapping[str, Any], options: _Options
+    text: str, path: str, specs_given: Mapping[str, Any], options: _Options
 ) -> Iterator[Result]:
     """Estimate a launch file, with the model that it describes if no other model is known."""
     from calculon.inputs import launch_in
 
     launch = launch_in(path)
     described = {} if launch is None else launch.model
-    model = beside.get("model") or described.get("name") or described
-    if not model or "system" not in beside:
+    model = specs_given.get("model") or described.get("name") or described
+    if not model or "system" not in specs_given:
         kind = "model" if not model else "system"
         found = f"no {kind} in the file or options"
         raise SpecError(
             text, Problem("", f"a launch file of a known {kind}", found, f"--{kind} names it")
         )
-    specs = {"model": model, "execution": path, "system": beside["system"]}
+    specs = {"model": model, "execution": path, "system": specs_given["system"]}
     known = {kind: source for kind, source in specs.items() if not isinstance(source, Mapping)}
     documents = tuple(_document(kind, _path(source)) for kind, source in known.items())
     changed = with_changes(options.changes, **specs)

@@ -139,9 +139,9 @@ def _read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult"
     if kind == "file":
         check_single(*reversed(split(rest)))
         rest = split(rest)[0]
-        beside = (file_document("result", rest, Path(rest).name),)
+        documents = (file_document("result", rest, Path(rest).name),)
         raw: Any = read_document(rest)
-        return ServedResult(label or short_name(rest), read_served(raw, rest), beside)
+        return ServedResult(label or short_name(rest), read_served(raw, rest), documents)
     model, deployment, system = (source.strip() for source in rest.split(","))
     counted = processors_in_place(deployment) is not None
     specs = {

@@ -116,8 +116,8 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
     stated = found.stated if one.field in SIZES else state.plan
     size = one.field in SIZES
 
-    def beside(step: int) -> tuple[str, ...]:
-        value = one.beside(step) if size else None
+    def adjacent(step: int) -> tuple[str, ...]:
+        value = one.neighbor(step) if size else None
         if value is None:
             return ()
         link = state.with_plan({**found.stated, one.field: value})
@@ -136,8 +136,8 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
         ),
         follows=not state.plan or one.field not in stated,
         usual="" if size else value_words(one.field, one.usual),
-        less=beside(-1),
-        more=beside(1),
+        less=adjacent(-1),
+        more=adjacent(1),
     )
 
 

@@ -39,12 +39,12 @@ _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
 """Types of objects shared by the whole program, which belong to no result."""
 
 
-def weight(result: Any) -> int:
+def object_size(result: Any) -> int:
     """Return the bytes of all objects that a result refers to.
 
     Objects shared by several results count for each of them, so the total of the cache is an upper bound.
 
-    >>> weight(np.zeros(1_000_000)) // 1_000_000
+    >>> object_size(np.zeros(1_000_000)) // 1_000_000
     8
     """
     total, seen, waiting = 0, {id(result)}, deque([result])
@@ -74,7 +74,7 @@ def share_heaps() -> None:
     _call("mallopt", _ARENA_MAX, ARENAS)
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Collect garbage, and return free memory to the operating system if the C library supports it."""
     gc.collect()
     _call("malloc_trim", 0)
@@ -225,7 +225,7 @@ class Memo:
             entry.future.set_exception(error)
         else:
             entry.future.set_result(found)
-            self._keep(entry, weight(found))
+            self._keep(entry, object_size(found))
         if self._lingering is entry:
             self._lingering = None  # do not keep its result alive
         self.tidy(perf_counter() - began)
@@ -238,7 +238,7 @@ class Memo:
                 return
             self._worked = 0.0
         began = perf_counter()
-        give_back()
+        trim_memory()
         with self._lock:
             # A slow collection postpones the next one: the balance goes negative and must be worked off first.
             self._worked -= SPARED * (perf_counter() - began)

@@ -69,7 +69,7 @@ class Choice:
     values: tuple[Any, ...]
     usual: Any = None
 
-    def beside(self, step: int) -> Any:
+    def neighbor(self, step: int) -> Any:
         """Return the next value (`step` 1) or the previous one (-1); None at the ends."""
         place = self.values.index(self.value) + step
         return self.values[place] if 0 <= place < len(self.values) else None

@@ -37,7 +37,7 @@ from calculon.search.search_result import SearchResult
 
 
 @dataclass(frozen=True)
-class Known(Answers):
+class FixedAnswers(Answers):
     """Fixed provider of results: one estimate, or the result of a plan.
 
     Attributes:
@@ -109,7 +109,7 @@ def _part(name: str) -> Maker:
             {"tensor_par": 1} if name == _OF_BOTH else {}
         )  # any stated field selects the user's plan
         part = KINDS[name].make(
-            _state(found, plan, options), Known(Offer(), estimate=found, whole=whole)
+            _state(found, plan, options), FixedAnswers(Offer(), estimate=found, whole=whole)
         )
         return None if part is None else part.chart
 

@@ -105,9 +105,9 @@ def _results(subject: str) -> Table:
             row | {"edition": ALL if row["name"] in published else CORRECTED}
             for row in _columns(CorrectedStats)
         ]
-        beside = {"source": "", "edition": CORRECTED}
+        common = {"source": "", "edition": CORRECTED}
         rows += [
-            {"name": name, "description": text, "unit": "s", **beside}
+            {"name": name, "description": text, "unit": "s", **common}
             for name, text in BOUNDS.items()
         ]
     elif subject in _FIGURES:

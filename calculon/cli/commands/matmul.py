@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
     datatype = datatype_of(machine, arguments.datatype)
     product = matrix_product(machine, arguments.m, arguments.n, arguments.k, datatype)
-    beside = None if arguments.copy is None else beside_copy(product, arguments.copy)
-    row = _row(product, beside)
+    overlap = None if arguments.copy is None else beside_copy(product, arguments.copy)
+    row = _row(product, overlap)
     table = Table(tuple(Column(key, key, right=True) for key in row), [row])
     if output is not None:
         log.write(row, output, table)
@@ -91,11 +91,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log.table(table, arguments.format)
     else:
         log_machine(log, machine)
-        log.parts(*_page(product, beside))
+        log.parts(*_page(product, overlap))
     return 0
 
 
-def _row(product: "MatrixProduct", beside: "BesideCopy | None") -> dict[str, Any]:
+def _row(product: "MatrixProduct", overlap: "BesideCopy | None") -> dict[str, Any]:
     """Return all results of the product and copy, in seconds, bytes, TFLOP/s and GB/s."""
     row: dict[str, Any] = {
         "system": product.system.name,
@@ -111,20 +111,20 @@ def _row(product: "MatrixProduct", beside: "BesideCopy | None") -> dict[str, Any
         "tflops": product.flops / product.time / TERA,
         "share_of_peak": product.share_of_peak,
     }
-    if beside is None:
+    if overlap is None:
         return row
     return row | {
-        "copy_bytes": beside.size,
-        "copy_seconds": beside.copy,
-        "copy_GBps": beside.size / beside.copy / GIGA,
-        "copy_share_of_mem1": beside.share,
-        "beside_seconds": beside.product,
-        "together_seconds": beside.together,
-        "hidden_seconds": beside.hidden,
+        "copy_bytes": overlap.size,
+        "copy_seconds": overlap.copy,
+        "copy_GBps": overlap.size / overlap.copy / GIGA,
+        "copy_share_of_mem1": overlap.share,
+        "beside_seconds": overlap.product,
+        "together_seconds": overlap.together,
+        "hidden_seconds": overlap.hidden,
     }
 
 
-def _page(product: "MatrixProduct", beside: "BesideCopy | None") -> Iterator[Block]:
+def _page(product: "MatrixProduct", overlap: "BesideCopy | None") -> Iterator[Block]:
     """Yield the product, and the effect of a simultaneous copy."""
     rate = scaled(product.flops / product.time, "FLOP/s", digits=1)
     traffic = scaled(product.accessed, "B", binary=True)
@@ -138,16 +138,16 @@ def _page(product: "MatrixProduct", beside: "BesideCopy | None") -> Iterator[Blo
         "time": f"{duration(product.time)}: {rate}, {percent(product.share_of_peak)} of the peak",
     }
     yield Section("", (labelled(figures),))
-    if beside is None:
+    if overlap is None:
         return
-    alone, shorter = product.time + beside.copy, min(product.time, beside.copy)
-    size, rates = size_text(beside.size), bandwidth(beside.size / beside.copy)
+    alone, shorter = product.time + overlap.copy, min(product.time, overlap.copy)
+    size, rates = size_text(overlap.size), bandwidth(overlap.size / overlap.copy)
     yield f"Overlapping a copy of {size} between host and processor, on a second stream"
-    hidden = percent(beside.hidden / shorter)
+    hidden = percent(overlap.hidden / shorter)
     figures = {
-        "copy alone": f"{duration(beside.copy)}: {rates}, {percent(beside.share)} of tier-1 bandwidth",
-        "product ends": f"after {duration(beside.product)}",
-        "together": f"{duration(beside.together)}; one after the other {duration(alone)}",
-        "hidden": f"{duration(beside.hidden)}, {hidden} of the shorter one",
+        "copy alone": f"{duration(overlap.copy)}: {rates}, {percent(overlap.share)} of tier-1 bandwidth",
+        "product ends": f"after {duration(overlap.product)}",
+        "together": f"{duration(overlap.together)}; one after the other {duration(alone)}",
+        "hidden": f"{duration(overlap.hidden)}, {hidden} of the shorter one",
     }
     yield Section("", (labelled(figures),))

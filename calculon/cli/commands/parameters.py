@@ -42,6 +42,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     less = f" ({scaled(computing)} without the input embedding)" if computing < active else ""
     among = f", {scaled(active)} active{less}" if model.has_experts else ""
     further = f", {scaled(module_count(model))} more for multi-token prediction"
-    beside = further if model.mtp_layers else ""
-    log(f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}{among}{beside}")
+    predicting = further if model.mtp_layers else ""
+    log(
+        f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}{among}{predicting}"
+    )
     return 0

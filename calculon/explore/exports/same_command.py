@@ -39,7 +39,7 @@ PROGRAM = "calculon"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Same:
+class Equivalent:
     """Equivalent of a page's result in a terminal and in Python.
 
     Attributes:
@@ -62,7 +62,7 @@ class Same:
         return f"printf %s {shlex.quote(self.given)} |\n  {line}" if self.given else line
 
 
-def same(state: State, answers: Answers) -> list[Same]:
+def equivalents(state: State, answers: Answers) -> list[Equivalent]:
     """Return the commands for the view of a state; for training views ``calculon plan`` comes first.
 
     Raises:
@@ -72,7 +72,7 @@ def same(state: State, answers: Answers) -> list[Same]:
     return [*planned, *_VIEWS[state.view](state, answers)]
 
 
-def script(commands: Sequence[Same]) -> str:
+def script(commands: Sequence[Equivalent]) -> str:
     """Return a Python script that computes the results of some commands, by their names."""
     lines = [f"{one.name} = {one.call}" for one in commands]
     text = "\n".join(lines)
@@ -87,7 +87,7 @@ _IMPORTS = {
 """Import lines of a script in addition to the package, by the function that needs them."""
 
 
-def _answer(state: State, answers: Answers) -> Same:
+def _answer(state: State, answers: Answers) -> Equivalent:
     """Return the ``calculon plan`` command: best plan, alternatives, other counts, and the user's plan."""
     state = readable(state, answers)
     words: dict[str, Any] = {name: getattr(state, name) for name in _WORDS if getattr(state, name)}
@@ -101,7 +101,7 @@ def _answer(state: State, answers: Answers) -> Same:
     model, system = _sources(state, answers)
     named = [f"{name}={value!r}" for name, value in words.items()]
     asked = ", ".join([repr(model), str(state.procs), _machine(state, system), *named])
-    return Same(
+    return Equivalent(
         title=f"Best plan, alternatives and other counts{', with this plan' if own else ''}",
         argv=("plan", model, str(state.procs), system, *options, *_changes(state)),
         name="answer",
@@ -131,17 +131,17 @@ def of_plan(
     call: str,
     state: State,
     answers: Answers,
-) -> Same:
+) -> Equivalent:
     """Return a command about the shown plan, which it reads from standard input.
 
     Args:
-        title, name, call: As in :class:`Same`.
+        title, name, call: As in :class:`Equivalent`.
         argv: The command, and the options after its three specs.
         state, answers: The page and its results.
     """
     command, *options = argv
     model, system = _sources(state, answers)
-    return Same(
+    return Equivalent(
         title=title,
         argv=(command, model, STDIN, system, *options, *_changes(state), *_lengths(state, answers)),
         given=json.dumps(stated_execution(state, answers)),
@@ -186,14 +186,14 @@ _ROUNDS = 3
 """Maximum number of readings: a field derived from another one is correct after two."""
 
 
-def _plan(state: State, answers: Answers) -> Iterator[Same]:
+def _plan(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         call = f"calculon.why({_SPECS})"
         yield of_plan("Bottleneck of this plan", ("why",), "why", call, state, answers)
 
 
-def _shown(state: State, answers: Answers) -> Iterator[Same]:
+def _shown(state: State, answers: Answers) -> Iterator[Equivalent]:
     """Yield the command that estimates the plan or explains why it cannot run."""
     shown = answers.plan(state)
     if shown.estimate is not None:
@@ -207,8 +207,8 @@ def _shown(state: State, answers: Answers) -> Iterator[Same]:
         yield of_plan(title, ("why",), "why", call, state, answers)
 
 
-def _search(state: State, answers: Answers) -> Iterator[Same]:
-    yield Same(
+def _search(state: State, answers: Answers) -> Iterator[Equivalent]:
+    yield Equivalent(
         title="The best execution of this search, into a file",
         argv=tuple(_searched(state, answers, (state.procs,), "best.json")),
         name="found",
@@ -219,7 +219,7 @@ def _search(state: State, answers: Answers) -> Iterator[Same]:
     except SpecError:  # the part about counts reports the error
         return
     if counts:
-        yield Same(
+        yield Equivalent(
             title="The best execution for each processor count, into a file",
             argv=tuple(_searched(state, answers, counts, "counts.csv")),
             name="by_count",
@@ -306,7 +306,7 @@ def _written(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def _depends(state: State, answers: Answers) -> Iterator[Same]:
+def _depends(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         title, words = "Sensitivity of this plan", asked_effects(state)
@@ -326,14 +326,14 @@ def asked_effects(state: State) -> dict[str, Any]:
     return words | ({"replan": True} if state.option("replan") else {})
 
 
-def _pipeline(state: State, answers: Answers) -> Iterator[Same]:
+def _pipeline(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         title = "One block of this plan, operator by operator"
         yield of_plan(title, ("block",), "operators", f"block({_SPECS})", state, answers)
 
 
-def _serving(state: State, answers: Answers) -> Iterator[Same]:
+def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
     """Yield the search command for the best deployments, and the command for the page's deployment."""
     model, system = _sources(state, answers)
     load, held = workload(state), fixed(state)
@@ -356,7 +356,7 @@ def _serving(state: State, answers: Answers) -> Iterator[Same]:
             *named,
         ]
     )
-    yield Same(
+    yield Equivalent(
         title="The best deployments",
         argv=("serve-optimal", model, count, system, *options, *fix, "-t", str(TOP), *changes),
         name="deployments",
@@ -378,7 +378,7 @@ def _serving(state: State, answers: Answers) -> Iterator[Same]:
             *named,
         ]
     )
-    yield Same(
+    yield Equivalent(
         title="This deployment in full",
         argv=("serve", model, str(procs), system, *options, *sets, *changes, "-v"),
         name="served",

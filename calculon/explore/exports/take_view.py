@@ -3,7 +3,7 @@
 from calculon.base.errors import SpecError
 from calculon.explore.answers import Answers
 from calculon.explore.exports.exports import LAUNCH_FILES, launch_file, offered
-from calculon.explore.exports.same_command import same, script
+from calculon.explore.exports.same_command import equivalents, script
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.launch.dialects import DIALECTS
@@ -15,7 +15,7 @@ def _files(state: State, answers: Answers) -> Part:
         (Styled(one.title, link=_address(name, state)), dim(name.rpartition(".")[2].upper()))
         for name, one in offered(state, answers).items()
     )
-    commands = same(state, answers)
+    commands = equivalents(state, answers)
     texts = {**{one.title: one.text for one in commands}, "In Python": script(commands)}
     code = (Section(name, (html("code.html", text=texts[name]),), opened=True) for name in texts)
     same_words = Section("Equivalent commands and Python code", tuple(code))

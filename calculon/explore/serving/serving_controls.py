@@ -117,7 +117,7 @@ def _choice(
         usual = value_words(one.key, one.default)
         values = tuple(value for value in values if value != one.default)
 
-    def beside(step: int) -> tuple[str, ...]:
+    def adjacent(step: int) -> tuple[str, ...]:
         if one.declaration.choices or found not in values:
             return ()
         place = values.index(found) + step
@@ -141,8 +141,8 @@ def _choice(
             ),
         ),
         follows=not stated,
-        less=beside(-1),
-        more=beside(1),
+        less=adjacent(-1),
+        more=adjacent(1),
     )
 
 

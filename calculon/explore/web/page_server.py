@@ -208,10 +208,10 @@ class Site:
         counting = "Counting the executions ..."
         return {"what": "plan", "total": total, "looked_at": looked_at, "note": counting}
 
-    def _frame(self, state: State, beside: str) -> dict[str, Any]:
+    def _frame(self, state: State, controls_html: str) -> dict[str, Any]:
         """Return a page with controls and without parts."""
         return {
-            "controls": beside,
+            "controls": controls_html,
             "title": f"{state.model} on {state.procs:,} x {state.system}",
             "tabs": [(view, state.link(view=view)) for view in VIEWS],
             "view": state.view,
@@ -227,7 +227,7 @@ class Site:
         said, offer = _said(request), self._answers.offer
         state, problems = read_good(said, offer, self._first)
         wrong = {name: text.strip()[:LONGEST] for name, text in said if name in problems}
-        beside = self._beside(state, wrong)
+        controls_html = self._likely_controls(state, wrong)
         kinds = tuple(name for name in (MODEL, SYSTEM) if name in problems)
         meant = {name: offer.meant(name, wrong[name])[:MOST_MENDS] for name in kinds}
         mends = [(one, state.link(**{name: one})) for name in meant for one in meant[name]]
@@ -238,7 +238,7 @@ class Site:
             ]
             mends = [(f"Precision {one}", state.link(dtype=one)) for one in others]
         return {
-            **self._frame(state, beside),
+            **self._frame(state, controls_html),
             "title": "Not understood",
             "view": "",
             "query": urlencode(said),
@@ -246,7 +246,7 @@ class Site:
             "mends": mends,
         }
 
-    def _beside(self, state: State, wrong: Mapping[str, str]) -> Markup:
+    def _likely_controls(self, state: State, wrong: Mapping[str, str]) -> Markup:
         """Return the controls of a state that may have no valid question, before any plan is known."""
         bare = State(model=state.model, system=state.system, procs=state.procs, view=state.view)
         # A precision that the machine lacks is the usual reason for an invalid question, so try all others.
