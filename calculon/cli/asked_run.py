@@ -81,6 +81,7 @@ def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
         raise SpecError("EXECUTION", Problem("", wanted, found))
     source = campaign_source(arguments)
     changed = with_changes(arguments.changes, campaign=source, system=arguments.system)
+    # Errors name the option that a user typed, not the path of its field.
     names = {one.path: one.name for one in OPTIONS}
     set_here = parsed(arguments.changes, ("campaign", "system"))["campaign"]
     for path in (*stated(arguments), *set_here):

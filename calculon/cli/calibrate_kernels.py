@@ -101,6 +101,7 @@ def _check(arguments: argparse.Namespace, folder: Path) -> None:
     """Check before any work that the tables exist and that all outputs can be written."""
     check_fits()
     others = {name: value for name, value in vars(arguments).items() if name not in _OWN}
+    # --no-ramp is stored inverted as `ramp`, which is True by default.
     others["no_ramp"] = not others.pop("ramp")
     given = [
         name

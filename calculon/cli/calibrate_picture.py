@@ -19,8 +19,10 @@ def save(found: Calibration, system: str, output: str) -> None:
 
 def panel(part: Fitted) -> Panel:
     """Return the panel of a part: rates by size, or times if size alone does not determine the time."""
+    # Left-out rows and memory are not part of this panel's rates.
     records = [record for record in part.residuals() if record["rows"] not in ("left out", MEMORY)]
     errors = [f"{record['rows']} {record['mape']:.1f} %" for record in records]
+    # Errors of large sizes get a line of their own, since the title would be too wide.
     large = [text for text in errors if ", above" in text]
     lines = [", ".join(text for text in errors if text not in large), ", ".join(large)]
     title = "\n".join([part.part, "mean error: " + lines[0], *filter(None, lines[1:])])

@@ -94,6 +94,7 @@ def _percent(error: float) -> str:
 
 def leaves(kind: str, document: object) -> Table:
     """List the values of a document by path, with unit and description of the field that each belongs to."""
+    # Studies are free-form documents without declared fields.
     declared = {} if kind == "study" else {row["field"]: row for row in describe._fields(kind).rows}
     # Field names of dictionaries and lists ("*", "[]") become patterns, since a document has concrete keys there.
     patterns = [

@@ -126,6 +126,7 @@ def _figures(document: Mapping[str, Any], levels: Levels) -> Iterator[dict[str, 
 
 def _levels(name: str) -> Levels:
     """Return a catalog system as written in its file, followed by the chain of systems it overlays."""
+    # A name that repeats would be a cycle of overlays, which the decoder reports; here it only has to end.
     known, levels = catalog.names("system"), {}
     while name in known and name not in levels:
         raw = read_document(str(known[name]))
@@ -209,6 +210,7 @@ def _laws_blocks(about: Mapping[str, Any], name: str, levels: Levels) -> Iterato
         for of, errors in (about.get("kernels") or {}).items()
         if "kernels" in links or not of.startswith("collectives")
     }
+    # A total over all kernels of a group replaces the groups that it contains.
     whole = tuple(of.removesuffix("all") for of in kernels if of.endswith(", all"))
     few = {of: kernels[of] for of in kernels if of.endswith(", all") or not of.startswith(whole)}
     if few:

@@ -179,6 +179,7 @@ def _tiers(asked: Asked, name: str) -> Table:
     rows, pace = [], asked.pace(name)
     for number, share, steps in asked.shares(name):
         joined, below = int(asked.group.members[number]), int(asked.group.below[number])
+        # Ceiling division: the last group may be incomplete.
         instances = -(-asked.ranks // (below * joined))
         members = f"{joined:,} {'ranks' if below == 1 else f'x {below:,} ranks'}"
         rows.append(

@@ -129,6 +129,7 @@ class Emission:
         if answer.best is None:
             raise SpecError(OPTION, Problem("", "a plan that fits", "none"))
         before, text = self._patched(answer, answer.best)
+        # Without the user's launch file, or if it cannot be patched, a new file is written.
         if not before:
             text = self._new(answer, answer.best)
         if not self.file:

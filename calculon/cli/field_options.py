@@ -60,6 +60,7 @@ def processors_in_place(text: str) -> int | None:
     Raises:
         SpecError: For a number that is no valid processor count.
     """
+    # An existing file named like a number takes precedence over a processor count.
     counted = re.fullmatch(COUNT, text)
     if not (counted or re.fullmatch(_NUMBER, text)) or Path(text).exists():
         return None

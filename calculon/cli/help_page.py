@@ -55,6 +55,7 @@ class Layout(argparse.RawDescriptionHelpFormatter):
 
 def help_page(parser: argparse.ArgumentParser, first: frozenset[str]) -> str:
     """Return the help of a command with the options in `first`, or with all options if `first` is empty."""
+    # argparse has no public access to its actions.
     options = [one for one in parser._actions if one.option_strings]
     listed = [one for one in options if not first or first & {*one.option_strings}]
     page = parser.formatter_class(prog=f"{parser.prog} [options]")
@@ -67,6 +68,7 @@ def help_page(parser: argparse.ArgumentParser, first: frozenset[str]) -> str:
         _add_section(page, "arguments" if group is parser._positionals else group.title, below)
     about = [one for one in options if {*one.option_strings} & {*HELP}]
     sections = _sections(one for one in listed if one not in about)
+    # A single section needs no separate heading for the help options.
     if len(sections) > 1:
         sections["help"] = about
     else:

@@ -138,6 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _guarded(argv: list[str]) -> int:
+    # Must come first: a file opened earlier could take the descriptor of a closed stream.
     keep_standard_streams()
     try:
         with terminable(), warnings.catch_warnings():

@@ -239,6 +239,7 @@ class Log:
     @contextlib.contextmanager
     def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
         """Open the log: ``-`` is standard output; a file is truncated at the first text; SpecError if not writable."""
+        # Results have level INFO; errors and warnings go to standard error regardless.
         quiet = LEVELS.index(verbosity) > LEVELS.index("INFO")
         if target == STDOUT:
             if isinstance(sys.stdout, io.TextIOWrapper):
@@ -564,6 +565,7 @@ def check_outputs(
     Raises:
         SpecError: For the first invalid output.
     """
+    # Names of the catalog are not files, so they cannot be overwritten.
     taken = {Path(source).resolve(): "an input" for source in inputs if Path(source).is_file()}
     for output in outputs:
         check_output(output, suffixes)

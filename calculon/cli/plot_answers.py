@@ -53,6 +53,7 @@ def campaign(arguments: argparse.Namespace) -> Chart:
 
 def goodput(arguments: argparse.Namespace) -> Chart:
     """Return the chart of the run's goodput for other processor counts."""
+    # Each value becomes one curve.
     texts = [] if arguments.mtbfs is None else arguments.mtbfs.split(",")
     mtbf = [parse_value(text.strip()) for text in texts] or None
     return chart(asked_run(arguments), "goodput", procs=arguments.procs, mtbf=mtbf)

@@ -75,6 +75,7 @@ def _table_series(table: Frame) -> Iterator[Series]:
     groups = [n for n in _GROUPS if n in data.columns and data[n].nunique() > 1]
     for name in data.columns:
         if name in _ALSO or _is_changed(name):
+            # A column separates series only if it varies for one processor count.
             words = data[name].map(_word)
             if words.groupby(data[counts]).nunique().max() > 1:
                 groups.append(name)

@@ -122,6 +122,7 @@ def frames(
         if arguments.changes:
             wanted_space = "a space to search: tables hold what was computed"
             raise SpecError("--set", Problem("", wanted_space, arguments.changes[0]))
+        # Reading only the needed columns keeps large Parquet tables fast.
         wanted = {
             "edition",
             "preset",

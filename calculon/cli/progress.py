@@ -135,6 +135,7 @@ def progress(
     def advance(count: int) -> None:
         nonlocal done
         done += count
+        # Tasks finished before a resumed study must not inflate the rate.
         rate = (done - before) / max(time.monotonic() - begin, 1e-9)
         if _line is not None and total > 1:
             left = f"  {_rate(rate)}  {_clock((total - done) / rate)} left" if rate else ""

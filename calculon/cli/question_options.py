@@ -37,6 +37,7 @@ def set_in_order(arguments: argparse.Namespace) -> None:
     from calculon.advise.runs.fleet_search import ANY
     from calculon.declarations.spellings import is_counts
 
+    # A file may be named like a count, so an existing path is never one.
     def counts(text: str) -> bool:
         return (text == ANY or is_counts(text)) and not Path(text).exists()
 

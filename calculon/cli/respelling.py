@@ -87,6 +87,7 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
     found: list[str] = []
     pairs: list[str] = []
     stated: dict[str, str] = {}
+    # One shared iterator, so that an option can consume its value.
     rest = iter(words)
     for word in rest:
         option, equals, value = word.partition("=")

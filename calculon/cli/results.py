@@ -95,6 +95,7 @@ def read_results(
     texts = _triples(texts)
     options = _Options({"model": model, "system": system}, editions, preset, changes)
     launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
+    # Launch files are read last, since they may take model and system from the other results.
     read = {text: [*_read(text, options)] for text in texts if text not in launched}
     specs_given = _launch_specs(texts, read, options)
     read |= {

@@ -175,6 +175,7 @@ def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "lis
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
     edition = needed_edition(model, arguments.preset, runs=campaign is not None)
     datatype, recipe = _recipe(arguments.datatype)
+    # Recipes exist only in edition corrected; an explicit --fix overrides their fields.
     if recipe:
         fix, edition = recipe | fix, CORRECTED
     length = fix.get("seq_length", (0,))[0] or model.seq_size

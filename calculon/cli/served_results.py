@@ -36,6 +36,7 @@ _LARGEST = 2**20
 def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
     """Return the named deployments of the arguments; empty if all are executions, SpecError for a mixture."""
     texts: Sequence[str] = arguments.results
+    # Classify all arguments first: the error for a mixture names the argument that does not fit.
     about = {text: _deployment_in(text) for text in texts}
     if not any(about.values()):
         return []

@@ -35,6 +35,7 @@ def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
     with Journal.open(
         output, study.file, questions.fingerprint, total, Answer, restart=arguments.restart
     ) as journal:
+        # Deployments in the journal were finished by an earlier, interrupted call.
         done = set(journal.outcomes)
         tasks = [one.search for one in questions.searches if one.search.number not in done]
         if code := finish_all(

@@ -137,6 +137,7 @@ def served(
             **stated_by(OPTIONS, arguments) | changes["workload"],
         )
     except Infeasible as error:
+        # Only a lack of memory has a remedy that is worth a hint.
         if error.reason != MEMORY:
             raise
         message = f"{error}. Hint: {_SMALLER}"

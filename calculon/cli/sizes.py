@@ -32,6 +32,7 @@ def size(text: str) -> int:
     number, unit = found.groups()
     known = {name.lower(): factor for name, factor in UNITS.items()}
     if unit and unit.lower() not in known:
+        # "64M" is ambiguous between powers of 1000 and 1024, so it is refused with both spellings.
         letter = unit.upper().removesuffix("I")
         both = f"{letter}B" in UNITS and f"{letter}iB" in UNITS
         meant = f"write {letter}B (powers of 1000) or {letter}iB (powers of 1024)" if both else ""

@@ -62,6 +62,7 @@ class LogFile(io.TextIOBase):
     def write(self, text: str) -> int:
         """Write a text immediately."""
         try:
+            # Opening late means that a log may replace a file that the command has read.
             stream = self._opened()
             stream.write(text)
             stream.flush()

@@ -54,6 +54,7 @@ def finish_all(
 
 def show_summary(study: "Study", winners: "Winners", log: Log, notes: "Sequence[Any]" = ()) -> None:
     """Show the best figures of a study as one table per group, followed by notes."""
+    # A row of a serving study is one deployment: all its figures take the same processors.
     once = study.serves and study.summary is None  # each row is one deployment
     groups = winners.columns if winners.best or not study.serves else ()
     log("")

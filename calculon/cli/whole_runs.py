@@ -26,6 +26,7 @@ def assumed_of_run(runs: "Sequence[Runs]") -> "Styled":
     from calculon.documents.run_defaults import defaults_line
     from calculon.render.document import dim
 
+    # dict.fromkeys removes duplicates and keeps the order.
     machines = list(dict.fromkeys(one.system.name for one in runs))
     campaigns = {id(one.campaign): one.campaign for one in runs}
     rows = {

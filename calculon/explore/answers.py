@@ -131,6 +131,7 @@ class Answers:
             SpecError: For values that do not exist.
         """
         if state.plan:
+            # The question without the user's plan is shared by all plans, so it is cached separately.
             asked = self.question(replace(state, plan={}))
             return replace(asked, mine=read_mine(dict(state.plan), state.procs))
         words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
@@ -282,6 +283,7 @@ class Answers:
     def capacities(self, state: State) -> CapacitySweep | None:
         """Return the best plan by memory capacity; None if no capacity suffices."""
         others = {path: one for path, one in state.machine.items() if path != CAPACITY}
+        # The sweep covers all capacities, so it must not depend on the current one.
         asked = replace(state, plan={}, machine=others)
         ample = replace(asked, machine={**others, CAPACITY: AMPLE})
         best = self.plan(asked).estimate or self.plan(ample).estimate

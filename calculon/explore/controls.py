@@ -75,6 +75,7 @@ def _plan_controls(state: State, answers: Answers, likely: State) -> dict[str, A
     sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
     shown_sizes = [_control(state, one, found) for one in sizes]
     several = [_control(state, one, found) for one in switches]
+    # Stated fields without a visible control are kept as hidden inputs.
     known = {one.name for one in (*shown_sizes, *several)}
     return {
         "sizes": shown_sizes,
@@ -158,6 +159,7 @@ def settled(state: State, answers: Answers, changed: str) -> State:
 def _settled_plan(state: State, answers: Answers, changed: str) -> State:
     if not state.plan:
         return state
+    # First change of the best plan: take over its other fields, so that only one field differs.
     if changed in state.plan and not {*STATED} <= {*state.plan}:
         best = answers.plan(replace(state, plan={}))
         if best.estimate is not None:

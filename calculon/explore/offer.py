@@ -43,6 +43,7 @@ class Offer:
             return exact
         read = inputs.model if kind == MODEL else inputs.system
         name = read(source).name
+        # A file must not hide a catalog spec of the same name.
         name = f"{name} (file)" if name in self._catalog[kind] else name
         self._given[kind][name] = source
         return name

@@ -20,6 +20,7 @@ def require(where: str, packages: Sequence[str] = PACKAGES) -> None:
         where: The command or function that needs them.
         packages: The needed packages.
     """
+    # Import instead of find_spec: a damaged package counts as missing, too.
     missing = [name for name in packages if not _is_there(name)]
     if missing:
         hint = f"in a checkout of calculon: {sys.executable} -m pip install '.[web]'; ./bin/calculon installs it"

@@ -201,6 +201,7 @@ def read_good(
     machine: dict[str, float] = {}
     options: dict[str, str] = {}
     good = {name: value for name, value in given.items() if name not in problems}
+    # Times set by controls (with ".us") come last and override the state's value in seconds.
     for name, value in sorted(good.items(), key=_of_control):
         try:
             if name in ASKED or name == "view":
@@ -236,6 +237,7 @@ def _asked(name: str, value: str, offer: Offer) -> Any:
 def _processors(value: str) -> int:
     """Parse a processor count: ``1024``, ``1,024``, ``1k``."""
     found = re.fullmatch(r"(\d+)([kK]?)", value.replace(",", "").replace(" ", ""))
+    # Addresses may come from anyone: bound the digits before converting.
     count = int(found[1][:12]) * (1024 if found[2] else 1) if found else 0
     if not 1 <= count <= MOST_PROCESSORS:
         wanted = f"a number of processors from 1 to {MOST_PROCESSORS:,}, such as 1024 or 1k"

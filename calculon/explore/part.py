@@ -102,6 +102,7 @@ def environment() -> "Environment":
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     folder = files(ASSETS)
+    # StrictUndefined turns a misspelled template variable into an error instead of an empty text.
     made = Environment(
         autoescape=True,
         loader=FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),

@@ -53,6 +53,7 @@ def known_names() -> Mapping[str, str]:
     fields |= {one.key: label(one.key) for one in records}
     sent = {name: name.replace("_", "-") for name in OPERATIONS}
     found = {**values, **statistics, **fields, **sent}
+    # Names without an underscore are ordinary words, which texts may use in their ordinary meaning.
     return {name: words for name, words in found.items() if "_" in name} | PASSES
 
 

@@ -292,6 +292,7 @@ class Choices:
             columns = {name: np.array([whole[n][name] for n in numbers]) for name in names}
             given, _ = filled(columns, CORRECTED, self.question.framework)
             tables.append(Plan.from_columns(given))
+        # Stable sort: restores the order of the rows after grouping.
         order = np.argsort([n for numbers in parts.values() for n in numbers], kind="stable")
         return (Plan.concatenate(tables) if len(tables) > 1 else tables[0]).take(order)
 

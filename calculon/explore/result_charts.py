@@ -171,6 +171,7 @@ def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart
     across, up = (_statistic(name) for name in (found.x, found.y))
     values = np.stack([table.column(name) for name in (found.x, found.y)]).astype(float)
     placed = np.isfinite(values).all(axis=0)
+    # Rows without one of the statistics have no position on the chart.
     order = order[placed[order]]
     splits = np.stack([table.column(name)[order] for name in ("tensor_par", "pipeline_par")])
     _, first = np.unique(splits, axis=1, return_index=True)

@@ -113,6 +113,7 @@ class Work:
 
     def wanted(self) -> bool:
         """Return True if somebody waits for it, or is expected to return."""
+        # A copy, since other threads add and remove waiters meanwhile.
         return any(one.wanted() for one in tuple(self.waiters)) or monotonic() < self._until
 
     def patience(self) -> float | None:

@@ -59,6 +59,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     from calculon.estimate.operators import block
 
+    # The only model field that a call changes directly is the part, so its errors belong to --part.
     with naming(specs[1], Model="--part"):
         found = block(
             **changed,

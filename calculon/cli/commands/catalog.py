@@ -87,6 +87,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         records = {name: table.records() for name, table in tables.items()}
         log(json_text(records if kind is None else records[kind]))
         return 0
+    # Parts of models exist for tests; they would only distract in the full list, but a search may name them.
     apart = form == "text" and not words and not arguments.family
     parts = _parts_of_models() if apart else ()
     for i, (name, table) in enumerate(tables.items()):

@@ -116,6 +116,7 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
             side = "most" if option == "--from" else "least"
             wanted = f"a size of at {side} SIZE, {here:,} bytes"
             raise SpecError(option, Problem("", wanted, f"{value:,}"))
+    # Doublings, as in nccl-tests; SIZE and the largest size are always included.
     doubled = [first]
     while 2 * doubled[-1] < last:
         doubled.append(2 * doubled[-1])

@@ -78,6 +78,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _comparison(arguments: argparse.Namespace) -> "Comparison | ServedComparison":
     """Compare the results or the deployments."""
+    # Serving results have other statistics, so a mixture is refused there.
     if deployments := asked_served_results(arguments):
         from calculon.documents.served_documents import compared_served
 

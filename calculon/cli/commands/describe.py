@@ -197,6 +197,7 @@ def _inside(kind: Any) -> tuple[type | None, str]:
 
 def _takes(field: SpecField) -> str:
     """Return the values that a field accepts, and its default."""
+    # The values come first, since readers look for them; defaults are in the unit of the file.
     values = _values(field.annotation, field.declaration)
     if not field.declaration.optional:
         return values

@@ -107,6 +107,7 @@ def _table(
 ) -> Table:
     """Return time, bytes on each network of the group, and occupied share of the engines, by dispatcher."""
     size = SCALED_BYTES if arguments.datatype == "float8" else DATATYPE_BYTES[arguments.datatype]
+    # Latent MoE models send the down-projected hidden state.
     width = model.moe_latent or model.hidden
     row, imbalance = np.array(size * width), arguments.imbalance / 100
     routing, whole = Routing.of(model), np.array(float(arguments.ranks * tokens)) * size * width

@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.documents.estimate_result import result_of
     from calculon.documents.page import estimate_page, short_estimate_page
 
+    # Without a prediction interval (edition sc23) there is no short page.
     whole = whole_page(arguments) or found.belief is None
     page = estimate_page if whole else short_estimate_page
     log.answer(arguments, lambda: page(result_of(found)), found.to_dict)

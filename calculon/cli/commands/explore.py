@@ -106,12 +106,14 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     answers = Answers(Offer(arguments.model, system))
     first = _first(arguments, answers, procs)
     host, port = arguments.host, arguments.port
+    # A port that was asked for must be free; the default may move to the next free one.
     listener = listening(host, PORT if port is None else port, only=port is not None)
     address = address_of(listener, host)
     if not is_loopback(host):
         tell(
             f"calculon: warning: everybody who reaches this machine can use the page, at {address}"
         )
+    # The page waits for people, so a progress line would run forever.
     end_progress()
     log(f"{address}{first.link()}  (Ctrl-C ends it)")
     log.stream.flush()

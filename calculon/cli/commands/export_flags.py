@@ -78,6 +78,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     output, source = arguments.output, arguments.execution
     if output != STDOUT:
         check_launch_file(output, dialect, arguments.patch or "")
+        # Compare resolved paths: "./run.sh" and "run.sh" are one file.
         if Path(output).resolve() == Path(split(source)[0]).resolve():
             raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
     before = ""

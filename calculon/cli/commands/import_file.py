@@ -35,4 +35,5 @@ def _is_model(path: str) -> bool:
     if document_suffix(path) != ".json" or not Path(path).is_file():
         return False
     raw = read_document(path)
+    # Every Hugging Face configuration has one of these keys, and no launcher's configuration does.
     return isinstance(raw, dict) and bool({"model_type", "architectures"} & raw.keys())

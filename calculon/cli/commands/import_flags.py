@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     outputs = [name for name in (arguments.output, arguments.model_output) if name is not None]
     command = is_command(arguments.file)
     check_outputs([name for name in outputs if name != STDOUT], [] if command else [arguments.file])
+    # Two documents on one stream could not be separated again.
     if outputs.count(STDOUT) + (arguments.format == "json") > 1:
         raise SpecError("import-flags", Problem("", "one output on standard output", "several"))
     launch = import_flags(

@@ -83,6 +83,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     datatype = datatype_of(machine, arguments.datatype)
     product = matrix_product(machine, arguments.m, arguments.n, arguments.k, datatype)
     overlap = None if arguments.copy is None else beside_copy(product, arguments.copy)
+    # One row serves CSV and JSON; the page is for people only.
     row = _row(product, overlap)
     table = Table(tuple(Column(key, key, right=True) for key in row), [row])
     if output is not None:

@@ -170,6 +170,7 @@ def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[Searc
     from calculon.search.engines import make_engine
     from calculon.search.task import run_search
 
+    # Starting processes pays only for large spaces; counting is exact and cheap.
     large = sum(count_space(search.space()) for search in asked) > LARGE
     engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)
     results: dict[int, SearchResult] = {}

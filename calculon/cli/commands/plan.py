@@ -139,6 +139,7 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         if arguments.emit is None
         else Emission.of(arguments.emit, only_plan(arguments.mine) or "")
     )
+    # A launch file without a name goes to standard output, which then must have nothing else.
     alone = emitted is not None and not emitted.file
     printed = arguments.file is None and arguments.format not in (None, "text")
     if alone and (arguments.file == STDOUT or printed):

@@ -347,5 +347,6 @@ _INPUTS = ("results", "source", "specs", "model", "execution", "campaign", *_OF_
 def _inputs(arguments: argparse.Namespace) -> list[str]:
     """Return the arguments that may be files."""
     given = [getattr(arguments, name, None) or [] for name in _INPUTS]
+    # Some arguments are lists and some are single texts.
     texts = [text for one in given for text in ([one] if isinstance(one, str) else one)]
     return [*texts, *(getattr(arguments, "system", None) or "").split(",")]

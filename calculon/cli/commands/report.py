@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     output = arguments.file
     if output != STDOUT:
         check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
+    # Deployments serve requests and have no training run, so run options are an error for them.
     if deployments := asked_served_results(arguments):
         if stated(arguments) or arguments.campaign is not None:
             wanted = "executions, which are trained"

@@ -87,6 +87,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     set_in_order(arguments)
     arguments.application = arguments.model
     changes = [one for one in arguments.changes if one.startswith(("model.", "seq_size"))]
+    # The sequence length converts a batch in tokens, so changes of the model apply before the search.
     model = inputs.model(with_changes(changes, model=arguments.model)["model"])
     length = asked_length(arguments.seq, model.seq_size)
     if length != model.seq_size:

@@ -122,6 +122,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     others = arguments.against, arguments.against_system, arguments.campaign
     given = [one for one in others if one is not None]
     check_inputs([*specs, *given])
+    # Several outputs may be given, and only one of them could be standard output.
     if STDOUT in arguments.output:
         hint = "-f json, csv or markdown selects the printed format"
         raise SpecError("--output", Problem("", "the name of a file", "'-'", hint))

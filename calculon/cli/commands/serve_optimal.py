@@ -202,6 +202,7 @@ def _write(found: "DeploymentSearch", file: str) -> None:
     columns: dict[str, Any] = {}
     for name, column in found.to_frame().items():
         values = column.to_numpy()
+        # Parquet stores repeated texts as dictionary-encoded labels.
         if values.dtype == object:
             names, codes = np.unique(values.astype(str), return_inverse=True)
             columns[str(name)] = Labels(codes, tuple(names.tolist()))

@@ -102,6 +102,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log(f"Searches: {total:,}")
         editions = sorted({p.search.edition for p in plans.searches}, reverse=True)
         log_edition(log, ", ".join(editions))
+        # Only searches that are not in the journal run: this is how an interrupted study resumes.
         before, begin = set(journal.outcomes), time.perf_counter()
         tasks = [p.search for p in plans.searches if p.search.number not in before]
         if code := finish_all(

@@ -138,6 +138,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if problem:
         raise SpecError("validation", problem)
     if arguments.runs:
+        # A user's own rows are always compared under edition corrected.
         usual = CORRECTED if arguments.rows else PUBLISHED
         _check_runs(arguments.runs, arguments.edition or (usual,))
 

@@ -121,6 +121,7 @@ def written(name: str, state: State, answers: Answers) -> Written:
 def _stem(state: State, answers: Answers) -> str:
     """Return the stem of a file name: model, system, machine changes, processors and plan."""
     fields = _fields(state, answers)
+    # The plan is part of the name, so that downloads of several plans do not overwrite each other.
     degrees = [f"{mark}{fields[name]}" for name, mark in _MARKS.items() if name in fields]
     changed = [f"{path}={value:g}" for path, value in sorted(state.machine.items())]
     words = [state.model, state.system, *changed, str(state.procs), *degrees]

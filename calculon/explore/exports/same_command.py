@@ -76,6 +76,7 @@ def script(commands: Sequence[Equivalent]) -> str:
     """Return a Python script that computes the results of some commands, by their names."""
     lines = [f"{one.name} = {one.call}" for one in commands]
     text = "\n".join(lines)
+    # Only imports that the code uses, so that the script passes a linter.
     imports = [line for name, line in _IMPORTS.items() if f"{name}(" in text]
     return "\n".join([f"import {PROGRAM}", *imports, "", *lines])
 

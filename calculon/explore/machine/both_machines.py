@@ -36,6 +36,7 @@ def same_plan(state: State, answers: Answers) -> Both:
         return Both(before, before)
     if state.plan or before.estimate is None:
         return Both(before, answers.plan(state))
+    # State the old plan's fields explicitly, so that the changed machine does not search a new one.
     kept = replace(state, plan=answers.own(replace(state, machine={}), before.fields))
     return Both(before, answers.plan(kept))
 

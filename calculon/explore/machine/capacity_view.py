@@ -39,6 +39,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
     def link(size: float) -> str:
         return state.link(machine={**state.machine, CAPACITY: enough(size)})
 
+    # If nothing fits now, compare with the first capacity at which a plan fits.
     first = found.steps[0] if here is None else here
     section = memory_section(found, first.best.value, words, link, MOST)
     size, plan = f"{found.capacity / GIB:,.5g} GiB", words(first.best.execution)

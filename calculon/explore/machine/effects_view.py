@@ -96,6 +96,7 @@ def _worth(found: Sensitivity, stairs: CapacitySweep | None) -> Iterator[tuple[s
     statistic = "time a step" if found.statistic.name == TIME else _called(found)
     rows = [row for row in found.rows() if row["hardware"]]
     rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
+    # Largest effects first, regardless of sign.
     rates.sort(key=lambda row: -abs(row["elasticity"]))
     effects = [(row, f"1 % more gives {_less(row['elasticity'], 2)}") for row in rates[:MOST]]
     for row in rows:

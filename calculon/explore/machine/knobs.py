@@ -70,6 +70,7 @@ class Knob:
     @property
     def place(self) -> int:
         """Index of the stop nearest to the value."""
+        # Compare logarithms: stops are spaced geometrically. 1e-300 avoids a division by zero.
         nearest = min(self.stops, key=lambda stop: abs(math.log(stop / max(self.value, 1e-300))))
         return self.stops.index(nearest)
 

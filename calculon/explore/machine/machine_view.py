@@ -171,11 +171,13 @@ def _misfit(state: State, answers: Answers, both: Both) -> str:
     if not state.machine or both.after.estimate is not None or not fields:
         return ""
     plan = state.plan or answers.own(replace(state, machine={}), fields)
+    # Estimate with ample memory to learn the plan's need: an infeasible plan has no estimate.
     ample = replace(state, plan=plan, machine={**state.machine, CAPACITY: AMPLE})
     one = answers.plan(ample).estimate
     if one is None:
         return ""
     need = one.stats["proc_mem_tier1_cap_req"] or 0.0
+    # The reserved memory does not depend on the capacity.
     withheld = AMPLE * GIB - usable_memory(one)
     there = answers.system(state).mem1.capacity
     digits, usable = digits_of(one), there - withheld

@@ -68,6 +68,7 @@ def _seen(state: State, answers: Answers) -> _Seen | None:
     asked, lacking = state.option("block"), ""
     if asked and asked not in kinds:
         lacking = f"No kind of block is called {asked!r}."
+    # By default, show the kind of block that occurs most often.
     most = max(kinds, key=lambda kind: kinds[kind][0].get("blocks", 1))
     kind = asked if asked in kinds else most
     passes = [one for one in answers.operators(state) if one.kind == kind]
@@ -280,6 +281,7 @@ def _faster(
         other = answers.kept(("block", state.key, path), partial(_on, found, {path: 2 * value}))
         link = state.link(plan=own, machine={**state.machine, path: 2 * value})
         yield _saved(words, link, _times(other, seen, 1), (time, whole))
+    # Twice the microbatch halves the number of passes; times are compared per original microbatch.
     more = 2 * found.execution.microbatch_size
     try:
         other = answers.kept(("block", state.key, more), partial(_with_microbatch, found, more))

@@ -34,6 +34,7 @@ def key_figures(
     *rows, _ = headline(
         result, training, money=True
     )  # the last row is memory, already reported with its risk
+    # Without an interval (edition sc23) the column of intervals stays empty.
     level = f"{level_text(result.interval)}: " if result.interval else ""
     for label, value, interval in rows:
         name = words(label)

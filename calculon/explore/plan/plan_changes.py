@@ -49,6 +49,7 @@ def mend(state: State, answers: Answers) -> Part | None:
     if not state.plan:
         return _infeasible(state, answers)
     found = answers.why(state)
+    # Fixes are shown relative to the plan as completed by its framework.
     before = all_fields(found.execution)
     rows = [_proposed(state, answers, one, before) for one in found.proposals]
     others = [

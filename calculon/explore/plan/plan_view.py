@@ -87,6 +87,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
         return None
     result = answers.plan(state).brief
     digits = Digits(WITHOUT_INTERVAL) if result is None else result.digits
+    # The stage with the largest need over its capacity decides if the plan fits.
     worst = max(stages, key=lambda one: one.over(1))
     place = f" on stage {worst.stage}" if len(stages) > 1 else ""
     said = f"{digits.gib(worst.needed[0])} of {digits.gib(worst.available[0])} usable{place}: "

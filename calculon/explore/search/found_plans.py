@@ -89,6 +89,7 @@ class FoundPlans:
     def worse(self, value: float, than: float) -> float:
         """Return the relative difference by which a value is worse than another; negative if it is better."""
         objective = self.asked.objective
+        # A rate is shown as a time, for which smaller is better.
         larger = objective.sense == "max" and self.shown == objective.statistic
         one, other = (than, value) if larger else (value, than)
         return one / other - 1 if other else 0.0

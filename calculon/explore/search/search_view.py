@@ -111,6 +111,7 @@ def _offered(state: State, name: str) -> list[tuple[str, list[tuple[str, str, bo
         ]
 
     groups = [("Usual", options(usual)), ("All", options(one for one in known if one not in usual))]
+    # An address may name any statistic, which then needs an option of its own.
     if not any(chosen for _, several in groups for *_, chosen in several):
         statistic, _, sense = now.partition(":")
         words = known[statistic].help if statistic in known else statistic

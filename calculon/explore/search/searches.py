@@ -172,6 +172,7 @@ def with_opened(state: State, answers: Answers, names: Iterable[str]) -> str:
 def best_of_all(state: State, answers: Answers) -> SearchResult:
     """Return the overall best plan; in large spaces it is known before the best of each split."""
     it = asked(state, answers)
+    # One search for both is cheaper when the space is small or the result is already cached.
     if it.plain or size(state, answers) <= FEW:
         return each_split(state, answers)
     return best_alone(state, answers)

@@ -75,6 +75,7 @@ def counts(state: State, load: Workload) -> str:
         return _own_count(state, own)
     if load.kind == SATURATED or state.procs == 1:
         return str(state.procs)
+    # Powers of two cover the usual replica counts; the available count is added if it is none.
     doubling = f"1:{state.procs}:x2"
     return doubling if state.procs & (state.procs - 1) == 0 else f"{doubling},{state.procs}"
 

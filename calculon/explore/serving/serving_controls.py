@@ -163,6 +163,7 @@ def settled_deployment(state: State, answers: Answers, changed: str) -> State:
     if name not in LISTED or not state.option(changed):
         return state
     freed = []
+    # Later fields were narrowed by the changed one and may have become impossible.
     for other in LISTED[LISTED.index(name) + 1 :]:
         stated = state.option(f"{_WORD}{other}")
         if stated and stated not in map(str, possible(state, answers, other)):

@@ -58,6 +58,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
+                    # Assets set their own caching, which must not be overwritten.
                     headers.setdefault(name, value)
             await send(message)
 

@@ -38,6 +38,7 @@ def listening(host: str, port: int, *, only: bool) -> socket.socket:
     Raises:
         SpecError: If it cannot listen.
     """
+    # Port 0 at the end lets the system choose if all tried ports are taken.
     ports = [port] if only or not port else [*range(port, min(port + TRIED, 2**16)), 0]
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]

@@ -47,6 +47,7 @@ class ExplorePage:
         name = f"calculon {self.url}"
         self._thread = Thread(target=self._server.run, kwargs=sockets, name=name, daemon=True)
         self._thread.start()
+        # uvicorn has no event for a started server, so poll its flag.
         end = time.monotonic() + _PATIENCE
         while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
             time.sleep(_BEAT)

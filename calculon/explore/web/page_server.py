@@ -136,6 +136,7 @@ class Site:
         if name not in _TYPES:
             return PlainTextResponse("no such file", 404)
         headers = {
+            # Plotly is large and changes only with its version; the page's own assets are revalidated.
             "Cache-Control": "public, max-age=3600" if name == "plotly.min.js" else "no-cache"
         }
         return Response(_asset(name), media_type=_TYPES[name], headers=headers)
@@ -341,6 +342,7 @@ def _answered(
 
     async def endpoint(request: Request) -> Response:
         visit = Visit(patience)
+        # Watch for a disconnect during the computation, so that abandoned work is cancelled.
         answer = asyncio.get_running_loop().run_in_executor(threads, _made, make, request, visit)
         left = asyncio.ensure_future(_left(request))
         try:
