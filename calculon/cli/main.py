@@ -170,7 +170,7 @@ def _report(error: BaseException) -> int:
     elif isinstance(error, ImportError):
         message = _package_problem(error)
     elif isinstance(error, MemoryError) or "can't start new thread" in str(error):
-        hint = "run it on fewer cores, ask for less at once, or use a machine that has more"
+        hint = "run it on fewer cores, request less at once, or use a machine with more memory"
         message = f"not enough memory; nothing was written. Hint: {hint}"
     elif isinstance(error, RuntimeError):
         raise error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.base.units import Array, Unit
@@ -152,7 +152,7 @@ class Comparison(SideBySide):
     Attributes:
         results: The results.
         orders: By the number of a result, how sure it is that the first is faster, as plain data
-            (:class:`~calculon.estimate.told_apart.Order`): of results whose times err alike.
+            (:class:`~calculon.estimate.comparison_confidence.Order`): of results whose times err alike.
         waterfalls: By the number of a result, the changes from the first to it as plain data
             (:class:`calculon.Waterfall`), where both are plans of one model on one system.
         launched: The number of the result whose settings `settings` changes: of a launch file, or the first.
@@ -328,7 +328,7 @@ class Comparison(SideBySide):
         Raises:
             SpecError: Where the library is missing.
         """
-        return drawn(self, "breakdown", interactive=interactive)
+        return draw_result(self, "breakdown", interactive=interactive)
 
     def _edition(self, name: str, one: Result) -> dict[str, str]:
         return {name: one.edition}

@@ -11,7 +11,7 @@ _TEMPLATE = "plotly_white"
 
 
 def picture(result: Any, kind: str, **options: Any) -> "Figure":
-    """Return an interactive chart of a result: see :func:`calculon.base.display.drawn`."""
+    """Return an interactive chart of a result: see :func:`calculon.base.display.draw_result`."""
     require("plot", CHARTS)
     from plotly.graph_objects import Figure
 

@@ -70,7 +70,7 @@ class FoundPlans:
 
     def tied(self, rank: int) -> bool:
         """Return True if measured runs cannot distinguish a plan from the fastest one."""
-        return rank != self.found.fastest and not self.found.orders[rank].told_apart
+        return rank != self.found.fastest and not self.found.orders[rank].distinguishable
 
     @property
     def shown(self) -> Column:
