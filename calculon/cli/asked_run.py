@@ -1,4 +1,4 @@
-"""Arguments of the commands that tell of one whole run, and the run that they ask for."""
+"""Arguments of the commands about one whole training run, and the run that they describe."""
 
 import argparse
 import re
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from calculon.advise.runs.training_run import TrainingRun
 
 ANY = "any"
-"""Model of a fleet of which the largest is looked for."""
+"""Placeholder for the model: find the largest model that a fleet can train."""
 
 
 def add_plan(parser: Parser) -> None:
-    """Declare a plan: a model, an execution or a number of processors, and a system."""
+    """Declare a plan: a model, an execution or a processor count, and a system."""
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "EXECUTION",
@@ -38,7 +38,7 @@ def add_plan(parser: Parser) -> None:
 
 
 def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
-    """Declare the plan, the campaign, and changes of both; `without` as of :func:`add_campaign`."""
+    """Declare the plan, the campaign and changes of both; `without` as in :func:`add_campaign`."""
     add_plan(parser)
     add_campaign(parser, without=without)
     add_changes(parser, "campaign", "model", "execution", "system")
@@ -46,7 +46,7 @@ def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
 
 
 def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
-    """Return the run that the arguments of :func:`add_run` ask for."""
+    """Return the run that the arguments of :func:`add_run` describe."""
     from calculon.advise.runs.run_of_plan import campaign
 
     model, execution, system = arguments.model, arguments.execution, arguments.system
@@ -55,6 +55,7 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
         arguments.changes, campaign=source, model=model, execution=execution, system=system
     )
     asked = campaign_of(arguments, changed["campaign"])
+    # A number in place of an execution is planned first, so no execution exists yet for --set to change.
     if (count := processors_in_place(execution)) is not None:
         if any(one.startswith("execution.") for one in arguments.changes):
             hint = "calculon plan ... -o plan.json, then plan.json#0 here"
@@ -72,7 +73,7 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
 
 
 def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
-    """Return the largest model that the arguments of :func:`add_run` ask for, in place of a model."""
+    """Return the largest trainable model for the arguments of :func:`add_run`, which name no model."""
     from calculon.advise.runs.largest_model import largest_model, not_asked
 
     if not re.fullmatch(COUNT, arguments.execution):
@@ -80,9 +81,11 @@ def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
         raise SpecError("EXECUTION", Problem("", wanted, found))
     source = campaign_source(arguments)
     changed = with_changes(arguments.changes, campaign=source, system=arguments.system)
+    # Errors name the option that a user typed, not the path of its field.
     names = {one.path: one.name for one in OPTIONS}
     set_here = parsed(arguments.changes, ("campaign", "system"))["campaign"]
     for path in (*stated(arguments), *set_here):
+        # A search for the model fixes some campaign fields itself; the error names the option or path that set one.
         if problem := not_asked(path):
             by_option = path not in set_here
             problem = replace(problem, field="") if by_option else problem

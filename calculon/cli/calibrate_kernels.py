@@ -1,4 +1,4 @@
-"""``calculon calibrate --kernels``: laws of kernels, fitted to tables of measured ones."""
+"""``calculon calibrate --kernels``: fit kernel efficiency laws (GEMM, FlashAttention, memory) to measured tables."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from calculon.calibrate.kernels.system_file import Kernels
 
 MEASURED = "systems/measured"
-"""Folder of the catalog with the tables of measured kernels."""
+"""Catalog folder of the measured kernel tables."""
 
 _OWN = ("base", "kernels", "processor", "output", "plot", "format")
-"""Arguments that go with tables of kernels."""
+"""Arguments that are valid together with ``--kernels``."""
 
 _COLORS = 48
-"""Of the picture: thousands of points in full colour take a file three times as large."""
+"""Palette size of the picture: with thousands of points, full colour would triple the file size."""
 
 
 def percent(key: str, title: str) -> Column:
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def read_base(arguments: argparse.Namespace) -> tuple[str, str, Mapping[str, Any]]:
-    """Return name, file and document of the system to start from."""
+    """Return name, file and document of the base system."""
     name, base = catalog.load("system", arguments.base)
     file = "<stdin>" if name == "stdin" else arguments.base
     if not isinstance(base, Mapping):
@@ -74,9 +74,9 @@ def write_fit(
     log: Log,
     steps: Sequence[Table] = (),
 ) -> None:
-    """Write a fitted system, and print its residuals; those of single `steps` for people only."""
+    """Write a fitted system and print its residuals; the tables of single `steps` appear only in text output."""
     if arguments.output == STDOUT:
-        log(indented(document))  # which can go into a file
+        log(indented(document))  # standard output stays valid JSON; residuals go to stderr
         if not log.quiet:
             tell(residuals.written("markdown"))
         return
@@ -90,7 +90,7 @@ def write_fit(
 
 
 def check_fits() -> None:
-    """Check that the library of fits is there."""
+    """Raise SpecError if scipy, which fits need, is not installed."""
     if find_spec("scipy") is None:
         wanted = "the library scipy, for fits"
         hint = "in the folder of calculon: pip install '.[fit]'"
@@ -98,42 +98,43 @@ def check_fits() -> None:
 
 
 def _check(arguments: argparse.Namespace, folder: Path) -> None:
-    """Check before any work that the tables are there, and that all outputs can be written."""
+    """Check before any work that the tables exist and that all outputs can be written."""
     check_fits()
     others = {name: value for name, value in vars(arguments).items() if name not in _OWN}
+    # --no-ramp is stored inverted as `ramp`, which is True by default.
     others["no_ramp"] = not others.pop("ramp")
     given = [
         name
         for name, value in others.items()
-        if not (value is None or value is False or value == [])  # 0 is given
+        if not (value is None or value is False or value == [])  # the value 0 counts as given
     ]
     if given:
         found = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise SpecError("--kernels", Problem("", "--kernels alone", f"with {found}"))
     if not any(folder.glob("*.csv")):
-        wanted = f"a folder with tables of measured kernels, as {MEASURED}"
+        wanted = f"a folder with tables of measured kernels, such as {MEASURED}"
         raise SpecError(str(folder), Problem("", wanted, "no .csv in it"))
     check_inputs([arguments.base])
     if arguments.output != STDOUT:
-        check_outputs([arguments.output], [])  # it may be written over its base
+        check_outputs([arguments.output], [])  # the base itself may be overwritten
     if arguments.plot:
         check_picture(arguments.plot, [arguments.base])
 
 
 def _tables(folder: Path) -> "dict[str, pd.DataFrame]":
-    """Read the tables of a folder, by the stem of their file."""
+    """Read the tables of a folder, keyed by file stem."""
     return {path.stem: _table(path) for path in sorted(folder.glob("*.csv"))}
 
 
 def _table(path: Path) -> "pd.DataFrame":
-    """Read one table, and check its columns and times; tables of other names are nobody's."""
+    """Read one table and check its columns and times; tables with unknown names are not checked."""
     import pandas as pd
 
     from calculon.calibrate.kernels.system_file import COLUMNS
 
     try:
         table = pd.read_csv(path)
-    except (ValueError, OSError) as error:  # of pandas, and of texts that are none
+    except (ValueError, OSError) as error:  # pandas' parser errors, and files that are not text
         text = str(error).splitlines()[0]
         raise SpecError(str(path), Problem("", "a CSV table with a header", text)) from error
     wanted = COLUMNS.get(path.stem, ())
@@ -145,6 +146,7 @@ def _table(path: Path) -> "pd.DataFrame":
         )
     if "time_s" in wanted:
         seconds = pd.to_numeric(table["time_s"], errors="coerce")
+        # An empty time is allowed (a shape that was not measured); a time that is no positive number is an error.
         wrong = table["time_s"].notna() & ~((seconds > 0) & (seconds < float("inf")))
         if wrong.any():
             row = int(wrong.to_numpy().argmax())
@@ -155,7 +157,7 @@ def _table(path: Path) -> "pd.DataFrame":
 
 
 def _save(found: "Kernels", output: str) -> None:
-    """Draw the errors over measured times, a panel for each group."""
+    """Draw errors over measured times, with one panel per kernel group."""
     from calculon.documents.charts.calibration_chart import errors_chart, errors_panel
     from calculon.render import canvas
     from calculon.render.matplotlib_charts import draw
@@ -174,5 +176,5 @@ def _save(found: "Kernels", output: str) -> None:
             for which in (~rows.held_out, rows.held_out)
         ]
         panels.append(errors_panel(f"{group}\n{', '.join(errors)}", *pairs))
-    title = f"Kernels of {found.processor}: median error by group, and how many kernels"
+    title = f"Kernels of {found.processor}: median error and number of kernels by group"
     canvas.save(draw(errors_chart(title, panels)), output, colors=_COLORS)

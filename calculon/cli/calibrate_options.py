@@ -8,7 +8,7 @@ from calculon.render.text_tables import FORMATS
 HOLD_OUT = 0.3
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "p2p")
 _PARAMETERS = (
-    "mem1, matrix, vector, attention and networks[i] multiply efficiencies (matrix those of ext.gemm too; "
+    "mem1, matrix, vector, attention and networks[i] multiply efficiencies (matrix also scales ext.gemm; "
     "tensor_cores is matrix without float32)",
     "launch.kernel and launch.step are times of ext.launch",
 )
@@ -22,32 +22,35 @@ def declare(parser: Parser) -> None:
     parser.option("-o, --output FILE", "the new system file (.json); - prints it", required=True)
     parser.switch(
         "--overlay",
-        "write only what was fitted, over SYS as base: every command takes such a file as a system",
+        "write only the fitted values, as an overlay of SYS; every command accepts the file as a system",
     )
     parser.option(
         "--hold-out SHARE",
-        f"share of the groups that is predicted, not fitted (default: {HOLD_OUT}); --kernels holds out what its "
-        "tables name",
+        f"share of the groups held out for validation (default: {HOLD_OUT}); with --kernels the tables name the "
+        "held-out rows",
         type=_share,
     )
     parser.option("--plot FILE", "picture of the fit: NAME.png, .svg or .pdf")
     parser.option(
-        "--format", "of the table of residuals (default: text)", choices=FORMATS, default="text"
+        "--format",
+        "format of the table of residuals (default: text)",
+        choices=FORMATS,
+        default="text",
     )
     _add_collective_options(parser)
 
 
 def _add_files(parser: Parser, option: str, text: str, longer: str = "") -> None:
-    """Declare an option that names a file, and may be repeated."""
+    """Declare a repeatable option that names a file."""
     parser.option(f"{option} FILE", f"{text}; may be repeated", longer, action="append", default=[])
 
 
 def _add_kernels(parser: Parser) -> None:
-    """Declare tables of kernels, and files of collectives, matrix products and copies."""
+    """Declare tables of kernels, and files of collectives, matrix products and memory copies."""
     parser.option(
         "--kernels FOLDER",
         "fit laws of kernels to the tables of a folder (default: systems/measured of the catalog)",
-        ", and write them with their sources and residuals; alone, or with --processor",
+        ", and write them with their sources and residuals; only --processor may accompany it",
         nargs="?",
         const="",
     )
@@ -68,12 +71,12 @@ def _add_kernels(parser: Parser) -> None:
     )
     parser.switch(
         "--shapes",
-        "fit ext.gemm to --gemm, which has the rate by shape (largest efficiency, half depth, alignment), not the "
+        "fit ext.gemm (rate by shape: largest efficiency, half depth, alignment) to --gemm instead of the "
         "efficiency curve; edition sc23 ignores it",
     )
     parser.option(
         "--multiprocessors N",
-        "of the device, for --shapes (default: those of ext.gemm in SYS)",
+        "multiprocessors (SMs) of the device, for --shapes (default: from ext.gemm in SYS)",
         type=_count,
     )
     _add_files(
@@ -82,7 +85,7 @@ def _add_kernels(parser: Parser) -> None:
 
 
 def _add_training(parser: Parser) -> None:
-    """Declare training logs and the parameters fitted to them."""
+    """Declare training logs and the parameters that are fitted to them."""
     _add_files(
         parser,
         "--training",
@@ -92,16 +95,16 @@ def _add_training(parser: Parser) -> None:
     )
     parser.option(
         "--fit NAME[,NAME]",
-        "what --training fits, after everything else: " + "; ".join(_PARAMETERS),
+        "parameters that --training fits, after everything else: " + "; ".join(_PARAMETERS),
         type=_names,
     )
 
 
 def _add_collective_options(parser: Parser) -> None:
-    """Declare options of collectives, for files that do not state them."""
+    """Declare the options that complete collective measurements whose files omit a value."""
     parser.option(
         "--network N",
-        "network of collectives that name none (default: the first that holds the group)",
+        "network of collectives that name none (default: the first network that contains the group)",
         type=_count,
     )
     parser.option("--above BYTES", "use only collectives of larger messages", type=_count)
@@ -109,14 +112,14 @@ def _add_collective_options(parser: Parser) -> None:
         "--no-ramp",
         dest="ramp",
         action="store_false",
-        help="fit networks by one latency and one efficiency, which is all that edition sc23 knows",
+        help="fit one latency and one efficiency per network, the only parameters of edition sc23",
     )
     parser.option(
         "--operation NAME",
-        "what logs measured that do not say: " + ", ".join(OPERATIONS),
+        "operation of logs that do not name it: " + ", ".join(OPERATIONS),
         choices=OPERATIONS,
     )
-    parser.option("--members N", "members in logs that do not say", type=_count)
+    parser.option("--members N", "group size of logs that do not state it", type=_count)
 
 
 def _names(text: str) -> list[str]:

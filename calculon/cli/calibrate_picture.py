@@ -1,4 +1,4 @@
-"""The picture of ``calculon calibrate``: a panel for each fitted part."""
+"""The picture of ``calculon calibrate``: one panel per fitted part."""
 
 from typing import Any
 
@@ -12,15 +12,17 @@ from calculon.render.matplotlib_charts import draw
 
 
 def save(found: Calibration, system: str, output: str) -> None:
-    """Draw the parts of the calibration of a system into a file."""
+    """Draw the calibrated parts of a system into a file."""
     chart = calibration_chart(system, [panel(part) for part in found.parts])
     canvas.save(draw(chart), output)
 
 
 def panel(part: Fitted) -> Panel:
-    """Return the panel of a part: rates by size, or times if the size does not determine them."""
+    """Return the panel of a part: rates by size, or times if size alone does not determine the time."""
+    # Left-out rows and memory are not part of this panel's rates.
     records = [record for record in part.residuals() if record["rows"] not in ("left out", MEMORY)]
     errors = [f"{record['rows']} {record['mape']:.1f} %" for record in records]
+    # Errors of large sizes get a line of their own, since the title would be too wide.
     large = [text for text in errors if ", above" in text]
     lines = [", ".join(text for text in errors if text not in large), ", ".join(large)]
     title = "\n".join([part.part, "mean error: " + lines[0], *filter(None, lines[1:])])
@@ -34,6 +36,7 @@ def panel(part: Fitted) -> Panel:
         times = part.predicted
         return times_panel(title, pair(times, seconds, fitted), pair(times, seconds, part.held))
     sizes, rates = part.sizes, part.sizes / seconds
+    # 400 geometrically spaced points look smooth on the logarithmic size axis.
     fine = np.geomspace(sizes.min(), sizes.max(), 400)
     return rates_panel(
         title,

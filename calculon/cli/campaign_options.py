@@ -1,4 +1,4 @@
-"""Options of the commands that tell of whole runs: a campaign, and single fields of it."""
+"""Options of the commands about whole training runs: a campaign and its most common fields."""
 
 import argparse
 from collections.abc import Collection
@@ -18,49 +18,54 @@ OPTIONS = (
     ),
     Option("--loss", "loss", "L", "loss to reach, instead of tokens"),
     Option("--steps", "steps", "N", "steps of the run, instead of tokens"),
-    Option("--deadline", "deadline", "TIME", "days that the run may take (60), or words (8w)"),
-    Option("--budget-usd", "budget_usd", "USD", "US dollars that it may cost (5M)"),
-    Option("--budget-mwh", "budget_mwh", "MWH", "energy that it may take, in MWh (900)"),
+    Option(
+        "--deadline",
+        "deadline",
+        "TIME",
+        "longest duration of the run in days (60), or with a unit (8w)",
+    ),
+    Option("--budget-usd", "budget_usd", "USD", "largest cost in US dollars (5M)"),
+    Option("--budget-mwh", "budget_mwh", "MWH", "largest energy in MWh (900)"),
     Option(
         "--mtbf",
         "reliability.mtbf_processor",
         "TIME",
-        "hours of one processor to an interruption of its job (50000), words (400d), or never",
+        "mean time between failures of one processor, in hours (50000), with a unit (400d), or never",
     ),
-    Option("--spares", "reliability.spares", "NODES", "nodes that stand by"),
+    Option("--spares", "reliability.spares", "NODES", "spare nodes on standby"),
     Option(
         "--interval",
         "checkpoints.interval",
         "TIME",
-        "seconds between checkpoints (1800), or words (30min)",
+        "seconds between checkpoints (1800), or with a unit (30min)",
     ),
     Option("--price", "fleet.price", "USD", "US dollars for an hour of a processor (2.0)"),
     Option(
         "--price-kind",
         "fleet.price_kind",
         "KIND",
-        "which price of the system counts: on_demand, reserved, spot, own",
+        "price of the system to use: on_demand, reserved, spot, own",
     ),
     Option("--pue", "fleet.pue", "X", "power usage effectiveness of the data centre (1.2)"),
     Option(
         "--carbon",
         "fleet.g_co2_per_kwh",
         "G|GRID",
-        "carbon of the electricity, in g/kWh (400), or its grid (france, us-va)",
+        "carbon intensity of the electricity in g/kWh (400), or its grid (france, us-va)",
     ),
 )
-"""Options of single fields; ``--set campaign.PATH=VALUE`` states any other."""
+"""Options of common fields; ``--set campaign.PATH=VALUE`` sets any other field."""
 
 
 def add_campaign(parser: Parser, *, without: Collection[str] = ()) -> None:
     """Declare ``--campaign`` and the :data:`OPTIONS`.
 
     Args:
-        without: Options, by name, that the command declares itself or does not take.
+        without: Names of options that the command declares itself or does not accept.
     """
     parser.option(
         "--campaign NAME|FILE",
-        "the whole run: ramps, failures, checkpoints, money (calculon catalog campaigns); options count more",
+        "the whole run: ramps, failures, checkpoints, money (calculon catalog campaigns); options override it",
     )
     for one in OPTIONS:
         if one.name not in without:
@@ -68,31 +73,31 @@ def add_campaign(parser: Parser, *, without: Collection[str] = ()) -> None:
 
 
 def stated(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a campaign that options state, by path, as a file would state them."""
+    """Return the campaign fields that options set, by path, with the values as a file would state them."""
     return stated_by(OPTIONS, arguments)
 
 
 def campaign_source(arguments: argparse.Namespace) -> Any:
-    """Return the source of the campaign, for ``with_changes(..., campaign=...)``; without one no fields."""
+    """Return the campaign source for ``with_changes(..., campaign=...)``; an empty object without ``--campaign``."""
     return {} if arguments.campaign is None else arguments.campaign
 
 
 def asks_for_a_run(arguments: argparse.Namespace, source: Any) -> bool:
-    """Whether a command is asked about a whole run: by a campaign, an option, or `source` that ``--set`` changed."""
+    """Return True if a whole run is asked for: by a campaign, an option of it, or a `source` changed by ``--set``."""
     from calculon.inputs import Changed
 
     return arguments.campaign is not None or bool(stated(arguments)) or isinstance(source, Changed)
 
 
 def campaign_of(arguments: argparse.Namespace, source: Any = None) -> "Campaign":
-    """Return the campaign that a command is asked for.
+    """Return the campaign that the arguments describe.
 
     Args:
-        arguments: What :func:`add_campaign` declared.
-        source: :func:`campaign_source` with what ``--set`` changes in it; by default that as it is.
+        arguments: Arguments declared by :func:`add_campaign`.
+        source: :func:`campaign_source` including the changes of ``--set``; by default without changes.
 
     Raises:
-        SpecError: When there is no such campaign, and for everything wrong with it, by the option where one states it.
+        SpecError: If no such campaign exists or a field is invalid; the error names the option that set the field.
     """
     from calculon.campaign.read import read_campaign
 
@@ -104,7 +109,7 @@ def campaign_of(arguments: argparse.Namespace, source: Any = None) -> "Campaign"
 
 
 def _by_option(error: SpecError, fields: Collection[str]) -> SpecError:
-    """Return an error about one field that an option states with the name of the option."""
+    """Return the error with the name of the option in place of the field, if an option set that field."""
     names = {one.path: one.name for one in OPTIONS if one.path in fields}
     if len(error.problems) != 1 or error.field not in names:
         return error

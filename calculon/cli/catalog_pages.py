@@ -1,4 +1,4 @@
-"""The pages of ``calculon catalog``: one model, system, execution, preset or study with its figures and sources."""
+"""The pages of ``calculon catalog``: one model, system, execution, preset or study with its values and sources."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from calculon.declarations.presets import plain as shown
 from calculon.render.document import Block, Document
 from calculon.render.text_tables import Column, Table, plain, words_table
 
-_LONGEST = 60  # characters of a list
+_LONGEST = 60  # longest list that is printed in full, in characters
 _RATES = re.compile(r"ext\.(kernels\.[^.]+\.[^.]+|networks\[\d+\]\.operations\.)")
 _FIELDS = tuple(Column(key, key, fold=key != "field") for key in ("field", "value", "description"))
 _TOLD = ("sources", "assumed", "kernels")
@@ -24,9 +24,9 @@ _SCORES = ("median", "p90", "bias")
 
 
 def show_document(kind: str, name: str, form: str, log: Log, *, drawn: bool = False) -> None:
-    """Print one spec, every field with its unit and description; as JSON, its document.
+    """Print one spec, with unit and description of every field; as JSON, the document itself.
 
-    With `drawn` the page has the width of a terminal in a pipe, too.
+    With `drawn`, the page has terminal width even if the output is a pipe.
     """
     path = catalog.names(kind)[name]
     document = catalog.load(kind, name)[1] if kind != "study" else read_document(str(path))
@@ -51,9 +51,9 @@ def show_document(kind: str, name: str, form: str, log: Log, *, drawn: bool = Fa
 
 
 def _system_blocks(document: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield the values of a system, their sources, and the errors of its laws for measured kernels.
+    """Yield the values of a system, their sources, and the errors of its kernel laws.
 
-    A law with its constants is one line; one of another type that is equal is named.
+    A law and its constants take one line; a data type with equal constants refers to the earlier type.
     """
     about = document.get("about") or {}
     values = {key: one for key, one in _without_repeats(document).items() if key != "about"}
@@ -68,18 +68,19 @@ def _system_blocks(document: Mapping[str, Any]) -> Iterator[Block]:
         ("about", ""): [(path, str(value)) for path, value in _walk(rest, "")],
     }
     for titles, rows in origins.items():
+        # A sheet of paths and texts is easier to read with one path per line than with comma-separated paths.
         if rows:
             cells = [(path.replace(", ", "\n"), text) for path, text in rows]
             yield words_table(titles, cells, titles[1:])
     if kernels := about.get("kernels"):
-        yield "How far the laws are from them:"
+        yield "Errors of the laws for held-out kernels:"
         yield kernels_table(kernels)
 
 
 def kernels_table(kernels: Mapping[str, Mapping[str, float]]) -> Table:
-    """Return a table of the errors of laws, in percent, by group of measured kernels."""
+    """Return a table of errors of kernel laws in percent, by group of measured kernels."""
     scores = [Column(key, f"{key} %", right=True, text=_percent) for key in _SCORES]
-    columns = [Column("of", "kernels that no fit saw"), Column("n", "n", right=True), *scores]
+    columns = [Column("of", "held-out kernels"), Column("n", "n", right=True), *scores]
     return Table(tuple(columns), [{"of": of, **errors} for of, errors in kernels.items()])
 
 
@@ -92,8 +93,10 @@ def _percent(error: float) -> str:
 
 
 def leaves(kind: str, document: object) -> Table:
-    """List the values of a document by path, with the declarations of the fields they belong to."""
+    """List the values of a document by path, with unit and description of the field that each belongs to."""
+    # Studies are free-form documents without declared fields.
     declared = {} if kind == "study" else {row["field"]: row for row in describe._fields(kind).rows}
+    # Field names of dictionaries and lists ("*", "[]") become patterns, since a document has concrete keys there.
     patterns = [
         (re.compile(re.escape(field).replace(r"\*", "[^.]+").replace(r"\[\]", r"\[\d+\]")), row)
         for field, row in declared.items()
@@ -107,9 +110,9 @@ def leaves(kind: str, document: object) -> Table:
 
 
 def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield path and value of everything in a document that is no object; lists of numbers are one value.
+    """Yield path and value of every scalar of a document; a list of numbers counts as one value.
 
-    So are the residuals of a group of kernels.
+    The residuals of a kernel group count as one value, too.
     """
     if isinstance(value, Mapping) and path.startswith("about.kernels."):
         yield path, ", ".join(f"{key} {inner:g}" for key, inner in value.items())
@@ -126,7 +129,7 @@ def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:
 
 
 def _without_repeats(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a system in which rates of kernels that are those of an earlier type say so."""
+    """Return a system document in which kernel rates equal to an earlier data type's rates refer to that type."""
     extension = dict(document.get("ext", {}))
     kernels = {}
     for kind, types in extension.get("kernels", {}).items():
@@ -138,7 +141,7 @@ def _without_repeats(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _together(leaves: Iterator[tuple[str, object]]) -> Iterator[tuple[str, object]]:
-    """Yield leaves, those of a rate of kernels or of an operation of a network as one."""
+    """Yield leaves; the constants of one kernel rate or one network operation are joined into one leaf."""
     for above, some in groupby(leaves, key=lambda leaf: leaf[0].rpartition(".")[0]):
         if _RATES.match(above):
             told = [(path.rpartition(".")[2], value) for path, value in some]
@@ -148,7 +151,7 @@ def _together(leaves: Iterator[tuple[str, object]]) -> Iterator[tuple[str, objec
 
 
 def _preset_table(name: str) -> Table:
-    """Return what a preset fills in, what its framework has, and what a search tries."""
+    """Return the values that a preset fills in, the values its framework allows, and the values a search tries."""
     columns = (
         Column("field", "field"),
         Column("value", "filled in", fold=True),
@@ -163,7 +166,7 @@ def _preset_table(name: str) -> Table:
             if isinstance(entry.value, Expression)
             else shown(entry.value),
             "runs": ", ".join(map(shown, entry.runs)) or "any",
-            "tries": ", ".join(map(shown, entry.tries)) or "as they divide",
+            "tries": ", ".join(map(shown, entry.tries)) or "all that divide evenly",
             "why": entry.why,
         }
         for field, entry in find_preset(name).entries.items()
@@ -172,11 +175,11 @@ def _preset_table(name: str) -> Table:
 
 
 def _preset_blocks(name: str, table: Table) -> Iterator[Block]:
-    """Yield a preset with its table of fields, what it cannot combine, and what people keep to."""
+    """Yield a preset with its table of fields, its constraints, and the rules of practice."""
     preset = find_preset(name)
     yield f"{preset.title}\n{preset.framework} {preset.version}\nsources: {preset.source}"
     yield table
-    for title, rules in (("must hold", preset.limits), ("people keep to", preset.practice)):
+    for title, rules in (("must hold", preset.limits), ("in practice", preset.practice)):
         if rules:
             titles = title, "why"
             yield words_table(titles, [(rule.that.text, rule.why) for rule in rules], titles)

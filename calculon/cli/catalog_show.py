@@ -1,4 +1,4 @@
-"""``calculon catalog show``: one page about a model, a system, an execution, a preset or a study."""
+"""``calculon catalog show``: one page about a model, system, execution, preset or study."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,16 +25,16 @@ from calculon.render.text_tables import Column, Table, words_table
 from calculon.render.texts import bandwidth, capacity
 
 _LAWS = re.compile(r"ext\.(kernels\.\w+|traffic|launch|networks\[[\d*]+\]\.operations)\b")
-"""Additions of a system that say how fast kernels and collectives are."""
+"""System extensions that describe the speed of kernels and collectives."""
 
 Levels = tuple[tuple[str, Mapping[str, Any]], ...]
-"""A system as its file has it, and the systems that it changes, each with its name."""
+"""A system document and the base documents it overlays, each with its name, the overlay first."""
 
 _MEASURED = re.compile(r"\b(measured|fitted|smallest|median)\b")
 
 
 def show(kind: str, name: str, form: str, log: Log) -> None:
-    """Print one page about a document of the catalog; in another form than text its figures, or as it is."""
+    """Print one page about a catalog document; in other formats its figures or the document itself."""
     if kind not in ("model", "system") or form in ("csv", "markdown"):
         show_document(kind, name, form, log, drawn=True)
         return
@@ -55,7 +55,7 @@ def show(kind: str, name: str, form: str, log: Log) -> None:
 
 
 def _facts(kind: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file says of itself beside its figures."""
+    """Return the facts that a file states about its document, apart from the figures."""
     path = catalog.names(kind)[name]
     raw, about = read_document(str(path)), document.get("about") or {}
     facts: dict[str, Any] = {
@@ -81,7 +81,7 @@ def _facts(kind: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _heading(kind: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the first lines of a page: what it is, what else it is called, and what it changes."""
+    """Yield the first lines of a page: name, aliases, and the values an overlay changes."""
     of = f" of the family {facts['family']}" if facts["family"] else ""
     count = f", {scaled(facts['parameters'])} parameters" if "parameters" in facts else ""
     if "active_parameters" in facts:
@@ -91,7 +91,7 @@ def _heading(kind: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
         less = f", {scaled(computing)} without the input embedding" if computing < active else ""
         count += f" ({scaled(active)} active{less})"
     if "mtp_parameters" in facts:
-        count += f", {scaled(facts['mtp_parameters'])} beside for multi-token prediction"
+        count += f", {scaled(facts['mtp_parameters'])} more for multi-token prediction"
     yield f"{name}: a {kind}{of}{count}"
     yield f"file: {facts['file']}"
     if not facts["family"] and kind == "system":
@@ -107,7 +107,7 @@ def _heading(kind: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shape(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield the fields of a model with their meaning."""
+    """Yield the fields of a model with their meanings."""
     values = {key: value for key, value in document.items() if key != "about"}
     for row in leaves("model", values).rows:
         value = row["value"]
@@ -116,7 +116,7 @@ def _shape(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
 
 def _figures(document: Mapping[str, Any], levels: Levels) -> Iterator[dict[str, str]]:
-    """Yield the figures of a system with their values, and where each comes from; types alike are one."""
+    """Yield the figures of a system with value and source; data types with equal values share a row."""
     told = [(figure, (value, _origin(path, levels))) for path, figure, value in _values(document)]
     for (value, source), some in groupby(told, key=lambda one: one[1]):
         first, *others = (figure for figure, _ in some)
@@ -125,7 +125,8 @@ def _figures(document: Mapping[str, Any], levels: Levels) -> Iterator[dict[str, 
 
 
 def _levels(name: str) -> Levels:
-    """Return a system of the catalog as it is written, and those that it changes, each with its name."""
+    """Return a catalog system as written in its file, followed by the chain of systems it overlays."""
+    # A name that repeats would be a cycle of overlays, which the decoder reports; here it only has to end.
     known, levels = catalog.names("system"), {}
     while name in known and name not in levels:
         raw = read_document(str(known[name]))
@@ -136,7 +137,7 @@ def _levels(name: str) -> Levels:
 
 
 def _values(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield path, name and value of the figures of a data sheet."""
+    """Yield path, name and value of each data-sheet figure."""
     more = document.get("ext", {}).get("matrix", {})
     for part, engines in (
         ("matrix", document["matrix"]),
@@ -160,7 +161,7 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _origin(path: str, levels: Levels) -> str:
-    """Return the source of a figure, or that it is assumed, in the file that states it; empty where none says."""
+    """Return the source or assumption that the stating file gives for a figure; empty if it gives none."""
     for above, (name, raw) in enumerate(levels):
         about = raw.get("about") or {}
         stated = [(paths, str(text)) for paths, text in about.get("sources", {}).items()]
@@ -170,13 +171,14 @@ def _origin(path: str, levels: Levels) -> str:
         ]
         if found := next((text for paths, text in stated if _covers(paths, path)), ""):
             return f"as {name}: {found}" if above else found
+        # A level that overrides the value without naming a source must not inherit the source of its base.
         if _states(raw, path):
             return ""
     return ""
 
 
 def _states(raw: Mapping[str, Any], path: str) -> bool:
-    """Return whether a document has a value at a path, or a list that it is in."""
+    """Return True if a document has a value at a path, or a list that contains it."""
     for key, value in raw.items():
         rest = path.removeprefix(key)
         if path.startswith(key) and (not rest or rest[0] in ".["):
@@ -185,7 +187,7 @@ def _states(raw: Mapping[str, Any], path: str) -> bool:
 
 
 def _covers(paths: str, path: str) -> bool:
-    """Return whether one of some paths, in which a star stands for anything, is a path.
+    """Return True if one of the comma-separated `paths`, in which ``*`` matches any text, matches a path.
 
     >>> _covers("mem1.GiB, matrix.*16.tflops", "matrix.bfloat16.tflops")
     True
@@ -195,9 +197,9 @@ def _covers(paths: str, path: str) -> bool:
 
 
 def _laws_blocks(about: Mapping[str, Any], name: str, levels: Levels) -> Iterator[Block]:
-    """Yield the laws fitted to measured kernels with their errors for other kernels, and what is assumed.
+    """Yield the laws fitted to measured kernels, their errors for held-out kernels, and the assumed values.
 
-    Lists of networks are replaced whole: what is said of their collectives is that of the file that states them.
+    Overlays replace lists of networks completely, so collective sources come from the file that states the list.
     """
     stating = (raw for _, raw in levels if _states(raw, "ext.networks"))
     links = next(stating, {}).get("about") or {}
@@ -208,6 +210,7 @@ def _laws_blocks(about: Mapping[str, Any], name: str, levels: Levels) -> Iterato
         for of, errors in (about.get("kernels") or {}).items()
         if "kernels" in links or not of.startswith("collectives")
     }
+    # A total over all kernels of a group replaces the groups that it contains.
     whole = tuple(of.removesuffix("all") for of in kernels if of.endswith(", all"))
     few = {of: kernels[of] for of in kernels if of.endswith(", all") or not of.startswith(whole)}
     if few:
@@ -217,7 +220,7 @@ def _laws_blocks(about: Mapping[str, Any], name: str, levels: Levels) -> Iterato
 
 
 def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the laws of kernels, and those of the collectives of `links`, were fitted to, by kind."""
+    """Return the data that the kernel laws, and the collective laws of `links`, were fitted to, by kind."""
     stated = [one for one in about.get("sources", {}).items() if "networks" not in one[0]]
     stated += [one for one in links.get("sources", {}).items() if "networks" in one[0]]
     found: dict[str, dict[str, None]] = {}

@@ -1,4 +1,4 @@
-"""``--set PATH=VALUE``: single values of the specs of a command, changed for one call."""
+"""``--set PATH=VALUE``: override single values of the specs for one call."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,18 +17,16 @@ EXAMPLES = {
     "deployment": "max_batch=64",
     "workload": "workload.prompt_cv=1",
 }
-"""A change of each kind of spec."""
+"""Example change for each kind of spec."""
 
 
 def add_changes(parser: Parser, *kinds: str) -> None:
-    """Declare ``--set`` for a command that takes these kinds of specs, of :data:`EXAMPLES`."""
+    """Declare ``--set`` for a command that takes these `kinds` of specs, keys of :data:`EXAMPLES`."""
     examples = ", ".join(EXAMPLES[kind] for kind in kinds)
     parser.option(
         f"{OPTION} PATH=VALUE",
         f"change a value for this call: {examples}; may be repeated",
-        ""
-        if len(kinds) == 1
-        else "; the name of the spec may be left out if only one has the field",
+        "" if len(kinds) == 1 else "; the spec name may be omitted if only one spec has the field",
         dest="changes",
         action="append",
         default=[],
@@ -36,15 +34,15 @@ def add_changes(parser: Parser, *kinds: str) -> None:
 
 
 def with_changes(texts: Sequence[str], **sources: Any) -> dict[str, Any]:
-    """Return specs with what ``--set`` changes in them, by kind.
+    """Return the specs with the changes of ``--set`` applied, by kind.
 
     Args:
-        texts: ``PATH=VALUE``, the path with the kind of its spec before it or without.
-        **sources: Source of each kind of spec that the command takes, in any form; None where it is known later.
+        texts: ``PATH=VALUE``; the path may start with the kind of its spec.
+        **sources: Source of each kind of spec that the command takes, in any form; None if it is known only later.
 
     Raises:
-        SpecError: For a path that no spec of the command has, or that several have. Whether it leads to a value is
-            checked where the spec is read.
+        SpecError: For a path that no spec of the command has, or that several have. The path's value is validated
+            when the spec is read.
     """
     from calculon.inputs import Changed
 
@@ -56,7 +54,7 @@ def with_changes(texts: Sequence[str], **sources: Any) -> dict[str, Any]:
 
 
 def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, object]]:
-    """Return new values by path for each kind of spec; errors as :func:`with_changes`."""
+    """Return the new values by path for each kind of spec; raise the errors of :func:`with_changes`."""
     from calculon.inputs import owner
 
     changes: dict[str, dict[str, object]] = {kind: {} for kind in kinds}
@@ -73,13 +71,13 @@ def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, ob
             meant = parse_value(value)
         except SpecError as error:
             raise SpecError(OPTION, Problem(path, error.expected, error.found)) from None
-        # "model:" is an object in YAML; here it is a text, unless it has the braces of one
+        # YAML reads "model:" as an object; here it is a text, unless it starts with a brace
         changes[kind][inside] = value if isinstance(meant, dict) and value[0] != "{" else meant
     return changes
 
 
 def _further(kinds: Sequence[str]) -> dict[str, list[str]]:
-    """Return the fields of the specs that only some commands take; of deployments also where a search chooses them."""
+    """Return the fields of specs that only some commands take, including deployment fields that a search may choose."""
     from calculon.declarations.fields import spec_fields
 
     records: dict[str, type] = {}

@@ -1,4 +1,4 @@
-"""The output of ``calculon collective``: a page for one size, a table or curves for several."""
+"""Output of ``calculon collective`` (all-reduce, all-to-all, ...): a page for one size, or tables and curves."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,12 +30,12 @@ from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import bandwidth, counted
 
 _FINE = 400
-"""Sizes of a curve."""
+"""Number of sizes on a curve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request: an operation in a group, by an algorithm (empty for the fastest), at a size of interest."""
+    """A collective to estimate: operation, group, algorithm (empty: the fastest) and message size."""
 
     system: System
     operation: str
@@ -50,11 +50,11 @@ class Asked:
 
     @property
     def title(self) -> str:
-        """The operation and who takes part."""
+        """The operation, the number of ranks and the system."""
         return f"{self.operation} among {counted(self.ranks, 'rank')} of {self.system.name}"
 
     def answer(self, sizes: Bytes) -> tuple[dict[str, Seconds], Array, Seconds]:
-        """Return the time of each algorithm, the algorithm that is taken for each size, and its time."""
+        """Return the time of each algorithm, and for each size the chosen algorithm and its time."""
         found = {
             name: time_of(self.system, self.operation, self.group, name, sizes)
             for name in candidates(self.system, self.operation, self.group)
@@ -64,19 +64,19 @@ class Asked:
         return found, *fastest(self.operation, found)
 
     def pace(self, name: str) -> Pace:
-        """Return the fastest protocol of an algorithm at the size of interest."""
+        """Return the fastest protocol of an algorithm at the requested size."""
         found = paced(self.system, self.operation, self.group, name, np.array(float(self.size)))
         return min(found, key=lambda one: float(one[1]))[0]
 
     def rate(self, name: str, network: int) -> float:
-        """Return the rate of a port of a network with large messages."""
+        """Return the port bandwidth of a network for large messages."""
         reached = port_share(self.system, network, self.operation, name, self.group)
         if reached is None:
             return float(self.system.fabric.bandwidth[network])
         return float(self.system.networks[network].bandwidth * reached)
 
     def shares(self, name: str) -> list[tuple[int, float, float]]:
-        """Return number, bytes per byte of the message, and steps of each network that the group uses."""
+        """Return index, bytes per message byte, and steps for each network that the group uses."""
         schedule = schedule_of(self.system, self.operation, self.group, name)
         return [
             (i, float(schedule.shares[i]), float(schedule.steps[i]))
@@ -86,7 +86,7 @@ class Asked:
 
 
 def _gigabytes(rate: float) -> float | None:
-    """Return a rate in GB/s; None for that of a group of one, which takes no time."""
+    """Return a rate in GB/s; None for a group of one rank, whose rate is infinite."""
     return rate / GIGA if np.isfinite(rate) else None
 
 
@@ -105,7 +105,7 @@ _BANDWIDTHS = (
 
 
 def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
-    """Return a row for each size: the algorithm taken, its time and bandwidths, and the times of all."""
+    """Return a row per size: chosen algorithm, its time and bandwidths, and the times of all algorithms."""
     array = np.array(sizes, dtype=float)
     found, names, best = asked.answer(array)
     rates = algorithm_bandwidth(array, best)
@@ -138,7 +138,7 @@ def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
 
 
 def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
-    """Return for each network its members in the group, and the bytes through each port by an algorithm."""
+    """Return the group members on each network, and the bytes that an algorithm sends through each port."""
     cells: dict[str, float] = {}
     for number, share, _ in asked.shares(name):
         cells[f"network_{number}_members"] = int(asked.group.members[number])
@@ -147,7 +147,7 @@ def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
 
 
 def page(asked: Asked) -> tuple[Block, ...]:
-    """Return the page of one size: its time and bandwidth, the networks of the group, and other algorithms."""
+    """Return the page for one size: time and bandwidth, the networks of the group, and other algorithms."""
     found, names, best = asked.answer(np.array([asked.size], dtype=float))
     name, seconds, ranks = str(names[0]), float(best[0]), asked.ranks
     title = f"{asked.title}, {size_text(asked.size)}"
@@ -159,7 +159,7 @@ def page(asked: Asked) -> tuple[Block, ...]:
         "time": duration(seconds),
         "algorithm": f"{name}: {ALGORITHMS[name].words}",
         "algorithm bandwidth": f"{bandwidth(rate)}   size / time",
-        "bus bandwidth": f"{bandwidth(factor * rate)}   {significant(factor)} x that, as nccl-tests counts",
+        "bus bandwidth": f"{bandwidth(factor * rate)}   {significant(factor)} x algorithm bandwidth, as in nccl-tests",
     }
     return (
         title,
@@ -170,8 +170,8 @@ def page(asked: Asked) -> tuple[Block, ...]:
 
 
 def _tiers(asked: Asked, name: str) -> Table:
-    """Return the networks of the group, and bytes and steps on each."""
-    binary = "i" in size_text(asked.size)  # the unit of the SIZE of the command line
+    """Return the networks of the group with the bytes and steps on each."""
+    binary = "i" in size_text(asked.size)  # keep the unit (GiB or GB) of SIZE on the command line
 
     def _bytes(value: float) -> str:
         return scaled(value, "B", binary=binary)
@@ -179,6 +179,7 @@ def _tiers(asked: Asked, name: str) -> Table:
     rows, pace = [], asked.pace(name)
     for number, share, steps in asked.shares(name):
         joined, below = int(asked.group.members[number]), int(asked.group.below[number])
+        # Ceiling division: the last group may be incomplete.
         instances = -(-asked.ranks // (below * joined))
         members = f"{joined:,} {'ranks' if below == 1 else f'x {below:,} ranks'}"
         rows.append(
@@ -203,7 +204,7 @@ def _tiers(asked: Asked, name: str) -> Table:
 
 
 def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
-    """Return the time and bandwidths of each algorithm, the fastest first."""
+    """Return time and bandwidths of each algorithm, fastest first."""
     ranks, size = asked.ranks, np.array([asked.size], dtype=float)
     rows = [
         {
@@ -221,15 +222,15 @@ def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
         Column("algorithm", "algorithm"),
         *((Column("protocol", "protocol"),) if any(row["protocol"] for row in rows) else ()),
         _times("time", "time"),
-        Column("more", "of that\ntaken", right=True, text=lambda x: f"{x:.2f} x"),
+        Column("more", "of the\nchosen", right=True, text=lambda x: f"{x:.2f} x"),
         *_BANDWIDTHS,
-        Column("what", "what it does", fold=True, drop=EARLY),
+        Column("what", "description", fold=True, drop=EARLY),
     )
     return Table(columns, rows)
 
 
 def curves(asked: Asked, first: float, last: float) -> Chart:
-    """Return time and bus bandwidth of each algorithm from the first size to the last."""
+    """Return time and bus bandwidth of each algorithm between two sizes."""
     sizes = np.geomspace(first, last, _FINE)
     found, names, _ = asked.answer(sizes)
     rates = {

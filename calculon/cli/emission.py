@@ -1,4 +1,4 @@
-"""``--emit FORMAT[:FILE]``: the launch file of the best plan of an answer."""
+"""``--emit FORMAT[:FILE]``: write the launch file of the best plan of a result."""
 
 import os
 import sys
@@ -25,22 +25,22 @@ def add_emission(parser: Parser) -> None:
     parser.option(
         f"{OPTION} FORMAT[:FILE]",
         "write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, accelerate",
-        "; without FILE it is printed in place of the page. With a launch file of the same launcher as --mine, that "
-        "file is changed where it differs",
+        "; without FILE it is printed in place of the page. If --mine is a launch file of the same launcher, that "
+        "file is patched",
     )
 
 
 def check_launch_file(path: str, dialect: "Dialect", patches: str = "") -> None:
-    """Check that a launch file of this name could be written, and that its suffix is not of another language.
+    """Check that a launch file with this name can be written, and that its suffix suits the launcher.
 
     Args:
-        path: Its name.
+        path: Name of the launch file.
         dialect: The launcher.
-        patches: A file that is changed, if one is: its language is taken, too.
+        patches: Launch file that is patched, if any; its suffix is accepted, too.
 
     Raises:
-        SpecError: For a place that cannot be written, for a folder, for the file that is changed, and for the suffix of
-            a language in which the launcher is not configured.
+        SpecError: For a path that cannot be written, a folder, the patched file itself, or the suffix of a language
+            that the launcher does not use.
     """
     check_writable(path)
     if Path(path).is_dir():
@@ -57,22 +57,22 @@ _LANGUAGES = {suffix: suffix for suffix in (".sh", ".py", ".yaml", ".json", ".to
     **dict.fromkeys((".bash", ".slurm", ".sbatch"), ".sh"),
     ".yml": ".yaml",
 }
-"""Suffixes of the languages of launch files, by every suffix of each; names with other suffixes are for any of them."""
+"""Canonical suffix for every suffix of a launch file language; names with other suffixes suit any language."""
 
 
 def _language(path: str, absent: str) -> str:
-    """Return the suffix of the language that a name says; `absent` for one that says none."""
+    """Return the suffix of the language that a file name indicates; `absent` if it indicates none."""
     return _LANGUAGES.get(Path(path).suffix.lower(), absent)
 
 
 def show_changes(before: str, after: str, names: tuple[str, str], log: Log, *, aside: bool) -> None:
-    """Show what differs between two launch files.
+    """Show the differences between two launch files.
 
     Args:
         before, after: Their texts.
         names: Their names.
-        log: Where results are printed.
-        aside: Whether standard output has something else: then on standard error.
+        log: Receives the output.
+        aside: True if standard output has other data, so that the differences belong on standard error.
     """
     from calculon.render.text_diff import diff_lines, show_diff
 
@@ -82,12 +82,12 @@ def show_changes(before: str, after: str, names: tuple[str, str], log: Log, *, a
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """What to write of the best plan.
+    """Launch file to write for the best plan.
 
     Attributes:
         dialect: The launcher.
-        file: Where to; empty for standard output.
-        preset: The framework that it starts.
+        file: Output file; empty for standard output.
+        preset: The framework that the launcher starts.
     """
 
     dialect: str
@@ -96,11 +96,11 @@ class Emission:
 
     @classmethod
     def of(cls, text: str, mine: str = "") -> "Emission":
-        """Read the value of the option; SpecError for an unknown launcher, and for a file that cannot be written.
+        """Parse the option's value; raise SpecError for an unknown launcher or a file that cannot be written.
 
         Args:
             text: The value.
-            mine: The plan of one's own, which may be a launch file.
+            mine: The user's plan, which may be a launch file.
         """
         from calculon.launch.dialects import find_dialect  # only where it is asked for
 
@@ -111,17 +111,17 @@ class Emission:
         if file == STDOUT:
             file = ""
         if file:
-            patches = mine if os.path.isfile(mine) else ""  # noqa: PTH113 (a plan may be no path)
+            patches = mine if os.path.isfile(mine) else ""  # noqa: PTH113 (a plan need not be a path)
             check_launch_file(file, dialect, patches)
         return cls(dialect.name, file, dialect.preset)
 
     def write(self, answer: "Answer", log: Log, *, aside: bool = False) -> None:
-        """Write the launch file of the best plan: one's own with what differs, else one with the tokens of a training.
+        """Write the launch file of the best plan: the user's file with changes, or a new one with the training tokens.
 
         Args:
             answer: The answer.
-            log: Where results are printed.
-            aside: Whether standard output has data, so that what is changed is shown on standard error.
+            log: Receives the output.
+            aside: True if standard output has data, so that changes are shown on standard error.
 
         Raises:
             SpecError: For a plan that the launcher cannot express.
@@ -129,6 +129,7 @@ class Emission:
         if answer.best is None:
             raise SpecError(OPTION, Problem("", "a plan that fits", "none"))
         before, text = self._patched(answer, answer.best)
+        # Without the user's launch file, or if it cannot be patched, a new file is written.
         if not before:
             text = self._new(answer, answer.best)
         if not self.file:
@@ -143,12 +144,12 @@ class Emission:
             log(f"Output: {self.file}")
 
     def _file_of(self, answer: "Answer") -> str:
-        """Return the name of one's own launch file."""
+        """Return the name of the user's launch file."""
         stated = answer.question.mine
         return "" if stated is None else stated.file
 
     def _patched(self, answer: "Answer", best: "Estimate") -> tuple[str, str]:
-        """Return one's own launch file, and the same with what the best plan has otherwise; empty if none."""
+        """Return the user's launch file and the version patched for the best plan; empty if it cannot be patched."""
         from calculon.advise.launch_flags import patched_file
 
         q, mine = answer.question, answer.mine
@@ -166,14 +167,16 @@ class Emission:
                 hint = f"{OPTION} {self.dialect}:run{suffix} writes a new one"
                 wrong = [replace(one, hint=hint) for one in error.problems]
                 raise SpecError(error.file, wrong) from None
-            tell(f"Note: written anew, without what only {file} has: {_reasons(error)}")
+            tell(
+                f"Note: written as a new file, without the other settings of {file}: {_reasons(error)}"
+            )
             return "", ""
         for note in found.notes:
             tell(f"Note: {note}")
         return before, found.text
 
     def _new(self, answer: "Answer", best: "Estimate") -> str:
-        """Return a new launch file; without the settings of a model that the launcher cannot describe."""
+        """Return a new launch file; without model settings if the launcher cannot describe the model."""
         from calculon.advise.launch_flags import exported_plan
 
         try:
@@ -185,17 +188,17 @@ class Emission:
         return text
 
     def _refusal(self, error: SpecError) -> SpecError:
-        """Return the error of a plan that the launcher cannot express; a search of what it can avoids it."""
+        """Return an error whose hints restrict the search to plans that the launcher can express."""
         return SpecError(f"{OPTION} {self.dialect}", [_fixed(one) for one in error.problems])
 
 
 def _reasons(error: SpecError) -> str:
-    """Return why a file cannot be changed, in a line."""
+    """Return the reasons that prevent patching a file, on one line."""
     return "; ".join(str(one) for one in error.problems)
 
 
 def _fixed(one: Problem) -> Problem:
-    """Return a problem whose hint is an option of the search."""
+    """Return a problem whose hint is a ``--fix`` option of the search."""
     if _NEAREST in one.expected:
         value = one.expected.partition(_NEAREST)[0].strip(_QUOTE)
         return replace(one, hint=f"--fix {one.field}={value}")

@@ -1,4 +1,4 @@
-"""Options of commands that each state a field of a record, and numbers of processors in place of a file."""
+"""Options that each set one field of a record, and processor counts in place of a file."""
 
 import argparse
 import re
@@ -11,15 +11,15 @@ from calculon.base.frozen import dataclass
 from calculon.cli.options import Parser
 
 COUNT = r"\d+[kK]?"
-"""A number of processors that stands for what runs on them."""
+"""Pattern of a processor count in place of a plan or deployment."""
 
 _NUMBER = r"[+-]?(\d[\d_,]*\.?\d*|\.\d+)([eE][+-]?\d+)?"
-"""Texts that are meant as a number, of which no name and hardly a file consists."""
+"""Pattern of texts that look like a number and are therefore neither a name nor a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option that states a field of a record: its name, the path of the field, and its help."""
+    """Option that sets one field of a record: its name, the path of the field, and its help."""
 
     name: str
     path: str
@@ -28,18 +28,18 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The name of the parsed argument."""
+        """Attribute name of the parsed argument."""
         return self.name.removeprefix("--").replace("-", "_")
 
 
 def add_tried(parser: Parser, **helps: str) -> None:
-    """Declare options that list values of fields for a search, each with its help."""
+    """Declare options that list candidate values of fields for a search, with their help texts."""
     for name, text in helps.items():
         parser.option(f"--{name} FIELD=VALUE[,VALUE...]", text, action="append", default=[])
 
 
 def stated_by(options: Iterable[Option], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields that options state, by path, as a file would state them."""
+    """Return the fields set by options, by path, with values as a file would state them."""
     from calculon.declarations.parse import parse_value
 
     found = {}
@@ -55,11 +55,12 @@ def stated_by(options: Iterable[Option], arguments: argparse.Namespace) -> dict[
 
 
 def processors_in_place(text: str) -> int | None:
-    """Return the number of processors that a text states in place of a name or a file; None for any other.
+    """Return the processor count that a text gives in place of a name or file; None for other texts.
 
     Raises:
-        SpecError: For numbers that are no count of processors.
+        SpecError: For a number that is no valid processor count.
     """
+    # An existing file named like a number takes precedence over a processor count.
     counted = re.fullmatch(COUNT, text)
     if not (counted or re.fullmatch(_NUMBER, text)) or Path(text).exists():
         return None

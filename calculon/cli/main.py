@@ -1,7 +1,7 @@
-"""The ``calculon`` program: finds the command, runs it, and turns what can go wrong into one message and an exit code.
+"""The ``calculon`` program: find the command, run it, and turn errors into one message and an exit code.
 
-Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage, or too little memory; 129 the terminal was
-closed; 130 interrupted; 141 the reader of a pipe left; 143 terminated.
+Exit codes: 0 success; 1 infeasible, nothing written; 2 bad input or usage, or not enough memory; 129 the terminal was
+closed; 130 interrupted; 141 the reader of the pipe exited; 143 terminated.
 """
 
 import gc
@@ -32,7 +32,7 @@ from calculon.declarations.files import reason
 
 GROUPS = {
     "Plan and search": (
-        Command("plan", "which plan trains a model: does it fit, how long"),
+        Command("plan", "the best plan to train a model: does it fit, how long"),
         Command("explore", "plans, searches and machines in a browser"),
         Command("estimate", "time, memory and efficiency of one plan"),
         Command("search", "the best plans for numbers of processors"),
@@ -41,7 +41,7 @@ GROUPS = {
     "Understand": (
         Command("explain", "what takes the time, or why a plan cannot run", ("why",), "why"),
         Command("compare", "plans or results side by side"),
-        Command("sensitivity", "what a plan depends on; what a faster machine is worth"),
+        Command("sensitivity", "sensitivity of a plan; the value of a faster machine"),
     ),
     "Study and check": (
         Command("study", "many searches from one file, resumed if interrupted"),
@@ -56,7 +56,7 @@ GROUPS = {
     "Results and files": (
         Command("report", "results as one web page"),
         Command("plot", "charts of time, memory, searches and validation"),
-        Command("catalog", "models, systems and presets that are shipped"),
+        Command("catalog", "the shipped models, systems and presets"),
         Command(
             "import", "a launch script or a Hugging Face config.json, read", file="import_file"
         ),
@@ -67,11 +67,11 @@ GROUPS = {
         Command(
             "serve-optimal", "the best deployments that serve a model, or a frontier", ("sop",)
         ),
-        Command("describe", "the fields of specs and results, explained"),
+        Command("describe", "the fields of specs and results"),
         Command("block", "one block, MLP or attention, by operator"),
-        Command("matmul", "a matrix product, alone or beside a copy from the host"),
+        Command("matmul", "a matrix product, alone or during a copy from the host"),
         Command("collective", "an all-reduce or another collective, by algorithm"),
-        Command("dispatch", "ways to send tokens to the experts of other ranks"),
+        Command("dispatch", "expert-parallel dispatchers compared"),
         Command("import-model", "a Hugging Face configuration as a model file"),
         Command("import-flags", "a launch script or configuration as an execution"),
         Command("completion", "a completion script for your shell"),
@@ -84,13 +84,13 @@ GROUPS = {
         Command("llm-parameter-calculator", "the parameters of a model", ("lpc",), "parameters"),
     ),
 }
-"""Every command, by group, in the order of the help; the groups of :data:`FIRST` are in its first page."""
+"""All commands by group, in the order of the help; the first :data:`FIRST` groups are on its first page."""
 
 FIRST = 4
-"""Groups that ``--help`` lists; ``--help-all`` lists all."""
+"""Number of groups listed by ``--help``; ``--help-all`` lists all."""
 
 COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)
-"""Every command."""
+"""All commands."""
 
 _SPELLINGS = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
@@ -104,7 +104,7 @@ MEANT = {
     **dict.fromkeys(("fields", "field"), "try: calculon describe"),
     **dict.fromkeys(("inference", "deploy"), "try: calculon serve"),
 }
-"""Words of other tools for commands, with what to type."""
+"""Command words of other tools, with a hint for each."""
 
 PROG = "calculon"
 DESCRIPTION = "Plan, estimate and search how large language models are trained and served."
@@ -119,25 +119,26 @@ EXPECTED = (
     *(KeyboardInterrupt, SpecError, Infeasible, OSError),
     *(ImportError, MemoryError, RuntimeError),
 )
-"""Errors that are looked into; any other is a defect, and its traceback shown."""
+"""Errors that become a message; any other error is a defect and shows its traceback."""
 
 PACKAGES = ("numpy", "pandas", "psutil", "rich", "shtab", "yaml")
-"""What every installation has."""
+"""Packages that every installation has."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code.
 
     Args:
-        argv: The arguments after the program's name. By default those of the process, which then ends here.
+        argv: Arguments after the program's name. By default the arguments of the process, which ends afterwards.
     """
     if argv is not None:
         return _guarded(list(argv))
-    gc.set_threshold(50_000)  # imports make no garbage: looking for it takes a tenth of an estimate
+    gc.set_threshold(50_000)  # imports make no garbage, and collecting takes a tenth of an estimate
     return leave(_guarded(sys.argv[1:]))
 
 
 def _guarded(argv: list[str]) -> int:
+    # Must come first: a file opened earlier could take the descriptor of a closed stream.
     keep_standard_streams()
     try:
         with terminable(), warnings.catch_warnings():
@@ -151,12 +152,12 @@ def _guarded(argv: list[str]) -> int:
 
 
 def _report(error: BaseException) -> int:
-    """Say what went wrong, and return the exit code; a defect of this program is raised again."""
+    """Print the error and return the exit code; a defect of this program is raised again."""
     if isinstance(error, KeyboardInterrupt):
-        notes = getattr(error, "__notes__", None)  # of a command that knows more
+        notes = getattr(error, "__notes__", None)  # added by commands that know the progress
         tell(f"{PROG}: {word(error)}{f': {notes[0]}' if notes else '; nothing was written'}")
         return exit_code(error)
-    if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+    if isinstance(error, BrokenPipeError):  # the reader exited, such as `| head`
         give_up(1)
         return PIPE_CLOSED
     if isinstance(error, Infeasible):
@@ -169,7 +170,7 @@ def _report(error: BaseException) -> int:
     elif isinstance(error, ImportError):
         message = _package_problem(error)
     elif isinstance(error, MemoryError) or "can't start new thread" in str(error):
-        hint = "run it on fewer cores, ask for less at once, or use a machine that has more"
+        hint = "run it on fewer cores, request less at once, or use a machine with more memory"
         message = f"not enough memory; nothing was written. Hint: {hint}"
     elif isinstance(error, RuntimeError):
         raise error
@@ -177,11 +178,12 @@ def _report(error: BaseException) -> int:
 
 
 def _package_problem(error: ImportError) -> str:
-    """Say which of :data:`PACKAGES` is missing or damaged; an error about anything else is raised again."""
+    """Return which of :data:`PACKAGES` is missing or damaged; an error about any other package is raised again."""
     package = (error.name or "").partition(".")[0]
     if package in PACKAGES and error.name == package:
         cure = "start ./bin/calculon of a checkout, which sets itself up, or: pip install ."
         return f"{sys.executable} lacks the package {package}; {cure}"
+    # A damaged package fails deep inside an import: walk the traceback to the first known package.
     place = error.__traceback__
     while place is not None and package not in PACKAGES:
         package = place.tb_frame.f_globals.get("__name__", "").partition(".")[0]
@@ -197,9 +199,9 @@ def _package_problem(error: ImportError) -> str:
 def _run(argv: list[str]) -> int:
     target, verbosity = STDOUT, "INFO"
     try:
-        if argv[:1] == ["help"]:  # as git and docker have it
+        if argv[:1] == ["help"]:  # like git and docker
             argv = [*argv[1:2], "--help"]
-        if argv and (known := _SPELLINGS.get(argv[0])):  # no options before it: one parser less
+        if argv and (known := _SPELLINGS.get(argv[0])):  # spares one parser
             command, rest = known, argv[1:]
         else:
             parser = top_parser()
@@ -219,7 +221,7 @@ def _run(argv: list[str]) -> int:
 
 
 def top_parser() -> Parser:
-    """Return the parser of what stands before the command."""
+    """Return the parser of the arguments before the command."""
     parser = _TopParser(
         prog=PROG,
         usage="calculon [options] COMMAND ...",
@@ -233,7 +235,7 @@ def top_parser() -> Parser:
 
 
 def _listing(count: int) -> str:
-    """Return the commands of the first groups, each group below its title."""
+    """Return the commands of the first groups, each group under its title."""
     groups = dict(islice(GROUPS.items(), count))
     everything = count > FIRST
     titles = {c: c.title if everything else c.name for some in groups.values() for c in some}
@@ -245,18 +247,18 @@ def _listing(count: int) -> str:
 
 
 class _TopParser(Parser):
-    """Parser of what stands before the command: its whole help lists all commands."""
+    """Parser of the arguments before the command; its full help lists all commands."""
 
     def show_all(self) -> None:
-        """Let the help list all commands."""
+        """Make the help list all commands."""
         super().show_all()
         self.description = f"{DESCRIPTION}\n\n{_listing(len(GROUPS))}"
 
 
 def add_common(parser: Parser) -> None:
-    """Add the options that stand before every command."""
+    """Add the options that precede every command."""
     parser.option(
-        "-l, --log LOG", "file for what is printed (default: standard output)", default="-"
+        "-l, --log LOG", "file for the printed output (default: standard output)", default="-"
     )
     parser.option(
         "-v, --verbosity LEVEL",
@@ -269,7 +271,7 @@ def add_common(parser: Parser) -> None:
 
 
 def complete_parser() -> Parser:
-    """Return one parser of everything, with every command below it, for completion scripts."""
+    """Return one parser with every command as a subparser, for completion scripts."""
     parser = Parser(prog=PROG, description=DESCRIPTION)
     add_common(parser)
     below = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -291,14 +293,14 @@ def _find(parser: Parser, name: str | None) -> Command:
 
 
 def _complain(kind: str, error: object, code: int) -> int:
-    """Print each line of an error, marked with its kind, and return the exit code."""
+    """Print each line of an error, prefixed with its kind, and return the exit code."""
     for line in str(error).splitlines():
         tell(f"{PROG}: {kind}: {line}")
     return code
 
 
 class _Warnings:
-    """Shows the warnings of one call, each once, however often its file is read."""
+    """Shows each warning of one call once, even if its file is read several times."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

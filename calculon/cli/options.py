@@ -1,4 +1,4 @@
-"""What the commands share: their parser, the log they print to, and checks of file arguments."""
+"""Shared parts of the commands: the parser, the output log, and checks of file arguments."""
 
 import argparse
 import contextlib
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     from calculon.render.text_tables import Table
 
 LEVELS = ("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITICAL")
-"""Names of logging levels, as Python has them, ascending."""
+"""Names of Python's logging levels, ascending."""
 
 STDOUT = "-"
 
 EXAMPLES = 5
-"""Examples that ``--help`` shows."""
+"""Number of examples that ``--help`` shows."""
 
 USUAL = "megatron-lm, torchtitan below 16 processors, or common on others"
-"""The preset of a question of edition ``corrected`` that names none."""
+"""Description of the preset used in edition ``corrected`` if none is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command.
+    """A command of the program.
 
     Attributes:
-        name: Its name.
+        name: Name of the command.
         help: One line of help.
-        aliases: Other spellings.
-        file: Its module, by default of the same name.
+        aliases: Alternative spellings.
+        file: Module name, if it differs from the command's name.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Command:
 
     @property
     def module(self) -> str:
-        """Path of the module."""
+        """Import path of the module."""
         file = self.file or self.name.removeprefix("llm-").replace("-", "_")
         return f"calculon.cli.commands.{file}"
 
@@ -74,7 +74,7 @@ class Command:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that folds its texts, and whose errors look like all others."""
+    """Argument parser with wrapped help texts and uniform error messages."""
 
     def __init__(self, **keywords: object):
         keywords.setdefault("formatter_class", Layout)
@@ -91,11 +91,11 @@ class Parser(argparse.ArgumentParser):
         )
 
     def show_first(self, *options: str) -> None:
-        """Let ``--help`` list only some options; ``--help-all`` lists all."""
+        """Restrict ``--help`` to some options; ``--help-all`` lists all."""
         self._first = frozenset(options)
 
     def show_all(self) -> None:
-        """Let the help list all options and examples, with all their texts."""
+        """Make the help list all options and examples with their full texts."""
         self._first = frozenset()
         self.description = "\n\n".join(filter(None, (self.description, self._more)))
         self.epilog = "\n".join(filter(None, (self.epilog, *self._further)))
@@ -103,16 +103,16 @@ class Parser(argparse.ArgumentParser):
             option.help = f"{option.help}{text}"
 
     def format_help(self) -> str:
-        """Return the help, short unless everything is asked for."""
+        """Return the help, short unless all of it is requested."""
         return help_page(self, self._first)
 
     def explain(self, description: str, examples: str, more: str = "") -> None:
-        """Set the texts of the help before and after the arguments: a line of `description` is a paragraph.
+        """Set the help texts before and after the arguments; each line of `description` is a paragraph.
 
         Args:
-            description: What the command does, in a few sentences.
-            examples: A command a line; ``--help`` has the first :data:`EXAMPLES`.
-            more: Paragraphs that only ``--help-all`` has.
+            description: Purpose of the command, in a few sentences.
+            examples: One command per line; ``--help`` shows the first :data:`EXAMPLES`.
+            more: Paragraphs shown only by ``--help-all``.
         """
         self.description, self._more = description, more
         lines = [f"  {line}" for line in examples.splitlines()]
@@ -126,11 +126,11 @@ class Parser(argparse.ArgumentParser):
         """Declare an argument.
 
         Args:
-            metavar: Its name in the help.
-            text: Its help.
-            name: Name of the parsed value, if it is not the metavar in small letters.
-            longer: Rest of its help, which only ``--help-all`` has.
-            **more: What else ``add_argument`` takes.
+            metavar: Name in the help.
+            text: Help text.
+            name: Name of the parsed value, if it is not the lower-case metavar.
+            longer: Rest of the help text, shown only by ``--help-all``.
+            **more: Further arguments of ``add_argument``.
         """
         argument = self.add_argument(name or metavar.lower(), metavar=metavar, help=text, **more)
         self._longer[argument] = longer
@@ -139,11 +139,11 @@ class Parser(argparse.ArgumentParser):
         """Declare an option with a value.
 
         Args:
-            usage: Its spellings, then the name of its value: ``"-g, --per-node G"``; without that the help shows the
+            usage: Spellings, then the name of the value: ``"-g, --per-node G"``; without a name the help shows the
                 choices.
-            text: Its help.
-            longer: Rest of its help, which only ``--help-all`` has.
-            **more: What else ``add_argument`` takes.
+            text: Help text.
+            longer: Rest of the help text, shown only by ``--help-all``.
+            **more: Further arguments of ``add_argument``.
         """
         *spellings, last = usage.split(", ")
         spelling, _, metavar = last.partition(" ")
@@ -151,11 +151,11 @@ class Parser(argparse.ArgumentParser):
         self._longer[option] = longer
 
     def switch(self, spellings: str, text: str) -> None:
-        """Declare a switch, which is off by default: ``"-q, --quiet"``."""
+        """Declare a switch that is off by default: ``"-q, --quiet"``."""
         self.add_argument(*spellings.split(", "), action="store_true", help=text)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments, also as other tools spell them; the error of an unknown option names the nearest one."""
+        """Parse arguments, including spellings of other tools; the error of an unknown option suggests a known one."""
         found, unknown = self.parse_known_args(respelled(self, args or ()), namespace)
         if unknown:
             option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
@@ -166,18 +166,18 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments that are known, and return the others with them."""
+        """Parse the known arguments, and return the unknown ones separately."""
         self.stated.clear()
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Print the message on standard error, and leave with exit code 2."""
+        """Print the message on standard error and exit with code 2."""
         tell(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
 
 
 class Stored(argparse._StoreAction):
-    """Stores a value; of an option that is stated several times, the last, which it says."""
+    """Action that stores a value; a note is printed if an option is given again with another value."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """Store the value."""
@@ -185,30 +185,30 @@ class Stored(argparse._StoreAction):
             before = parser.stated.setdefault(self.dest, values)
             if before != values:
                 tell(
-                    f"calculon: note: {option} is stated as {before} and as {values}; the last counts"
+                    f"calculon: note: {option} is given as {before} and as {values}; the last one is used"
                 )
             parser.stated[self.dest] = values
         super().__call__(parser, namespace, values, option)
 
 
 class HelpAll(argparse.Action):
-    """Prints the help with everything, and leaves."""
+    """Action that prints the full help and exits."""
 
     def __call__(self, parser: Any, *_: object, **__: object) -> None:
-        """Print, and leave."""
+        """Print the help and exit."""
         parser.show_all()
         parser.print_help()
         parser.exit()
 
 
 def log_note(log: "Log", spec: "Model | System") -> None:
-    """Say what a word for several systems was taken for."""
+    """Print which system an ambiguous name was resolved to."""
     if note := note_on(spec):
         log(note)
 
 
 def log_machine(log: "Log", system: "System") -> None:
-    """Print what a reader must know about a system, above a page without a title."""
+    """Print the notes about a system that readers need, above a page without a title."""
     from calculon.documents.page_title import machine_sentences
 
     log_note(log, system)
@@ -217,7 +217,7 @@ def log_machine(log: "Log", system: "System") -> None:
 
 
 class Suggested(tuple[str, ...]):
-    """Choices that help and shells show, of an argument that takes other words as well."""
+    """Choices shown by help and shell completion for an argument that accepts other words, too."""
 
     def __contains__(self, word: object) -> bool:
         return True
@@ -225,11 +225,11 @@ class Suggested(tuple[str, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Where a command prints its result: standard output, or the file of ``--log``.
+    """Output of a command: standard output, or the file of ``--log``.
 
     Attributes:
-        stream: What is written to.
-        quiet: ``--verbosity`` asks for less than results.
+        stream: Stream that receives the output.
+        quiet: True if ``--verbosity`` suppresses results.
     """
 
     stream: IO[str]
@@ -238,11 +238,12 @@ class Log:
     @classmethod
     @contextlib.contextmanager
     def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
-        """Open the log: ``-`` is standard output; a file is emptied at the first text, SpecError if it cannot be."""
+        """Open the log: ``-`` is standard output; a file is truncated at the first text; SpecError if not writable."""
+        # Results have level INFO; errors and warnings go to standard error regardless.
         quiet = LEVELS.index(verbosity) > LEVELS.index("INFO")
         if target == STDOUT:
             if isinstance(sys.stdout, io.TextIOWrapper):
-                sys.stdout.reconfigure(errors="backslashreplace")  # names need not be printable
+                sys.stdout.reconfigure(errors="backslashreplace")  # names may be unprintable
             yield cls(sys.stdout, quiet)
             return
         with LogFile(target) as stream:
@@ -256,7 +257,7 @@ class Log:
             print(escaped(text), file=self.stream)
 
     def show(self, *blocks: "Block") -> None:
-        """Draw documents, or parts of one."""
+        """Draw documents or parts of documents."""
         if not self.quiet:
             hide()
             from calculon.render.console import show
@@ -265,7 +266,7 @@ class Log:
                 show(block, self.stream)
 
     def parts(self, *blocks: "Block") -> None:
-        """Print blocks with blank lines between them: texts without folding them, tables as :meth:`table` does."""
+        """Print blocks separated by blank lines: texts without wrapping, tables as in :meth:`table`."""
         from calculon.render.document import Document
         from calculon.render.text_tables import Table
 
@@ -280,9 +281,9 @@ class Log:
                 self.show(Document("", parts=(block,)))
 
     def write(self, document: Any, output: str, table: "Table | None" = None) -> None:
-        """Write a document to a file, and say so; print it where `output` is ``-``.
+        """Write a document to a file and report it; print it if `output` is ``-``.
 
-        Files are .json or .json.gz; with a `table` also .csv, which has that.
+        Files are .json or .json.gz; with a `table` also .csv, which contains the table.
         """
         if output == STDOUT:
             self(json_text(document))
@@ -300,13 +301,13 @@ class Log:
         table: "Callable[[], Table] | None" = None,
         parts: int = 0,
     ) -> None:
-        """Show an answer, as the options of :func:`add_answer` say: print it in a format, or write a file.
+        """Show a result as the options of :func:`add_answer` request: print it in a format, or write a file.
 
         Args:
-            arguments: With ``format`` and ``file``.
-            page, data, table: Return its document, its plain data, and what CSV has instead of the tables of the
-                document; only the one that is needed is made.
-            parts: Parts of the document that are printed unless a :func:`whole_page` is asked for; 0 for all.
+            arguments: Parsed arguments with ``format`` and ``file``.
+            page, data, table: Functions that return the document, its JSON data, and the CSV table that replaces the
+                document's tables; only the needed one is called.
+            parts: Number of document parts printed without :func:`whole_page`; 0 for all.
         """
         form = answer_format(arguments)
         file = STDOUT if arguments.file is None else arguments.file
@@ -323,18 +324,18 @@ class Log:
             self._save(text, file)
 
     def _save(self, text: str, file: str) -> None:
-        """Write a text to a file, and say so."""
+        """Write a text to a file and report it."""
         with replacing(file) as stream:
             stream.write(f"{text}\n".encode())
         self._written(file)
 
     def _written(self, file: str) -> None:
-        """Say that a file was written; of ``/dev/stdout`` or a pipe nothing, as that would be part of it."""
+        """Report a written file; not for ``/dev/stdout`` or a pipe, whose output the report would become part of."""
         if not is_device(file):
             self(f"Output: {file}")
 
     def document(self, document: "Document", form: str) -> None:
-        """Print a document in a format; as text in a pipe a row of a table takes one line, as of a table."""
+        """Print a document in a format; in a pipe, each table row takes one line of text."""
         from calculon.render.console import is_terminal, stated_width
 
         if form == "text" and (is_terminal(self.stream) or stated_width()):
@@ -347,8 +348,8 @@ class Log:
     def table(self, table: "Table", form: str, *, published: bool = False) -> None:
         """Print a table in one of :data:`calculon.render.text_tables.FORMATS`.
 
-        For people it is as wide as a terminal, or as ``COLUMNS`` says; else every row of a text takes one line, as
-        those of published tables do in any pipe.
+        A terminal, or ``COLUMNS``, limits the width; otherwise every row takes one line, and so do rows of published
+        tables in any pipe.
         """
         from calculon.render.console import is_terminal, stated_width
 
@@ -360,20 +361,20 @@ class Log:
 
 
 def whole_page(arguments: argparse.Namespace) -> bool:
-    """Return whether everything is asked for: by ``-v``, or with a format or a file."""
+    """Return True if the full output is requested: by ``-v``, a format or a file."""
     stated = arguments.file is not None or arguments.format is not None
     return stated or bool(arguments.verbose)
 
 
 def _in_short(document: "Document", parts: int) -> "Document":
-    """Return the first parts of a document; all of them for 0."""
+    """Return the first parts of a document; all parts for 0."""
     from calculon.render.document import shortened
 
     return shortened(document, parts) if parts else document
 
 
 def _written(document: "Document", form: str) -> str:
-    """Return a document in a format; as text as a pipe gets it."""
+    """Return a document in a format; text is laid out as for a pipe."""
     if form == "text":
         from calculon.render.console import show
 
@@ -386,13 +387,13 @@ def _written(document: "Document", form: str) -> str:
 
 
 def one_of(*names: str) -> Callable[[str], str]:
-    """Return the type of an argument that is one of several names; the nearest is in its error."""
+    """Return an argument type that accepts one of several names; its error suggests the nearest name."""
 
     def name(text: str) -> str:
         if text not in names:
             several = "," in text and all(one.strip() in names for one in text.split(","))
             hint = nearest_choice(text.replace("-", "_"), names)
-            hint = "one at a time here" if several else hint
+            hint = "only one name is accepted here" if several else hint
             problem = Problem("", "one of " + ", ".join(names), repr(text), hint)
             raise argparse.ArgumentTypeError(problem)
         return text
@@ -401,14 +402,14 @@ def one_of(*names: str) -> Callable[[str], str]:
 
 
 def positive(text: str) -> int:
-    """Return a whole number above 0."""
+    """Parse a whole number above 0."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(Problem("", "a whole number above 0", repr(text)))
     return int(text)
 
 
-PAGE = "what is printed: a page (text, default), or everything (json)"
-"""Help of ``--format`` of a command that prints a page."""
+PAGE = "format of the printed output: a page (text, default), or everything (json)"
+"""Help of ``--format`` for commands that print a page."""
 
 
 def add_format(
@@ -424,23 +425,23 @@ def add_format(
 
 
 ANSWER_FILES = {".json": "json", ".html": "html", ".md": "markdown", ".csv": "csv"}
-"""Formats of the files of answers, by suffix."""
+"""Format of a result file, by suffix."""
 
 
 def add_answer(
     parser: argparse.ArgumentParser,
     everything: str = "write everything",
-    tables: str = "a line for each of its cells",
+    tables: str = "one line per table cell",
     flags: Sequence[str] = ("-o", "--output"),
 ) -> None:
-    """Declare ``--format`` and ``--output`` (or other `flags`) of an answer, for :meth:`Log.answer`.
+    """Declare ``--format`` and ``--output`` (or other `flags`) of a result, for :meth:`Log.answer`.
 
-    `everything` and `tables` say what JSON and CSV have.
+    `everything` and `tables` describe the contents of JSON and CSV.
     """
     add_format(
         parser,
         ("text", *ANSWER_FILES.values()),
-        "what is printed or written: a page (text, default), the page in another format, "
+        "format of the output: a page (text, default), the page in another format, "
         f"{tables} (csv), or everything (json)",
         None,
     )
@@ -453,7 +454,7 @@ def add_answer(
 
 
 def answer_format(arguments: argparse.Namespace) -> str:
-    """Return the format of an answer: the one that is asked for, else by the suffix of its file."""
+    """Return the format of a result: the requested one, or the one of the file's suffix."""
     file = arguments.file
     if arguments.format is not None or file is None:
         return arguments.format or "text"
@@ -461,7 +462,7 @@ def answer_format(arguments: argparse.Namespace) -> str:
 
 
 def check_answer(arguments: argparse.Namespace, inputs: Sequence[str]) -> None:
-    """Check before any work that the file of an answer, if any, can be written."""
+    """Check before any work that the output file of a result, if any, can be written."""
     if (file := arguments.file) not in (None, STDOUT):
         suffixes = (".json",) if is_device(file) else tuple(ANSWER_FILES)
         any_name = (document_suffix(file),)
@@ -471,12 +472,12 @@ def check_answer(arguments: argparse.Namespace, inputs: Sequence[str]) -> None:
 def add_edition(
     parser: Parser,
     several: bool = False,
-    absent: str = "what the execution says",
+    absent: str = "from the execution",
     longer: str = "",
 ) -> None:
-    """Declare ``--edition``: None or a name; with `several`, a tuple of names, empty where it is not given.
+    """Declare ``--edition``: None or a name; with `several`, a tuple of names, empty without the option.
 
-    `absent` says what holds without it, and `longer` more of that.
+    `absent` describes the default, and `longer` adds details to it.
     """
     names = " or ".join(EDITION_NAMES) + (", or both" if several else "")
     parser.option(
@@ -491,15 +492,15 @@ def add_edition(
 def add_preset(
     parser: Parser,
     several: bool = False,
-    absent: str = "what the plan says, or by machine",
+    absent: str = "from the plan, or by machine",
     longer: str = f"; by machine: common if the plan states all fields of the published tool, else {USUAL}",
     files: bool = True,
 ) -> None:
-    """Declare ``--preset``: a framework by name or, with `files`, a file; others as for :func:`add_edition`."""
+    """Declare ``--preset``: a framework name or, with `files`, a file; other arguments as for :func:`add_edition`."""
     own = " or file" if files else ""
     parser.option(
         f"--preset {'NAME[,NAME]' if several else 'NAME'}",
-        f"framework{own} whose defaults and limits hold (calculon catalog presets; default: {absent})",
+        f"framework{own} whose defaults and limits apply (calculon catalog presets; default: {absent})",
         longer,
         type=_names if several else str,
         choices=None if several else Suggested(PRESETS),
@@ -519,7 +520,7 @@ def _editions(text: str) -> tuple[str, ...]:
 
 
 def check_log(target: str, arguments: argparse.Namespace) -> None:
-    """Check that the log is none of the files that the command reads or writes; SpecError when it is."""
+    """Raise SpecError if the log file is also an input or output of the command."""
     if target == STDOUT:
         return
     place = Path(target).resolve()
@@ -531,7 +532,7 @@ def check_log(target: str, arguments: argparse.Namespace) -> None:
 
 
 def add_specs(parser: Parser, model: str, metavar: str) -> None:
-    """Add what is estimated: a model, under the name that the command has for it, an execution and a system."""
+    """Add the specs of an estimate: a model (under the command's name for it), an execution and a system."""
     parser.add_argument(model, metavar=metavar, help="the model: its shape")
     parser.add_argument(
         "execution", metavar="EXE", help="how it is run: parallelism, batch, options"
@@ -541,7 +542,7 @@ def add_specs(parser: Parser, model: str, metavar: str) -> None:
 
 @contextlib.contextmanager
 def naming(execution: str, **others: str) -> Iterator[None]:
-    """Say in which file, or argument, an error is that is known by its kind only: fields that contradict each other."""
+    """Replace the kind of spec in errors by its file or argument, for errors that concern several fields."""
     names = {"execution": "<stdin>" if execution == STDIN else execution, **others}
     try:
         yield
@@ -550,7 +551,7 @@ def naming(execution: str, **others: str) -> Iterator[None]:
 
 
 def check_inputs(sources: Sequence[str]) -> None:
-    """Check that standard input is asked for at most once; SpecError when it is not."""
+    """Raise SpecError if standard input is requested more than once."""
     if sources.count(STDIN) > 1:
         found = f"{sources.count(STDIN)} times '{STDIN}'"
         raise SpecError("<stdin>", Problem("", "one input from standard input", found))
@@ -559,11 +560,12 @@ def check_inputs(sources: Sequence[str]) -> None:
 def check_outputs(
     outputs: Sequence[str], inputs: Sequence[str], suffixes: tuple[str, ...] = (".json",)
 ) -> None:
-    """Check before any work that every output can be written, and that none is another output or an input.
+    """Check before any work that every output can be written, and that none is an input or another output.
 
     Raises:
-        SpecError: For the first output that cannot.
+        SpecError: For the first invalid output.
     """
+    # Names of the catalog are not files, so they cannot be overwritten.
     taken = {Path(source).resolve(): "an input" for source in inputs if Path(source).is_file()}
     for output in outputs:
         check_output(output, suffixes)

@@ -1,4 +1,4 @@
-"""Files of pictures: their suffixes, and the library that draws them."""
+"""Picture files: their suffixes, and the library that draws them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def check_library() -> None:
-    """Raise SpecError with the command that installs it when matplotlib is missing."""
+    """Raise SpecError with the installation command if matplotlib is missing."""
     canvas.require_library()
     import matplotlib as mpl
 
@@ -20,8 +20,8 @@ def check_library() -> None:
 
 
 def check_picture(path: str, inputs: Sequence[str]) -> None:
-    """Check before any work that a picture can be written, and that there is a library that draws it."""
-    if Path(path).suffix.lower() not in PICTURES:  # so has "-", and a name that ends in .gz
+    """Check before any work that a picture can be written and that matplotlib is installed."""
+    if Path(path).suffix.lower() not in PICTURES:  # "-" and names ending in .gz fail here, too
         wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
         raise SpecError(path, Problem("", wanted, "another name"))
     check_outputs([path], inputs, PICTURES)
@@ -29,7 +29,7 @@ def check_picture(path: str, inputs: Sequence[str]) -> None:
 
 
 def write_picture(chart: Chart, path: str, log: Log) -> None:
-    """Draw a chart into a file, and say so."""
+    """Draw a chart into a file, and report the file."""
     from calculon.render.matplotlib_charts import draw
 
     canvas.save(draw(chart), path)

@@ -1,4 +1,4 @@
-"""Charts that ``calculon plot`` draws of single answers: plans, runs, deployments, schedules, errors."""
+"""Charts of single results for ``calculon plot``: plans, runs, deployments, pipeline schedules, errors."""
 
 import argparse
 from collections.abc import Sequence
@@ -37,29 +37,30 @@ from calculon.validate.published_study import Library
 
 
 def breakdown(arguments: argparse.Namespace) -> Chart:
-    """Return time and memory of results."""
+    """Return the chart of time and memory of results."""
     return parts.breakdown(asked_results(arguments))
 
 
 def waterfall(arguments: argparse.Namespace) -> Chart:
-    """Return the changes from the first result to each of the others."""
+    """Return the chart of changes from the first result to each other result."""
     return waterfall_chart.waterfall(falls(asked_results(arguments)))
 
 
 def campaign(arguments: argparse.Namespace) -> Chart:
-    """Return where the days of the run go, and when it ends."""
+    """Return the chart of the run's days by cause, and its end."""
     return chart(asked_run(arguments), "campaign")
 
 
 def goodput(arguments: argparse.Namespace) -> Chart:
-    """Return the goodput of the run on other numbers of processors."""
+    """Return the chart of the run's goodput for other processor counts."""
+    # Each value becomes one curve.
     texts = [] if arguments.mtbfs is None else arguments.mtbfs.split(",")
     mtbf = [parse_value(text.strip()) for text in texts] or None
     return chart(asked_run(arguments), "goodput", procs=arguments.procs, mtbf=mtbf)
 
 
 def budget(arguments: argparse.Namespace) -> Chart:
-    """Return the best plans of all machines and counts, with what their whole runs take."""
+    """Return the chart of the best plans of all machines and counts, with days and cost of their runs."""
     set_in_order(arguments)
     model, machines, words = asked_question(arguments)
     found = plan(model, arguments.num_procs, machines, objective=arguments.objective, **words)
@@ -67,24 +68,24 @@ def budget(arguments: argparse.Namespace) -> Chart:
 
 
 def batch(arguments: argparse.Namespace) -> Chart:
-    """Return times and rates of a deployment over its batch."""
+    """Return the chart of a deployment's times and rates over its batch."""
     return chart(asked_served(arguments), "batch")
 
 
 def batch_table(arguments: argparse.Namespace) -> Document:
-    """Return the same as a table."""
+    """Return the data of :func:`batch` as a table."""
     from calculon.documents.batch_page import batch_page
 
     return batch_page(by_batch(asked_served(arguments)))
 
 
 def frontier(arguments: argparse.Namespace) -> Chart:
-    """Return the frontier of each machine."""
+    """Return the throughput-interactivity frontier of each machine."""
     return serving_frontier(_frontiers(arguments))
 
 
 def frontier_text(arguments: argparse.Namespace) -> Document:
-    """Return the same with characters."""
+    """Return the frontier of :func:`frontier` drawn as text."""
     from calculon.documents.serving_frontier_page import serving_frontier_page
 
     return serving_frontier_page(_frontiers(arguments))
@@ -105,7 +106,7 @@ def _frontiers(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def schedule(arguments: argparse.Namespace) -> Chart:
-    """Return the passes of each stage, as the estimate of an execution has them."""
+    """Return the pipeline schedule of an execution: the passes of each stage over time."""
     specs = _specs(arguments.specs)
     check_inputs([one for one in specs.values() if isinstance(one, str)])
     with naming(str(specs["execution"])):
@@ -118,7 +119,7 @@ def schedule(arguments: argparse.Namespace) -> Chart:
 
 
 def _specs(texts: Sequence[str]) -> dict[str, Source]:
-    """Return model, execution and system: the three, or those of a result."""
+    """Return model, execution and system: three arguments, or the specs named by one result."""
     if len(texts) == 3:
         return dict(zip(("model", "execution", "system"), texts, strict=True))
     if len(texts) != 1:
@@ -129,14 +130,14 @@ def _specs(texts: Sequence[str]) -> dict[str, Source]:
     _, _, question = catalog.read("execution", texts[0])
     specs = sources_in(question, split(texts[0])[0])
     if missing := [kind for kind in ("model", "system") if kind not in specs]:
-        wanted = f"a result that says its {' and '.join(missing)}, and where to find them"
+        wanted = f"a result that names its {' and '.join(missing)}, with the files"
         hint = "give three: APP EXE SYS"
         raise SpecError(texts[0], Problem("", wanted, "one that does not", hint))
     return {"model": specs["model"], "execution": texts[0], "system": specs["system"]}
 
 
 def validation(arguments: argparse.Namespace) -> Chart:
-    """Return each quantity of each study that was compared."""
+    """Return the chart of predicted and measured values for each quantity of each study."""
     library = Library.at()
     edition = arguments.edition or PUBLISHED
     results = [compare(study, library, edition) for study in library.studies(arguments.study)]

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from calculon.search.task import Search
 
 SMALL = 300_000
-"""Feasible executions up to which all are drawn, and not only the best."""
+"""Largest number of feasible executions that are all drawn; beyond it only the best are."""
 
 _GROUPS = ("model", "system", "datatype")
-_ALSO = ("max_batch_size",)  # of a study: apart where one number of processors has several of it
+_ALSO = ("max_batch_size",)  # in a study: separate series if one processor count has several values
 
 
 def scaling(arguments: argparse.Namespace) -> Chart:
-    """Return the best rate on each number of processors: a series for each table, or one of a space."""
+    """Return the best rate by processor count, with one series per table, or one for a space."""
     return scaling_chart.scaling(asked_series(arguments))
 
 
 def asked_series(arguments: argparse.Namespace) -> list[Series]:
-    """Return the series of the chart."""
+    """Return the series of the scaling chart."""
     names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS, *_ALSO)
     tables = frames(arguments, names, also=_is_changed)
     if tables:
@@ -62,12 +62,12 @@ def asked_series(arguments: argparse.Namespace) -> list[Series]:
 
 
 def _is_changed(name: str) -> bool:
-    """Return whether a column of a study is a path into a model or system file."""
+    """Return True if a study's column is a path into a model or system file."""
     return kind_of(name) in ("model", "system")
 
 
 def _table_series(table: Frame) -> Iterator[Series]:
-    """Yield a series for each model and system of a table, with each of their changes in a study."""
+    """Yield one series for each model and system of a table, and for each change that a study makes to them."""
     data = table.data
     counts = "asked_num_procs" if "asked_num_procs" in data.columns else "num_procs"
     for name in (counts, "sample_rate", "total_efficiency"):
@@ -75,6 +75,7 @@ def _table_series(table: Frame) -> Iterator[Series]:
     groups = [n for n in _GROUPS if n in data.columns and data[n].nunique() > 1]
     for name in data.columns:
         if name in _ALSO or _is_changed(name):
+            # A column separates series only if it varies for one processor count.
             words = data[name].map(_word)
             if words.groupby(data[counts]).nunique().max() > 1:
                 groups.append(name)
@@ -92,14 +93,14 @@ def _table_series(table: Frame) -> Iterator[Series]:
 
 
 def _word(value: Any) -> str:
-    """Write a value of a study; nothing for one that is missing."""
+    """Return a value of a study as text; empty for a missing value."""
     if value is None or value != value:  # noqa: PLR0124
         return ""
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
 def _label(values: dict[str, str]) -> str:
-    """Name a series by its model and system, and the changes of these."""
+    """Return the name of a series: its model and system, and their changes."""
     sources = " on ".join(filter(None, map(values.pop, _GROUPS[:2], ("", ""))))
     datatype = values.pop("datatype", "")
     changes = [f"{name} {word}" for name, word in values.items() if word]
@@ -107,7 +108,7 @@ def _label(values: dict[str, str]) -> str:
 
 
 def _points(data: Any, counts: str) -> list[Point]:
-    """Return the row with the best rate for each number of processors, ascending."""
+    """Return the row with the best rate for each processor count, in ascending order."""
     best = data.sort_values("sample_rate", ascending=False, kind="stable")
     best = best.dropna(subset=[counts]).drop_duplicates(counts).sort_values(counts)
     rows = best[[counts, "sample_rate", "total_efficiency"]].to_numpy(float)
@@ -118,7 +119,7 @@ def _points(data: Any, counts: str) -> list[Point]:
 
 
 def _searched_series(asked: "list[Search]") -> Series:
-    """Search every number of processors."""
+    """Search every processor count and return the series of the best."""
     points = []
     for search in sorted(asked, key=lambda one: one.num_procs):
         found = _found(replace(search, top=1))
@@ -131,7 +132,7 @@ def _searched_series(asked: "list[Search]") -> Series:
 
 
 def _found(search: "Search") -> "Evaluation | None":
-    """Run a search, and return the executions that it found, if any."""
+    """Run a search and return the executions it found; None if there are none."""
     from calculon.search.task import run_search
 
     result = run_search(search).result(search)
@@ -139,12 +140,12 @@ def _found(search: "Search") -> "Evaluation | None":
 
 
 def pareto(arguments: argparse.Namespace) -> Chart:
-    """Return one statistic against another: of a table, or of the best executions of a space."""
+    """Return the chart of one statistic against another, from a table or the best executions of a space."""
     return pareto_chart.pareto(asked_front(arguments))
 
 
 def asked_front(arguments: argparse.Namespace) -> pareto_chart.Pareto:
-    """Return the executions of the chart."""
+    """Return the executions of the Pareto chart."""
     y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
     table, complete = only_table(arguments, (y[0], x[0], *PUBLISHED_DEGREES)), True
     if table is not None:
@@ -167,14 +168,15 @@ def asked_front(arguments: argparse.Namespace) -> pareto_chart.Pareto:
 def _executions(
     asked: "list[Search]", y: tuple[str, float], x: tuple[str, float]
 ) -> "tuple[bool, list[Evaluation]]":
-    """Return all executions of a small space, of a large one those that may be on the front.
+    """Return all executions of a small space, or the Pareto candidates of a large one.
 
-    The best of each number of processors is enough where processors are an axis.
+    If the processor count is an axis, the best execution of each count is enough.
     """
     from calculon.search.driver import feasible_tables
     from calculon.search.request import make_condition
     from calculon.search.task import run_search
 
+    # A count-only search is cheap and decides if drawing every feasible execution is affordable.
     counted = sum(run_search(replace(one, top=1, where=None)).counts.good for one in asked)
     if counted <= SMALL:
         tables = (

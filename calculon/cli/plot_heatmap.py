@@ -1,4 +1,4 @@
-"""``calculon plot heatmap`` and ``surface``: the best over tensor and pipeline parallelism, of a table or a space."""
+"""``calculon plot heatmap`` and ``surface``: the best value over tensor and pipeline parallelism."""
 
 import argparse
 from collections.abc import Iterator
@@ -27,16 +27,16 @@ _REASONS = {
     "offload_blocks": "offload",
     "feedforward_split": "split",
 }
-"""Words that fit into a cell."""
+"""Reasons in words that fit into a cell."""
 
 
 def heatmap(arguments: argparse.Namespace) -> Chart:
-    """Return the best value of the objective for each tensor and pipeline degree, and why others have none."""
+    """Return the best objective value for each tensor and pipeline degree, and the reason if none is feasible."""
     return heatmap_chart.heatmap(asked_heatmap(arguments))
 
 
 def surface(arguments: argparse.Namespace) -> Chart:
-    """Return the same values with their scale; Infeasible when nothing can run, as it has no place for reasons."""
+    """Return the values as a surface; raise Infeasible if nothing can run, since a surface cannot show reasons."""
     found = asked_heatmap(arguments)
     if found.best is None:
         raise Infeasible(
@@ -46,7 +46,7 @@ def surface(arguments: argparse.Namespace) -> Chart:
 
 
 def asked_heatmap(arguments: argparse.Namespace) -> Heatmap:
-    """Return the best value of the objective for each tensor and pipeline degree."""
+    """Return the best objective value for each tensor and pipeline degree."""
     objective = Objective.parse(arguments.objective)
     name = objective.statistic.name
     degrees = (*STATED_DEGREES, "num_procs")
@@ -68,7 +68,7 @@ def asked_heatmap(arguments: argparse.Namespace) -> Heatmap:
 
 
 def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
-    """Yield a cell for each pair of degrees of a table whose product divides the processors."""
+    """Yield a cell for each pair of degrees of a table whose product divides the processor count."""
     counts = np.unique(table.column("num_procs"))
     if len(counts) > 1:
         hint = f"choose one: --where 'num_procs == {counts[0]:.0f}'"
@@ -77,6 +77,7 @@ def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
     tensor, pipeline = table.column("tensor_par"), table.column("pipeline_par")
     values = table.column(objective.statistic.name)
     best: dict[tuple[int, int], float | None] = {}
+    # fmax and fmin ignore NaN, the statistics of rows that found no execution.
     choose = np.fmax if objective.sense == "max" else np.fmin
     for t in np.unique(tensor):
         for p in np.unique(pipeline[tensor == t]):
@@ -89,7 +90,7 @@ def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
 
 
 def _searched_cells(search: "Search") -> Iterator[Cell]:
-    """Yield a cell for each pair of degrees of a space, searched one by one."""
+    """Yield a cell for each pair of degrees of a space, with one search per cell."""
     from calculon.search.task import run_search
 
     units = dict.fromkeys((unit.tensor_par, unit.pipeline_par) for unit in search.space().units)
@@ -106,7 +107,7 @@ def _searched_cells(search: "Search") -> Iterator[Cell]:
 
 
 def why_not(counts: Counts) -> str:
-    """Say in a word why nothing can run: the least memory that is missing, or the most frequent reason.
+    """Return a short reason why nothing can run: the smallest memory shortage, or the most frequent reason.
 
     >>> why_not(Counts(total=1, nearest_miss={"mem1_capacity": 3.2 * GIB}))
     '+3.2 GiB'

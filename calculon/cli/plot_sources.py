@@ -1,4 +1,4 @@
-"""Sources of pictures: a table of executions, or a space that is searched on the spot."""
+"""Data sources of pictures: a table of executions, or a space to search."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -24,15 +24,15 @@ SPACE = ("application", "num_procs", "max_batch_size", "datatype", "system")
 
 @dataclass(frozen=True)
 class Frame:
-    """Columns of a table of executions, under the names of fields and statistics."""
+    """Columns of a table of executions, by names of fields and statistics."""
 
     name: str
     data: Any
 
     def column(self, name: str) -> Array:
-        """Return a column; SpecError when the table has none of this name.
+        """Return a column; raise SpecError if the table has no column of this name.
 
-        An optional field of the execution that is not there, or empty, is the default.
+        A missing or empty optional field of the execution gets its default.
         """
         if name in DEFAULTS:
             return optional(self.data, name)
@@ -43,16 +43,16 @@ class Frame:
         return np.asarray(self.data[name])
 
     def chosen(self, where: str | None) -> "Frame":
-        """Return the rows that meet a condition; SpecError when there are none."""
+        """Return the rows that meet a condition; raise SpecError if there are none."""
         if where is None:
             return self._filled(self.data)
         mask = np.broadcast_to(Condition.parse(where).mask(self.column), len(self.data))
         return self._filled(self.data[mask])
 
     def complete(self, names: Sequence[str]) -> "Frame":
-        """Return the rows with a value in each of these columns; Infeasible when there are none.
+        """Return the rows with a value in each of these columns; raise Infeasible if there are none.
 
-        Rows without such values are those of searches that found nothing.
+        Rows without values come from searches that found nothing.
         """
         for name in names:
             self.column(name)
@@ -68,7 +68,7 @@ class Frame:
 
 
 def optional(data: Any, name: str) -> Array:
-    """Return an optional field of the executions of a data frame; the default where it is missing."""
+    """Return an optional field of the executions of a data frame, with its default in place of missing values."""
     if name not in data.columns:
         return np.full(len(data), DEFAULTS[name])
     column = data[name]
@@ -82,13 +82,13 @@ def editions_of(data: Any) -> list[str]:
 
 
 def terms_of(data: Any) -> list[str]:
-    """Return the editions of a data frame, each with its preset where all of its executions have the same."""
+    """Return the editions of a data frame, each with its preset if all of its executions share one."""
     presets = data["preset"].fillna("") if "preset" in data.columns else np.full(len(data), "")
     return terms_among(optional(data, "edition"), np.asarray(presets))
 
 
 def table_title(table: Frame) -> str:
-    """Name a table, and what it is about where that is one model on one system."""
+    """Return the name of a table, and its model and system if all rows have the same."""
     name = short_name(table.name)
     known = [set(table.data[n].dropna()) if n in table.data.columns else () for n in _NAMES]
     if any(len(values) != 1 for values in known):
@@ -105,12 +105,12 @@ def frames(
     names: Sequence[str],
     also: Callable[[str], bool] = lambda _: False,
 ) -> list[Frame]:
-    """Read the tables that were named: of their columns those in `names` and in the condition, and `also` others.
+    """Read the named tables: the columns in `names`, in the condition, and those that `also` accepts.
 
-    Returns nothing when a space was named; its arguments are then set as those of a search.
+    Returns an empty list if a space was named; its arguments are then set as for a search.
 
     Raises:
-        SpecError: When neither tables nor a space were named, for a table that cannot be read, or without rows.
+        SpecError: If neither tables nor a space were named, or if a table cannot be read or has no rows.
     """
     source = arguments.source
     if all(document_suffix(text) in (*TABLES, *DOCUMENTS) for text in source):
@@ -122,6 +122,7 @@ def frames(
         if arguments.changes:
             wanted_space = "a space to search: tables hold what was computed"
             raise SpecError("--set", Problem("", wanted_space, arguments.changes[0]))
+        # Reading only the needed columns keeps large Parquet tables fast.
         wanted = {
             "edition",
             "preset",
@@ -145,7 +146,7 @@ def frames(
 
 
 def only_table(arguments: argparse.Namespace, names: Sequence[str]) -> Frame | None:
-    """Read the one table that was named, as :func:`frames` does; None when a space was."""
+    """Read the single named table as in :func:`frames`; None if a space was named."""
     tables = frames(arguments, names)
     if len(tables) > 1:
         problem = Problem("", "one table", f"{len(tables)} of them")
@@ -154,12 +155,12 @@ def only_table(arguments: argparse.Namespace, names: Sequence[str]) -> Frame | N
 
 
 def about(search: "Search") -> str:
-    """Name the space of a search, without its processors."""
+    """Return the name of a search space, without its processor count."""
     most = "" if search.space().exact_batch else "≤ "
     return f"{search.model.name} on {search.system.name}, {search.datatype}, batch {most}{search.max_batch_size:,}"
 
 
 def terms(search: "Search") -> str:
-    """Return the edition of a search, and its preset where that is none of the published forms."""
+    """Return the edition of a search, and its preset unless it is a published form."""
     preset = search.space().preset
     return search.edition if preset.published else f"{search.edition}, {preset.name}"

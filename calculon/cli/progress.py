@@ -1,4 +1,4 @@
-"""Progress of a command on standard error: one line, in terminals only, if it takes longer than a second."""
+"""Progress of a command on standard error: one line, only in terminals, after one second of computing."""
 
 import contextlib
 import os
@@ -13,21 +13,21 @@ PATIENCE = 1.0
 """Seconds without output after which the line appears."""
 
 TICK = 0.1
-"""Seconds from one drawing of the line to the next."""
+"""Seconds between redraws of the line."""
 
 BAR = 20
-"""Columns of the bar."""
+"""Width of the bar in columns."""
 
 _SPINNER, _FULL, _EMPTY = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "━", "─"
 _ASCII = str.maketrans({_FULL: "#", _EMPTY: ".", **dict(zip(_SPINNER, "|/-\\" * 3, strict=False))})
 
 
 class ProgressLine:
-    """A line with a spinner, what is computed, how far it is, and for how long.
+    """Progress line with a spinner, the current activity, its progress and the elapsed time.
 
     Attributes:
-        activity: What is computed now.
-        tasks: How far it is, of several tasks.
+        activity: Description of the current computation.
+        tasks: Progress over several tasks.
     """
 
     def __init__(self, command: str):
@@ -36,24 +36,25 @@ class ProgressLine:
         self._begin = self._quiet_since = time.monotonic()
         self._shown = False
         self._lock, self._over = threading.Lock(), threading.Event()
+        # A daemon thread, so that an exception in the main thread never waits for the line.
         self._thread = threading.Thread(target=self._draw_often, daemon=True)
         self._thread.start()
 
     def hide(self) -> None:
-        """Erase the line, for output in its place; it comes back when there is none for a while."""
+        """Erase the line to make way for output; it returns after a while without output."""
         with self._lock:
             self._quiet_since = time.monotonic()
             self._erase()
 
     def stop(self) -> None:
-        """Erase the line for good."""
+        """Erase the line permanently."""
         self._over.set()
         self._thread.join()
         with self._lock:
             self._erase()
 
     def listen(self, words: str) -> None:
-        """Note what is computed."""
+        """Set the description of the current computation."""
         self.activity = words
 
     def _draw_often(self) -> None:
@@ -89,7 +90,7 @@ _line: ProgressLine | None = None
 
 @contextlib.contextmanager
 def waiting(command: str) -> Iterator[None]:
-    """Show the line of a command while it computes, in a terminal that can erase it."""
+    """Show the progress line of a command while it computes, if the terminal can erase it."""
     global _line  # noqa: PLW0603
     if _line is not None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield
@@ -103,13 +104,13 @@ def waiting(command: str) -> Iterator[None]:
 
 
 def hide() -> None:
-    """Erase the line, if one is shown, before something is printed."""
+    """Erase the line, if shown, before something is printed."""
     if _line is not None:
         _line.hide()
 
 
 def end() -> None:
-    """Show no line any more in this command: it waits for people, or is asked to be quiet."""
+    """Show no line for the rest of this command, which waits for people or was asked to be quiet."""
     global _line  # noqa: PLW0603
     if _line is not None:
         _line.stop()
@@ -120,11 +121,11 @@ def end() -> None:
 def progress(
     total: int, *, done: int = 0, what: str = "searches", quiet: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show the progress of a number of tasks in the line; yield a function to call with how many more are finished.
+    """Show the progress of several tasks; yield a function that takes the number of newly finished tasks.
 
     Args:
-        total, done: Tasks in all, and those that were finished before: they do not count for the rate.
-        what: Noun for the tasks, in the plural.
+        total, done: Number of all tasks, and of tasks finished earlier, which are excluded from the rate.
+        what: Plural noun for the tasks.
         quiet: Show nothing.
     """
     if quiet:
@@ -134,6 +135,7 @@ def progress(
     def advance(count: int) -> None:
         nonlocal done
         done += count
+        # Tasks finished before a resumed study must not inflate the rate.
         rate = (done - before) / max(time.monotonic() - begin, 1e-9)
         if _line is not None and total > 1:
             left = f"  {_rate(rate)}  {_clock((total - done) / rate)} left" if rate else ""
@@ -158,7 +160,7 @@ def _columns() -> int:
 
 
 def _has_blocks() -> bool:
-    """Return whether standard error can write the spinner."""
+    """Return True if standard error can encode the spinner."""
     try:
         _SPINNER.encode(sys.stderr.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -167,12 +169,12 @@ def _has_blocks() -> bool:
 
 
 def _rate(rate: float) -> str:
-    """Write the tasks finished in a second or, where that is few, in a minute."""
+    """Return the tasks finished per second, or per minute if that is below one."""
     return f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
 
 
 def _clock(seconds: float) -> str:
-    """Write a time: seconds, minutes and seconds, or hours and minutes.
+    """Return a duration as text: seconds, minutes and seconds, or hours and minutes.
 
     >>> _clock(12), _clock(75), _clock(7_400)
     ('12 s', '1:15', '2 h 03 min')

@@ -1,4 +1,4 @@
-"""Options that say a question about a training run, and a plan of one's own."""
+"""Options of a question about a training run, including the user's own plan."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ def add_question_options(parser: Parser) -> None:
     """Declare ``--batch``, ``--seq``, ``--dtype`` and ``--mine``."""
     parser.option(
         "--batch N",
-        "global batch, in sequences (512) or tokens (4M); default: 4M tokens, 64k to 1k for each processor",
+        "global batch, in sequences (512) or tokens (4M); default: 4M tokens, within 1k to 64k per processor",
     )
     parser.option("--seq N", "tokens of a sequence (8192, 8k); default: the model's, at most 8k")
     parser.option(
@@ -26,17 +26,18 @@ def add_question_options(parser: Parser) -> None:
     )
     parser.option(
         "--mine PLAN",
-        'a plan of your own to compare: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file',
-        "; its batch, sequences, precision and framework are asked for if no option says others",
+        'your own plan for comparison: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file',
+        "; its batch, sequence length, precision and framework apply unless options override them",
         action="append",
     )
 
 
 def set_in_order(arguments: argparse.Namespace) -> None:
-    """Exchange processors and machine where they stand the other way round: a count is no machine."""
+    """Swap processors and machine if they were given in the other order, recognized by the count."""
     from calculon.advise.runs.fleet_search import ANY
     from calculon.declarations.spellings import is_counts
 
+    # A file may be named like a count, so an existing path is never one.
     def counts(text: str) -> bool:
         return (text == ANY or is_counts(text)) and not Path(text).exists()
 
@@ -45,7 +46,7 @@ def set_in_order(arguments: argparse.Namespace) -> None:
 
 
 def only_plan(plans: list[str] | None) -> str | None:
-    """Return the one plan of one's own; SpecError where there are several."""
+    """Return the user's single plan; raise SpecError if there are several."""
     if plans and len(plans) > 1:
         hint = "compare sets any number of them side by side"
         raise SpecError("--mine", Problem("", "one plan", f"{len(plans)} of them", hint))
@@ -53,14 +54,14 @@ def only_plan(plans: list[str] | None) -> str | None:
 
 
 def machines_in(text: str) -> list[str]:
-    """Return the machines that are asked for: one, or several joined by commas."""
+    """Return the requested machines: one, or several separated by commas."""
     if Path(text).exists():
         return [text]
     return list(dict.fromkeys(one.strip() for one in text.split(",") if one.strip())) or [text]
 
 
 def asked_question(arguments: argparse.Namespace) -> tuple[Any, list[Any], dict[str, Any]]:
-    """Return model, machines and further arguments of a question, as :func:`calculon.plan` takes them."""
+    """Return model, machines and further arguments of a question, as :func:`calculon.plan` accepts them."""
     from calculon.search.overrides import parse
 
     source = campaign_source(arguments)

@@ -1,6 +1,6 @@
-"""Arguments as other tools spell them, in the spelling of a command.
+"""Translation of arguments from the spelling of other tools into a command's own.
 
-A spelling that the command itself has is never touched: only what would be refused is rewritten.
+A spelling that the command knows is never changed: only arguments that would be refused are rewritten.
 """
 
 import argparse
@@ -24,22 +24,22 @@ OPTIONS = {
     **dict.fromkeys(("--qps", "--request-rate", "--rps"), "--rate"),
     **dict.fromkeys(("--out", "--output-file"), "--output"),
 }
-"""Options of other tools, with the option that means the same."""
+"""Options of other tools, with the equivalent option."""
 
 SWITCHES = {
     "--json": ("--format", "json"),
     **{f"--{word}": ("--dtype", word) for word in ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")},
 }
-"""Switches of other tools, with the option and value that mean the same."""
+"""Switches of other tools, with the equivalent option and value."""
 
 QUESTION = ("model", "num_procs", "system")
-"""Arguments of a question, in their order."""
+"""Arguments of a question, in order."""
 
 SERVED = ("model", "deployment", "system")
-"""Arguments of a deployment, which may be a number of processors."""
+"""Arguments of a deployment, which may be a processor count."""
 
 PLANNED = ("model", "execution", "system")
-"""Arguments of a plan, which words may state."""
+"""Arguments of a plan, which may be given in words."""
 
 PLACES = {
     **dict.fromkeys(("--gpus", "--num-gpus", "--n-gpus", "--ngpus", "--procs"), "num_procs"),
@@ -47,13 +47,15 @@ PLACES = {
     **dict.fromkeys(("--gpu", "--system", "--machine", "--hardware", "--gpu-type"), "system"),
     **dict.fromkeys(("--model", "--model-name", "--hf-model"), "model"),
 }
-"""Options that say what an argument of a question says."""
+"""Options of other tools that correspond to a positional argument of a question."""
 
 UNKNOWN = {
     "--nodes": "state the processors: 8 nodes of 8 are 64",
     "--num-nodes": "state the processors: 8 nodes of 8 are 64",
     "--gpus-per-node": "the system file has them: calculon catalog show SYSTEM",
-    **dict.fromkeys(("--output-len", "--osl"), "serve has --output for tokens of an answer"),
+    **dict.fromkeys(
+        ("--output-len", "--osl"), "serve takes the number of generated tokens as --output"
+    ),
     **dict.fromkeys(
         ("--quantization", "--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size"),
         "serve takes the command of an engine in quotes in place of PROCS: 'vllm serve MODEL ...'",
@@ -63,10 +65,10 @@ UNKNOWN = {
     "--batch-size-per-gpu": "--fix mbs=N sets the sequences of a microbatch",
     "--micro-batch-size": "--fix mbs=N sets the sequences of a microbatch",
 }
-"""Options of other tools that have no counterpart, with what to do."""
+"""Options of other tools without a counterpart, with advice."""
 
 DEGREES = tuple(axis.name for axis in AXES)
-"""Options of degrees, which become part of a deployment in words."""
+"""Options of parallelism degrees, which become part of a deployment in words."""
 
 _COUNT = re.compile(r"\d+[kK]?")
 _MACHINES_OF = re.compile(r"(\d+)\s*[xX*]\s*([A-Za-z][\w.-]*)")
@@ -74,11 +76,11 @@ _MACHINES_OF = re.compile(r"(\d+)\s*[xX*]\s*([A-Za-z][\w.-]*)")
 
 
 def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """Return the arguments of a command in its own spelling.
+    """Return the arguments of a command in the command's own spelling.
 
     Args:
         parser: The parser of the command.
-        words: The arguments as they were typed.
+        words: The arguments as typed.
 
     Examples:
         >>> parser = argparse.ArgumentParser()
@@ -91,9 +93,10 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
     asked = tuple(one.dest for one in parser._actions if not one.option_strings)
     asks = asked in (QUESTION, SERVED)
     found: list[str] = []
-    places: list[int] = []  # of arguments that are neither options nor their values
+    places: list[int] = []  # positional arguments
     pairs: list[str] = []
     stated: dict[str, str] = {}
+    # One shared iterator, so that an option can consume its value.
     rest = iter(words)
     for word in rest:
         option, equals, value = word.partition("=")
@@ -104,10 +107,10 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
         if pair:
             name, said = pair
             pairs.append(f"{name}={said or (value if equals else next(rest, ''))}")
-        elif meant in known:  # also abbreviated
+        elif meant in known:  # including abbreviations
             found.append(word)
             if not equals and known[meant].nargs != 0:
-                found += islice(rest, 1)  # its value is not looked at
+                found += islice(rest, 1)  # skip its value, which may look like an option
         elif not option.startswith("--"):
             plain = _plain(word, "--fix" in known) if asks else [word]
             places += range(len(found), len(found) + len(plain))
@@ -131,7 +134,7 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
 
 
 def _pair_of(option: str, asked: tuple[str, ...]) -> tuple[str, str] | None:
-    """Return the name in a plan or deployment in words of what an option says, and the value if it is a switch."""
+    """Return the plan or deployment word equivalent to an option, and the value if the option is a switch."""
     if asked == SERVED:
         short = option.removeprefix("--")
         return (short, "") if short in DEGREES else None
@@ -143,7 +146,7 @@ def _pair_of(option: str, asked: tuple[str, ...]) -> tuple[str, str] | None:
 
 
 def _pair_name(option: str) -> str:
-    """Return the name in a plan in words of what an option of another tool says; empty if none."""
+    """Return the plan word equivalent to another tool's option; empty if there is none."""
     word = option.removeprefix("--")
     if word in FIELDS:
         return word
@@ -154,7 +157,7 @@ def _pair_name(option: str) -> str:
 
 
 def _add_pairs(words: list[str], pairs: list[str], places: Sequence[int]) -> None:
-    """Add pairs to the plan in words or the number of processors at some places, or as the plan behind the model."""
+    """Add pairs to the plan in words or processor count at some places, or insert them after the model."""
     from calculon.declarations.spellings.plan_pairs import is_plan  # few calls need it
 
     counts = [place for place in places[:3] if _COUNT.fullmatch(words[place])]
@@ -168,7 +171,7 @@ def _add_pairs(words: list[str], pairs: list[str], places: Sequence[int]) -> Non
 
 
 def _plain(word: str, fixes: bool) -> list[str]:
-    """Return an argument of a question: ``8xh100`` as two, ``tp=8`` as a field that is fixed."""
+    """Return a question argument in this tool's form: ``8xh100`` as two, ``tp=8`` as a fixed field."""
     if both := _MACHINES_OF.fullmatch(word):
         return [both[1], both[2]]
     if fixes and word.partition("=")[0].lower() in FIELDS and "=" in word:

@@ -1,4 +1,4 @@
-"""Results in files: the JSON of ``llm``, ``loe`` and ``study``, and rows of tables, each value checked."""
+"""Result files: the JSON of ``llm``, ``loe`` and ``study``, and rows of tables, with every value checked."""
 
 import contextlib
 import csv
@@ -45,20 +45,20 @@ EVERY_STATISTIC = tuple(column.name for column in columns(CorrectedStats))
 _COUNTS = {
     field.name: int(field.declaration.at_least or 0) for field in FIELDS if field.annotation is int
 }
-"""Numbers of the execution, and the least that each can be."""
+"""Integer fields of the execution, with their minimum values."""
 _SPECS = ("model", "execution", "system")
 _NAMED = ("model", "system")
-"""Specs whose names tables of results have beside."""
+"""Specs whose names are columns of result tables."""
 
 
 def short_name(source: str) -> str:
-    """Return a file name without folder and suffixes; a catalog name as it stands."""
+    """Return a file name without folder and suffixes; a catalog name unchanged."""
     name = Path(source).name.removesuffix(".gz")
     return Path(name).stem if Path(name).suffix in (*DOCUMENTS, *TABLES) else name
 
 
 def named_source(text: str) -> tuple[str, str]:
-    """Return the name that a `RESULT` argument gives (``NAME=RESULT``), and the rest of it."""
+    """Return the name given by a `RESULT` argument (``NAME=RESULT``; empty if none), and the rest of the argument."""
     named = _WITH_NAME.fullmatch(text)
     if named and not Path(text.partition("#")[0]).is_file():
         return named["label"].strip(), named["rest"]
@@ -69,7 +69,7 @@ _WITH_NAME = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
 
 
 def file_document(role: str, path: str, name: str) -> Document:
-    """Return the hash of a file; SpecError when it cannot be read, and for a device, which may have no end."""
+    """Return the hash of a file; raise SpecError for unreadable files and for devices, which may never end."""
     place = Path(path)
     if place.exists() and not (place.is_file() or place.is_dir()):
         raise SpecError(path, Problem("", "a regular file", "a device or a pipe"))
@@ -86,12 +86,12 @@ def results_in(path: str, selector: str = "", *, every: bool = False) -> Iterato
 
     Args:
         path: The JSON of ``llm``, ``loe`` or ``study``, or a table.
-        selector: A rank, processors or both of ``loe``; a row of ``study`` and of tables. By default the best of each
-            search, and the first row.
-        every: All results of a JSON file in place of those selected.
+        selector: A rank, a processor count or both in ``loe``; a row in ``study`` and tables. By default the best of
+            each search, and the first row.
+        every: Return all results of a JSON file instead of the selected ones.
 
     Raises:
-        SpecError: For a file with no such results, or with values that no result has.
+        SpecError: For a file without results, or with invalid values.
     """
     if document_suffix(path) in TABLES:
         table = read_table(path)
@@ -110,7 +110,7 @@ def results_in(path: str, selector: str = "", *, every: bool = False) -> Iterato
 
 
 def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) -> Iterator[Result]:
-    """Yield the one result of ``llm``, or those selected of ``loe``, labelled with their place."""
+    """Yield the single result of ``llm``, or the selected results of ``loe``, labelled with their place."""
     if "total_time" in raw:
         check_single(selector, path)
         one, known = _result(raw, path), question_in(raw, path)
@@ -121,11 +121,11 @@ def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) 
         return
     if PLANS not in raw and "figures" in raw and "campaign" in (known := question_in(raw, path)):
         raise SpecError(path, Problem("", RESULTS, "the whole run of campaign", _of_run(known)))
-    # A plan without a run has an empty campaign.
+    # The campaign of a plan without a run is empty.
     whole = question_in(raw, path).get("campaign") or None if PLANS in raw else None
     for search, rank, entries in searches_in(raw, path, selector):
         winners = tuple(_winner(one, path, f"{search}{i}") for i, one in enumerate(entries))
-        if whole is not None:  # the answer says it once for all its plans
+        if whole is not None:  # stored once for all plans of the result
             winners = tuple(
                 replace(one, question={"campaign": whole, **(one.question or {})})
                 for one in winners
@@ -135,13 +135,13 @@ def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) 
 
 
 def _of_run(known: Mapping[str, Any]) -> str:
-    """Say how the page of a whole run is made, with the names that its document has."""
+    """Return a hint on the command that makes the page of a whole run, with the names in its document."""
     names = (known.get(kind, {}).get("name", kind.upper()) for kind in _SPECS)
     return f"calculon report {','.join(names)} --campaign NAME|FILE (or --tokens N) has its page"
 
 
 def _winner(raw: Any, path: str, place: str) -> Result:
-    """Return an entry of a document of ``loe``."""
+    """Return a winner in a document of ``loe``."""
     found, file = decode(FoundExecution, raw, path, place=place), f"{path}: {place}"
     execution = _execution(found.execution, file, "execution")
     one = _result(found.stats, file, "stats", execution["edition"])
@@ -150,18 +150,19 @@ def _winner(raw: Any, path: str, place: str) -> Result:
 
 
 def _question_of(row: Mapping[str, Any], edition: str) -> Mapping[str, Any] | None:
-    """Return the question as far as columns of a table tell it: the names of model and system."""
+    """Return the part of the question that table columns contain: the names of model and system."""
     if edition == PUBLISHED or not (row.get("model") and row.get("system")):
         return None
     return {kind: {"name": str(row[kind])} for kind in _NAMED}
 
 
 def _row(row: Any, number: int, path: str) -> Result:
-    """Return one row of a table of executions and statistics."""
+    """Return a row of a table of executions and statistics as a result."""
     place = f"row {number}"
     if not isinstance(row, Mapping):
         raise SpecError(path, Problem(place, "an object with statistics", shown(row)))
     plain = {str(name): plain_cell(value) for name, value in row.items()}
+    # Searches that found nothing leave a row without statistics.
     if plain.get("total_time", 0) is None:
         raise SpecError(path, Problem(place, "an execution", "a search without any"))
     execution, file = None, f"{path}: {place}"
@@ -177,15 +178,16 @@ def _row(row: Any, number: int, path: str) -> Result:
 
 
 def _execution(raw: Any, file: str, place: str = "") -> dict[str, Any]:
-    """Return all fields of an execution; optional ones that it does not state are the default."""
+    """Return all fields of an execution, with defaults for unstated optional fields."""
     execution = decode(Execution, raw, file, place=place)
     return all_fields(execution)
 
 
 def _result(raw: Any, file: str, place: str = "", edition: str = "") -> Result:
-    """Return the result that an object with statistics tells; without an edition, of its own."""
+    """Return the result in an object with statistics; the object names its edition unless `edition` is given."""
     if not edition:
         edition = decode(InEdition, raw, file).edition
+        # With fewer than half of the statistics this is some other document, not a damaged result.
         if sum(name in raw for name in STATISTICS_OF[edition]) < len(STATISTICS_OF[edition]) / 2:
             raise no_result(file, raw)
     one = decode(estimate_record(edition), raw, file, place=place)
@@ -198,7 +200,7 @@ def _result(raw: Any, file: str, place: str = "", edition: str = "") -> Result:
 
 
 def _interval(raw: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the interval of the time that a result tells; none where it has no such columns, or damaged ones."""
+    """Return the prediction interval of the time in a result; None if its columns are missing or invalid."""
     low, high = (raw.get(name) for name in BOUNDS)
     if not (_is_number(low) and _is_number(high) and 0 < low <= high < math.inf):  # type: ignore[operator]
         return None
@@ -206,12 +208,12 @@ def _interval(raw: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is a number in the range of a double, or infinite."""
+    """Return True if a value is a number in the range of a double, or infinite."""
     return NUMBER.problem(float, value, "") is None
 
 
 def plain_cell(value: Any) -> Any:
-    """Return a cell of a data frame as plain Python; nothing for not-a-number."""
+    """Return a cell of a data frame as a plain Python value; None for NaN."""
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and math.isnan(value) else value
 
@@ -220,11 +222,11 @@ def read_rows(path: str, wanted: Callable[[str], bool]) -> Any:
     """Read a table of executions as a data frame: a CSV or Parquet file, or the JSON of ``loe`` or ``study``.
 
     Args:
-        path: Its name tells the format.
-        wanted: Tells by its name whether a column is needed; others may be left out.
+        path: File whose suffix determines the format.
+        wanted: Function of a column name that returns True if the column is needed; other columns may be omitted.
 
     Raises:
-        SpecError: When it cannot be read, or when a cell should be a number and is not.
+        SpecError: If the file cannot be read, or if a numeric cell has no number.
     """
     if document_suffix(path) in TABLES:
         return read_table(path, wanted)
@@ -276,7 +278,7 @@ def read_table(path: str, wanted: Callable[[str], bool] | None = None) -> Any:
 
 
 def check_whole(path: str) -> None:
-    """Raise SpecError for a CSV that ends within a row: what it lacks would count as missing values."""
+    """Raise SpecError for a CSV truncated within a row: pandas would read the missing cells as missing values."""
     zipped = path.endswith(".gz")
     with gzip.open(path) if zipped else Path(path).open("rb") as stream:
         header, tail = stream.readline(), b""
@@ -285,13 +287,13 @@ def check_whole(path: str) -> None:
         while more := stream.read(_TAIL):
             tail = tail[-_TAIL:] + more
     last = tail.rstrip(b"\r\n").rpartition(b"\n")[2]
-    with contextlib.suppress(csv.Error):  # not CSV as this reader has it: the next one says so
+    with contextlib.suppress(csv.Error):  # invalid CSV for this reader: pandas reports it
         names = next(iter(_rows([header.decode()])), [])
         check_columns(path, names)
         rows = _rows([last.decode(errors="replace")])
         if all(len(row) == len(names) for row in rows):
             return
-        # a text of several lines may end the file: only all rows tell
+        # The last line may belong to a quoted text with line breaks, so only reading all rows is conclusive.
         with gzip.open(path, "rt") if zipped else Path(path).open(newline="") as lines:
             for number, row in enumerate(csv.reader(lines)):
                 if row and len(row) < len(names):
@@ -305,17 +307,18 @@ def _rows(lines: Iterable[str]) -> list[list[str]]:
 
 
 _TAIL = 2**20
-"""Bytes at the end of a table in which its last row is looked for."""
+"""Bytes at the end of a table that are searched for its last row."""
 
 
 def _checked(table: Any, path: str) -> Any:
-    """Return a table whose statistics and counts are numbers; SpecError for the first cell that is none."""
+    """Return a table with numeric statistics and counts; raise SpecError for the first cell that is not a number."""
     for name in table.columns:
         least = _COUNTS.get(str(name).removeprefix("asked_"))
         if least is None and name not in EVERY_STATISTIC:
             continue
         column = table[name]
         if column.dtype.kind not in "iuf":
+            # `value == value` is False only for NaN, the missing value of pandas.
             there = column.map(lambda value: value is not None and value == value)  # noqa: PLR0124
             bad = there & ~column.map(_is_number)
             if not bad.any():

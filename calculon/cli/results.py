@@ -1,4 +1,4 @@
-"""``RESULT`` arguments of the commands that compare, draw and report."""
+"""``RESULT`` arguments of the commands that compare, draw and report results."""
 
 import argparse
 import hashlib
@@ -40,7 +40,7 @@ from calculon.version import __version__
 
 RESULT_HELP = (
     'MODEL PLAN [PLAN ...] SYSTEM: plans are words ("tp=4 pp=2"), files, or best.json#0; MODEL,PLAN,SYSTEM; a result '
-    "(JSON); FILE#RANK of a search; a launch file (run.sh); NAME=RESULT gives it a name"
+    "(JSON); FILE#RANK of a search; a launch file (run.sh); NAME=RESULT names it"
 )
 RESULT_MORE = (
     ". Models, plans and systems are names of the catalog or files. FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects "
@@ -48,11 +48,11 @@ RESULT_MORE = (
     "of --system and --model or of the other results"
 )
 _AGREES = 1e-9  # relative difference between the statistics of a file and of an estimate
-_TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
+_TRIPLE = "a file, or APP,EXE,SYS: three catalog names or files"
 
 
 def add_result_arguments(parser: Parser) -> None:
-    """Declare the results, and the specs that complete those of a search."""
+    """Declare the results, and the specs that complete results of a search."""
     parser.argument("RESULT", RESULT_HELP, "results", RESULT_MORE, nargs="+")
     for kind in ("model", "system"):
         parser.option(
@@ -60,12 +60,12 @@ def add_result_arguments(parser: Parser) -> None:
             f"{kind} of results of a search (default: as their files name it)",
         )
     add_changes(parser, "model", "execution", "system")
-    add_edition(parser, several=True, absent="what each execution says")
+    add_edition(parser, several=True, absent="from each execution")
     add_preset(parser)
 
 
 def asked_results(arguments: argparse.Namespace) -> list[Result]:
-    """Return the results that the arguments of :func:`add_result_arguments` name."""
+    """Return the results named by the arguments of :func:`add_result_arguments`."""
     a = arguments
     return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
 
@@ -78,26 +78,29 @@ def read_results(
     preset: str | None = None,
     changes: Sequence[str] = (),
 ) -> list[Result]:
-    """Return the results of `RESULT` arguments, each with a name of its own.
+    """Return the results of `RESULT` arguments, each with a distinct name.
 
     Args:
-        texts: The arguments: see :data:`RESULT_HELP`. A search over several processor counts gives the best of each.
-        model, system: Specs that files do not name, or in place of those; with both, executions are estimated again,
-            with all layers.
-        editions: Editions in which every execution is estimated, in place of its own; files of statistics stay as they
-            are.
-        preset: Framework that fills in what executions leave out, in place of their own; results are complete.
-        changes: ``PATH=VALUE`` of ``--set``: values of the specs of every execution that is estimated.
+        texts: The arguments, see :data:`RESULT_HELP`. A search over several processor counts gives each best.
+        model, system: Specs that complete or replace the specs named by files; with both, executions are estimated
+            again, with all layers.
+        editions: Editions in which every execution is estimated instead of its own; files of statistics are
+            unchanged.
+        preset: Framework that completes executions instead of their own framework; results are already complete.
+        changes: ``PATH=VALUE`` of ``--set``: spec values for every execution that is estimated.
 
     Raises:
-        SpecError: For a search that was about another model or system.
+        SpecError: For a search of another model or system.
     """
     texts = _triples(texts)
     options = _Options({"model": model, "system": system}, editions, preset, changes)
     launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
+    # Launch files are read last, since they may take model and system from the other results.
     read = {text: [*_read(text, options)] for text in texts if text not in launched}
-    beside = _specs_beside(texts, read, options)
-    read |= {text: [*_launched(text, path, beside, options)] for text, path in launched.items()}
+    specs_given = _launch_specs(texts, read, options)
+    read |= {
+        text: [*_launched(text, path, specs_given, options)] for text, path in launched.items()
+    }
     found = [one for text in texts for one in read[text]]
     for option, given in (("--edition", editions), ("--set", changes)):
         if given and all(one.inputs is None for one in found):
@@ -108,9 +111,9 @@ def read_results(
 
 
 def _triples(texts: Sequence[str]) -> Sequence[str]:
-    """Return MODEL, plans and SYSTEM as a triple for each plan; any other arguments as they are.
+    """Return MODEL, plans and SYSTEM as one triple per plan; any other arguments unchanged.
 
-    Neither the first nor the last of them is then a result: a triple, a file, or one with a name.
+    Arguments are triples already if the first or last is a result: a triple, a file, or a named result.
     """
     model, *plans, system = texts if len(texts) > 2 else ("", "")
     if not plans or any(_may_be_result(one) for one in (model, system)):
@@ -124,7 +127,7 @@ def _may_be_result(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """Model and system, if given, and how executions are estimated."""
+    """Given model and system, and settings for estimates of executions."""
 
     specs: Mapping[str, str | None]
     editions: Sequence[str]
@@ -133,11 +136,11 @@ class _Options:
 
     @property
     def given(self) -> bool:
-        """Whether both specs were given."""
+        """True if both specs were given."""
         return all(self.specs.values())
 
     def estimated(self, specs: Mapping[str, Any], file: str, asked: str) -> Iterator[Estimate]:
-        """Estimate an execution in each edition; an error names its `file`, or what was `asked` for."""
+        """Estimate an execution in each edition; an error names its `file`, or the argument `asked`."""
         for edition in self.editions or (None,):
             try:
                 with naming(file):
@@ -157,13 +160,13 @@ class _Options:
         )
 
     def named(self, label: str, one: Result) -> Result:
-        """Return a result under the name that it was given, with its edition if there are several."""
+        """Return a result under the given name, with its edition if there are several."""
         several = label and len(self.editions) > 1 and one.inputs is not None
         return replace(one, label=f"{label}, edition {one.edition}" if several else label)
 
 
 def _launch_file(text: str) -> str | None:
-    """Return the path of an argument that is a launch file; nothing for any other."""
+    """Return the path of an argument that is a launch file; None for other arguments."""
     path = named_source(text)[1]
     if document_suffix(path) in TABLES or not Path(path).is_file():
         return None
@@ -175,13 +178,13 @@ def _launch_file(text: str) -> str | None:
 
 
 _LARGEST_LAUNCH = 2**18
-"""Bytes of a document that may be the configuration of a launcher."""
+"""Maximum size in bytes of a document that may be a launcher configuration."""
 
 
-def _specs_beside(
+def _launch_specs(
     texts: Sequence[str], read: Mapping[str, Sequence[Result]], options: _Options
 ) -> dict[str, Any]:
-    """Return model and system of launch files: those that were given, else those of the first other result."""
+    """Return model and system for launch files: the given ones, or else the specs of the first other result."""
     found: dict[str, Any] = {kind: source for kind, source in options.specs.items() if source}
     for text in texts:
         rest, results = named_source(text)[1], read.get(text, ())
@@ -195,21 +198,21 @@ def _specs_beside(
 
 
 def _launched(
-    text: str, path: str, beside: Mapping[str, Any], options: _Options
+    text: str, path: str, specs_given: Mapping[str, Any], options: _Options
 ) -> Iterator[Result]:
-    """Estimate a launch file, with the model that it describes where no other is known."""
+    """Estimate a launch file, with the model that it describes if no other model is known."""
     from calculon.inputs import launch_in
 
     launch = launch_in(path)
     described = {} if launch is None else launch.model
-    model = beside.get("model") or described.get("name") or described
-    if not model or "system" not in beside:
+    model = specs_given.get("model") or described.get("name") or described
+    if not model or "system" not in specs_given:
         kind = "model" if not model else "system"
-        found = f"nothing that says its {kind}"
+        found = f"no {kind} in the file or options"
         raise SpecError(
             text, Problem("", f"a launch file of a known {kind}", found, f"--{kind} names it")
         )
-    specs = {"model": model, "execution": path, "system": beside["system"]}
+    specs = {"model": model, "execution": path, "system": specs_given["system"]}
     known = {kind: source for kind, source in specs.items() if not isinstance(source, Mapping)}
     documents = tuple(_document(kind, _path(source)) for kind, source in known.items())
     changed = with_changes(options.changes, **specs)
@@ -217,14 +220,14 @@ def _launched(
     if launch is not None and launch.execution.get("seq_length") == shape.seq_size:
         changed["execution"] = Changed.of(
             changed["execution"], {"seq_length": 0}
-        )  # the model's own
+        )  # 0 means the model's own length
     label = named_source(text)[0]
     for made in options.estimated(changed, path, text):
         yield options.named(label, options.whole(made, (short_name(path),), documents))
 
 
 def _read(text: str, options: _Options) -> Iterator[Result]:
-    """Read one argument."""
+    """Return the results of one argument."""
     label, rest = named_source(text)
     path, _, selector = rest.partition("#")
     if rest.count(",") == 2 and not Path(path).is_file():
@@ -240,7 +243,7 @@ def _read(text: str, options: _Options) -> Iterator[Result]:
 
 
 def _estimated(text: str, options: _Options) -> Iterator[Result]:
-    """Estimate an execution from three specs, in its own edition or in others."""
+    """Estimate an execution from three specs, in its own edition or in the given ones."""
     sources = [source.strip() for source in text.split(",")]
     if STDIN in sources:
         raise SpecError(text, Problem("", _TRIPLE, "standard input"))
@@ -254,7 +257,7 @@ def _estimated(text: str, options: _Options) -> Iterator[Result]:
 
 
 def _document(role: str, source: str) -> Document:
-    """Return the hash of a spec file, by catalog name or path; of a plan in words its own."""
+    """Return the hash of a spec file, by catalog name or path; for a plan in words, the hash of the words."""
     if role == "execution" and is_plan(source):
         return Document(role, source, hashlib.sha256(source.encode()).hexdigest())
     file, selector = split(source) if role == "execution" else (source, "")
@@ -262,12 +265,12 @@ def _document(role: str, source: str) -> Document:
     try:
         return file_document(role, path, f"{short_name(path)}{selector and f'#{selector}'}")
     except SpecError:
-        catalog.load(role, source)  # says better what is wrong
+        catalog.load(role, source)  # its error is more specific
         raise
 
 
 def _completed(one: Result, path: str, options: _Options) -> Iterator[Result]:
-    """Estimate the execution of a file again where model and system are known: given, or named by the file."""
+    """Estimate the execution of a file again if model and system are known from options or from the file."""
     if one.inputs is not None or one.execution is None:
         yield one
         return
@@ -278,7 +281,7 @@ def _completed(one: Result, path: str, options: _Options) -> Iterator[Result]:
         if kind not in specs and kind in (one.question or {}):
             named = (one.question or {})[kind]
             _warn(
-                f"{place}: its {kind} {named.get('source') or named.get('name')} is not there; --{kind} names it"
+                f"{place}: its {kind} {named.get('source') or named.get('name')} was not found; give it with --{kind}"
             )
     if len(specs) < len(options.specs):
         yield one
@@ -306,10 +309,10 @@ def _completed(one: Result, path: str, options: _Options) -> Iterator[Result]:
 
 
 def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options) -> Estimate | None:
-    """Estimate an execution for the specs that it was computed for; nothing where they have changed since.
+    """Estimate an execution with its original specs; None if these have changed since.
 
     Raises:
-        SpecError, Infeasible: When specs that were given are others.
+        SpecError, Infeasible: If the given specs differ from the original ones.
     """
     try:
         made = estimate(specs["model"], one.execution or {}, specs["system"], layers=True)
@@ -319,6 +322,7 @@ def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options)
         _warn(f"{place}: it cannot be estimated again: {error}")
         return None
     told = warn_of_differences(place, one.question or {}, made.model, made.system)
+    # Equal statistics prove that the specs are the ones of the search, so that layers can be added to the result.
     for name in STATISTICS_OF[one.edition]:
         mine, theirs = made.stats[name] or 0.0, one.stats[name] or 0.0
         if math.isclose(mine, theirs, rel_tol=_AGREES, abs_tol=1e-15):
@@ -331,7 +335,7 @@ def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options)
         if not told:
             version = (one.question or {}).get("calculon", "another version")
             who = f"calculon {__version__} computes {name} = {mine:.6g}"
-            if version == __version__:  # it computes the same for the same question
+            if version == __version__:  # one version gives equal results for equal specs
                 who = f"it is of another model or system than {made.model.name} on {made.system.name}: {who}"
                 version = "the file"
             _warn(f"{place}: {who}, {version} had {theirs:.6g}")

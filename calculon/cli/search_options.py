@@ -1,4 +1,4 @@
-"""What the commands that search share: the arguments of a space, and the lines that report it."""
+"""Shared parts of the search commands: the arguments of a search space, and the lines that report it."""
 
 import argparse
 import math
@@ -35,64 +35,64 @@ FUSED = {
     **dict.fromkeys(("f", "false", "F", "False", "0"), (False,)),
     **dict.fromkeys(("both", "all", "*"), (False, True)),
 }
-"""Spellings of the candidates for fused activation."""
+"""Candidates for fused activation, by spelling."""
 
 PUBLISHED_FORMS = f"; in edition {PUBLISHED} the published forms"
-"""Rest of the help on the preset of a search that states none."""
+"""End of the help on the default preset of a search."""
 
 
 def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
-    """Declare the positional arguments and the options that make a space."""
+    """Declare the positional arguments and the options that define a search space."""
     parser.argument("APP", "the model: its shape", "application")
     parser.argument("NUM_PROCS", counts_help)
     parser.argument(
         "MAX_BATCH",
         "global batch, in sequences (512) or tokens (4M)",
         "max_batch_size",
-        ": 4 * 2^20 of them; exactly so many under a preset, which edition corrected always has; else the largest "
+        " (4 * 2^20); exactly this batch under a preset, which edition corrected always has; otherwise the largest "
         "multiple of a data-parallel degree up to it",
         type=_batch,
     )
     parser.argument(
         "DATATYPE",
         f"{', '.join(DATATYPE_BYTES)} (or bf16, ...), or a recipe: fp8, mxfp8, nvfp4, tf32",
-        longer=", fp8-tensorwise, fp8-blockwise; fp8 multiplies in float8 and has everything else in bfloat16, as have "
+        longer=", fp8-tensorwise, fp8-blockwise; fp8 multiplies in float8 and keeps everything else in bfloat16, as do "
         "fp8-tensorwise, fp8-blockwise, mxfp8 and nvfp4 (in 4 bits); tf32 likewise, in float32",
         type=_datatype,
     )
     parser.argument("SYS", "the machine: processors, memory, networks", "system")
     parser.argument("OUTPUT", output_help)
     parser.switch("-d, --debug", "only count; evaluate and write nothing")
-    parser.switch("-n, --noneok", "finding nothing is fine: exit code 0 and an empty result")
+    parser.switch("-n, --noneok", "exit code 0 and an empty result if nothing is found")
     add_choice_options(parser)
     add_edition_and_preset(parser)
     parser.switch("-q, --quiet", "no progress on standard error")
 
 
 def add_edition_and_preset(parser: Parser) -> None:
-    """Declare edition and preset of a search that need not state them."""
-    needed = f"; {PUBLISHED} for the published fields alone, else {CORRECTED}"
-    add_edition(parser, absent="what the model needs", longer=needed)
+    """Declare edition and preset of a search, both optional."""
+    needed = f"; {PUBLISHED} for a model with only the published fields, else {CORRECTED}"
+    add_edition(parser, absent="as the model needs", longer=needed)
     add_preset(parser, absent=USUAL, longer=PUBLISHED_FORMS)
 
 
 def add_verbose(parser: Parser, also: str) -> None:
-    """Declare ``-v``: what a search of edition corrected tells only where it is asked."""
+    """Declare ``-v``, which adds the details that edition corrected omits by default."""
     parser.switch("-v, --verbose", f"also {also} (edition {PUBLISHED} always does)")
 
 
 def add_values(parser: Parser) -> None:
-    """Declare ``--fix`` and ``--add``: values of execution fields."""
+    """Declare ``--fix`` and ``--add``: candidate values of execution fields."""
     add_tried(
         parser,
         fix="try only these values of an execution field; may be repeated",
-        add="also try values that are left out: attention_type=multiquery, pipeline_par=... (uneven stages), "
+        add="also try values excluded by default: attention_type=multiquery, pipeline_par=... (uneven stages), "
         "activations_offload=true, zero_stage=fsdp; `calculon describe execution` lists fields and values",
     )
 
 
 def add_choice_options(parser: Parser, *, published: bool = True) -> None:
-    """Declare the options that narrow or widen a space; ``-f`` is the published spelling of one of them."""
+    """Declare the options that narrow or widen a search space; ``-f`` is a published spelling."""
     parser.option(
         f"{'-f, ' if published else ''}--fused-activation, --fused_activation WHICH",
         f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
@@ -101,7 +101,7 @@ def add_choice_options(parser: Parser, *, published: bool = True) -> None:
     add_values(parser)
     parser.switch(
         "--any-batch",
-        "under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
+        "also under a preset, let each data-parallel degree use its largest multiple up to MAX_BATCH",
     )
     add_changes(parser, "model", "system", "campaign")
     add_campaign(parser)
@@ -115,14 +115,14 @@ def add_choice_options(parser: Parser, *, published: bool = True) -> None:
     )
     parser.option(
         "--risk P",
-        "highest probability of running out of memory (default: 10%%, or more if nothing fits)",
-        ": three times as much, and so on; without a default for --pareto, --where on fits, and lae; edition corrected "
+        "highest out-of-memory probability (default: 10%%, or more if nothing fits)",
+        ", tripled until a plan fits; no default for --pareto, --where on fits, and lae; edition corrected "
         "only",
     )
 
 
 def _batch(text: str) -> int | str:
-    """Return a number of sequences, or a text that tells one of tokens: the model says how many sequences they are."""
+    """Return a number of sequences, or the text of a number of tokens, which the model's length converts later."""
     try:
         return int(text)
     except ValueError:
@@ -130,7 +130,7 @@ def _batch(text: str) -> int | str:
 
 
 def _datatype(text: str) -> str:
-    """Return a datatype, or the word for a recipe of datatype and arithmetic."""
+    """Return a datatype, or the name of a mixed-precision recipe."""
     if text in DATATYPE_BYTES:
         return text
     try:
@@ -141,10 +141,10 @@ def _datatype(text: str) -> str:
 
 
 class And(argparse.Action):
-    """Combines a condition that is given several times: all of them must hold."""
+    """Action that joins repeated conditions with ``and``."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        """Join a condition to those before it."""
+        """Join a condition to the previous ones."""
         before = getattr(namespace, self.dest)
         setattr(namespace, self.dest, both(before, values))
 
@@ -157,12 +157,12 @@ def _fused(text: str) -> tuple[bool, ...]:
 
 
 def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "list[Search]":
-    """Return one search for every processor count that was asked for, everything checked.
+    """Return one fully checked search per requested processor count.
 
     Args:
-        arguments: What was asked.
+        arguments: Parsed arguments of the search.
         recommends: Prefer executions with an acceptable risk of running out of memory, by default
-            :data:`~calculon.declarations.statistics.RISK`. Otherwise a risk that is stated is a condition.
+            :data:`~calculon.declarations.statistics.RISK`. Otherwise a given risk becomes a condition.
     """
     from calculon.declarations.spellings.processor_counts import processor_counts
     from calculon.search.override_checks import check_effect
@@ -175,6 +175,7 @@ def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "lis
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
     edition = needed_edition(model, arguments.preset, runs=campaign is not None)
     datatype, recipe = _recipe(arguments.datatype)
+    # Recipes exist only in edition corrected; an explicit --fix overrides their fields.
     if recipe:
         fix, edition = recipe | fix, CORRECTED
     length = fix.get("seq_length", (0,))[0] or model.seq_size
@@ -212,12 +213,13 @@ def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "lis
         for number, count in enumerate(counts)
     ]
     asked[0].ranking()
+    # One check over all spaces: a candidate has an effect if it does so for any processor count.
     check_effect([search.space() for search in asked])
     return asked
 
 
 def _recipe(datatype: str) -> "tuple[str, dict[str, Values]]":
-    """Return a datatype, and the values of fields that its recipe fixes, which are told."""
+    """Return a datatype and the field values fixed by its recipe, after reporting them."""
     if datatype in DATATYPE_BYTES:
         return datatype, {}
     fields = dict(precision(datatype, "DATATYPE"))
@@ -228,10 +230,10 @@ def _recipe(datatype: str) -> "tuple[str, dict[str, Values]]":
 
 
 def _risk(arguments: argparse.Namespace, edition: str) -> float | None:
-    """Return the risk of running out of memory that is stated; None without one.
+    """Return the given out-of-memory risk; None without one.
 
     Raises:
-        SpecError: For no probability, and in an edition without risks.
+        SpecError: If it is no probability, or if the edition has no risks.
     """
     if arguments.risk is None:
         return None
@@ -244,7 +246,7 @@ def _risk(arguments: argparse.Namespace, edition: str) -> float | None:
 def _risk_and_condition(
     arguments: argparse.Namespace, edition: str, *, recommends: bool
 ) -> tuple[float | None, str | None]:
-    """Return the risk that is accepted first, and the condition of a search."""
+    """Return the initially accepted risk, and the condition of a search."""
     stated, where = _risk(arguments, edition), arguments.where
     if not recommends:
         return None, where if stated is None else both(where, within_risk(stated))
@@ -254,10 +256,10 @@ def _risk_and_condition(
 
 
 def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":
-    """Return model, system and, with options of it, the campaign whose figures are asked about.
+    """Return model, system and, if its options are given, the campaign of the search.
 
     Raises:
-        SpecError: For everything wrong with them, and for a campaign of several batches or lengths.
+        SpecError: For invalid specs, and for a campaign with several batches or sequence lengths.
     """
     from calculon import inputs
     from calculon.search.request import one_stretch
@@ -272,7 +274,7 @@ def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | No
 
 
 def _sequences(batch: int | str, length: int) -> int:
-    """Return a batch in sequences; one that is stated otherwise is told in both ways."""
+    """Return a batch in sequences; a batch given in tokens is reported in both units."""
     if isinstance(batch, int):
         return batch
     asked = global_batch(batch, length, "MAX_BATCH")
@@ -281,11 +283,11 @@ def _sequences(batch: int | str, length: int) -> int:
 
 
 MOST_OBJECTIVES = 4
-"""Statistics of a Pareto front; with more of them nearly every execution is on it."""
+"""Maximum number of statistics of a Pareto front; with more, nearly every execution is on it."""
 
 
 def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the objectives of a Pareto front; none without one: errors as of :func:`front_names`."""
+    """Return the objectives of a Pareto front, empty without one; raise the errors of :func:`front_names`."""
     if (text := getattr(arguments, "pareto", None)) is None:
         return ()
     others = {"-t": arguments.top_n, "--objective": arguments.objective}
@@ -300,8 +302,8 @@ def front_names(
     """Return the names in the value of ``--pareto``.
 
     Raises:
-        SpecError: For one of the `others` (options with their values, which a front contradicts; `why` says the
-            reason), and unless two to `most` different names are given; `wanted` describes them.
+        SpecError: If one of the `others` (options with values that exclude a front, for the reason `why`) is given, or
+            unless two to `most` different names are given; `wanted` describes them.
     """
     for option, value in others.items():
         if value is not None:
@@ -315,13 +317,13 @@ def front_names(
 
 
 def log_edition(log: Log, edition: str) -> None:
-    """Say which edition was searched, where it is not the published one."""
+    """Print the searched edition unless it is the published one."""
     if edition != PUBLISHED:
         log(f"Edition: {edition}")
 
 
 def log_changes(log: Log, *specs: "Model | System") -> None:
-    """Say which models and systems were changed with ``--set``."""
+    """Print which models and systems ``--set`` changed."""
     for one in specs:
         log_note(log, one)
         if one.origin is not None and one.origin.changes:
@@ -329,7 +331,7 @@ def log_changes(log: Log, *specs: "Model | System") -> None:
 
 
 def log_space(log: Log, space: "Space", counts: "Counts", *, every: bool) -> None:
-    """Say what was searched: the count of the published tool where it is asked for, or all in a line."""
+    """Print the size of the search space: in the published format with `every`, or briefly."""
     edition, preset = space.edition, space.preset
     if not every:
         named = f"edition {edition}, preset {preset.name}"
@@ -345,13 +347,13 @@ def log_space(log: Log, space: "Space", counts: "Counts", *, every: bool) -> Non
 
 
 def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:
-    """Print the outcome of a search in the words of the published tool."""
+    """Print the outcome of a search in the format of the published tool."""
     log(f"Good executions: {good}")
     log(f"Bad executions: {bad}")
     log(f"Calculation rate: {total / max(seconds, 1e-9):.2f} calcs/sec")
 
 
 def log_interrupted(done: str) -> None:
-    """Note on the interruption that is being handled how far the search came; the program says it at the end."""
+    """Add the progress of the search to the interruption being handled, which the program reports at its end."""
     if error := sys.exception():
         error.add_note(f"{done}, nothing written")

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 _SOURCES = ("MODEL", "DEPLOYMENT", "SYSTEM")
 
 _LARGEST = 2**20
-"""Bytes of a file that may be the result of ``serve``."""
+"""Maximum size in bytes of a result of ``serve``."""
 
 
 def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
-    """Return the deployments that arguments name, each with a name; none for executions, SpecError for both."""
+    """Return the named deployments of the arguments; empty if all are executions, SpecError for a mixture."""
     texts: Sequence[str] = arguments.results
+    # Classify all arguments first: the error for a mixture names the argument that does not fit.
     about = {text: _deployment_in(text) for text in texts}
     if not any(about.values()):
         return []
@@ -55,7 +56,7 @@ def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
 
 
 def _deployment_in(text: str) -> str:
-    """Return how an argument names a deployment: ``search``, ``file`` or ``sources``; empty for other arguments."""
+    """Return the form of a deployment argument: ``search``, ``file`` or ``sources``; empty for other arguments."""
     rest = named_source(text)[1]
     path = split(rest)[0]
     place = Path(path)
@@ -76,7 +77,7 @@ def _deployment_in(text: str) -> str:
 
 
 def _no_deployment(text: str) -> SpecError:
-    """Return the error of an argument that names no deployment, though others do."""
+    """Return the error of an argument that names no deployment although others do."""
     rest = named_source(text)[1]
     path = split(rest)[0]
     parts = [source.strip() for source in rest.split(",")]
@@ -95,12 +96,12 @@ def _no_deployment(text: str) -> SpecError:
             found = repr(rest)
     except SpecError as error:
         return error
-    wanted = f"a deployment, as the others are: the JSON of serve, or {','.join(_SOURCES)}"
+    wanted = f"a deployment, like the other arguments: the JSON of serve, or {','.join(_SOURCES)}"
     return SpecError(text, Problem("", wanted, found))
 
 
 def _is_deployment(source: str) -> bool:
-    """Return whether a text names a deployment: of the catalog, a file of one or of several, a script of an engine."""
+    """Return True if a text names a deployment: in the catalog, in a file, or as a script of an engine."""
     path = split(source)[0]
     if path in catalog.names("deployment"):
         return True
@@ -114,11 +115,12 @@ def _is_deployment(source: str) -> bool:
         raw = catalog.load("deployment", source)[1]
     except SpecError:
         return False
+    # Executions also state num_procs; data_par tells the two apart.
     return isinstance(raw, Mapping) and "num_procs" in raw and "data_par" not in raw
 
 
 def _named_read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult":
-    """Read or estimate one of several deployments; the message of one that cannot run names it."""
+    """Read or estimate one of several deployments; the message of an infeasible one names it."""
     try:
         return _read(text, kind, arguments)
     except Infeasible as error:
@@ -138,9 +140,9 @@ def _read(text: str, kind: str, arguments: argparse.Namespace) -> "ServedResult"
     if kind == "file":
         check_single(*reversed(split(rest)))
         rest = split(rest)[0]
-        beside = (file_document("result", rest, Path(rest).name),)
+        documents = (file_document("result", rest, Path(rest).name),)
         raw: Any = read_document(rest)
-        return ServedResult(label or short_name(rest), read_served(raw, rest), beside)
+        return ServedResult(label or short_name(rest), read_served(raw, rest), documents)
     model, deployment, system = (source.strip() for source in rest.split(","))
     counted = processors_in_place(deployment) is not None
     specs = {
@@ -168,5 +170,5 @@ def _winner(label: str, text: str, arguments: argparse.Namespace) -> "ServedResu
 
 
 def _source(kind: str, source: str) -> "Document":
-    """Return the hash of the file of a spec."""
+    """Return the hash of a spec file."""
     return file_document(kind, catalog.find(kind, split(source)[0]), short_name(source))

@@ -1,4 +1,4 @@
-"""``calculon study`` of deployments: each under each workload, resumed when interrupted."""
+"""``calculon study`` for deployments: each deployment under each workload, resumable after an interruption."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
-    """Check everything, run what is not finished, write the table and show the summary."""
+    """Check everything, run the unfinished deployments, write the table and show the summary."""
     from calculon.render.texts import counted
     from calculon.search.engines import make_engine
     from calculon.study.journal import Journal
@@ -35,6 +35,7 @@ def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
     with Journal.open(
         output, study.file, questions.fingerprint, total, Answer, restart=arguments.restart
     ) as journal:
+        # Deployments in the journal were finished by an earlier, interrupted call.
         done = set(journal.outcomes)
         tasks = [one.search for one in questions.searches if one.search.number not in done]
         if code := finish_all(

@@ -1,4 +1,4 @@
-"""Options of commands about deployments that serve: the workload, and what is served by what."""
+"""Options of serving commands: the workload, and the model, deployment and system."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from calculon.serving.serve import Served
 
 MEMORY = "mem1_capacity"
-"""Why a deployment has no room."""
+"""Reason of a deployment whose weights or KV cache exceed the memory capacity."""
 
 _SMALLER = (
     "narrower weights (--set weights_dtype=float8), more processors, or calculon serve-optimal, "
@@ -23,33 +23,38 @@ _SMALLER = (
 )
 
 KINDS = ("deployment", "workload", "model", "system")
-"""What ``--set`` changes."""
+"""Specs that ``--set`` can change."""
 
 FRONTIER_KINDS = ("workload", "model", "system")
-"""What it changes of a search for deployments, whose fields are those of ``--fix`` and ``--add``."""
+"""Specs that ``--set`` can change in a search for deployments, whose own fields use ``--fix`` and ``--add``."""
 
 OPTIONS = (
     Option("--prompt", "prompt", "N", "tokens of a prompt (2000, 8k)"),
-    Option("--output", "output", "N", "tokens that are generated for it (500)"),
-    Option("--rate", "rate", "N", "requests in a second, which come at random"),
-    Option("--users", "users", "N", "users, each with one request at a time"),
+    Option("--output", "output", "N", "generated tokens per request (500)"),
+    Option("--rate", "rate", "N", "requests per second, arriving at random"),
+    Option("--users", "users", "N", "concurrent users, each with one request at a time"),
     Option("--ttft", "ttft_limit", "TIME", "longest time to the first token, in s (1, 500ms)"),
     Option("--tpot", "tpot_limit", "TIME", "longest time per token after that, in s (0.05, 50ms)"),
     Option(
-        "--percentile", "percentile", "P", "requests of a --rate that keep both: a share (0.99)"
+        "--percentile",
+        "percentile",
+        "P",
+        "share of the requests of a --rate that meet both limits (0.99)",
     ),
-    Option("--prefix-hit", "prefix_hit", "SHARE", "share of prompts that the cache has (0.5)"),
-    Option("--requests", "requests", "N", "requests of a finite run, whose time is told"),
+    Option(
+        "--prefix-hit", "prefix_hit", "SHARE", "share of prompt tokens in the prefix cache (0.5)"
+    ),
+    Option("--requests", "requests", "N", "requests of a finite run, whose duration is reported"),
 )
-"""Options of the workload; ``--set workload.FIELD=VALUE`` states any other field."""
+"""Options of the workload; ``--set workload.FIELD=VALUE`` sets any other field."""
 
 
 def add_workload(parser: argparse._ActionsContainer, output: str = "--output") -> None:
-    """Declare what is asked of a deployment; `output` is the option of generated tokens, of which files take that."""
+    """Declare the workload of a deployment; `output` is the option of generated tokens if ``--output`` names a file."""
     parser.add_argument(
         "--workload",
         metavar="NAME|FILE",
-        help="what is asked of it (calculon catalog workloads); options count more",
+        help="the workload (calculon catalog workloads); options override it",
     )
     for one in OPTIONS:
         name = output if one.key == "output" else one.name
@@ -57,17 +62,17 @@ def add_workload(parser: argparse._ActionsContainer, output: str = "--output") -
 
 
 USUAL_WORKLOAD = "chat"
-"""The workload of a question that states none, and no lengths."""
+"""Default workload for arguments without a workload or lengths."""
 
 
 def assume_workload(arguments: argparse.Namespace) -> None:
-    """Take the usual workload where neither arguments nor the file of a result state one, and say so."""
+    """Use the default workload if neither the arguments nor a result file state one, and report it."""
     stated = (arguments.workload, arguments.prompt, arguments.output)
     changed = any(one.startswith("workload.") for one in arguments.changes)
     file = split(getattr(arguments, "deployment", ""))[0]
     if stated == (None, None, None) and not changed and not Path(file).is_file():
         arguments.workload = USUAL_WORKLOAD
-        tell(f"assumed: --workload {USUAL_WORKLOAD}; --prompt 2k --output 500 state other lengths")
+        tell(f"assumed: --workload {USUAL_WORKLOAD}; --prompt 2k --output 500 sets other lengths")
 
 
 def add_deployment(parser: Parser) -> None:
@@ -75,7 +80,7 @@ def add_deployment(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "DEPLOYMENT",
-        'how it is served: words ("tp=2 dp=4"), a number of processors, a name, a file, a script or a quoted command '
+        'the deployment: words ("tp=2 dp=4"), a number of processors, a name, a file, a script or a quoted command '
         "of an engine (import-flags)",
     )
     parser.argument("SYSTEM", "the machine: a name, or a file")
@@ -84,7 +89,7 @@ def add_deployment(parser: Parser) -> None:
 
 
 def add_fields(parser: Parser) -> None:
-    """Declare which values of fields of deployments a search tries."""
+    """Declare the candidate values of deployment fields for a search."""
     add_tried(
         parser,
         fix="try only these values of a field (calculon describe deployment); may be repeated",
@@ -92,12 +97,12 @@ def add_fields(parser: Parser) -> None:
     )
     parser.switch(
         "--apart",
-        "also try pools of their own that prefill, of every number of replicas and every split",
+        "also try separate prefill pools (disaggregated serving) with every number of replicas and every split",
     )
 
 
 def specs_of(arguments: argparse.Namespace) -> list[str]:
-    """Return the sources of :func:`add_deployment`; SpecError where two of them are standard input."""
+    """Return the sources of :func:`add_deployment`; raise SpecError if two of them are standard input."""
     given = [] if arguments.workload is None else [arguments.workload]
     specs = [arguments.model, arguments.deployment, arguments.system, *given]
     check_inputs(specs)
@@ -105,7 +110,7 @@ def specs_of(arguments: argparse.Namespace) -> list[str]:
 
 
 def asked_served(arguments: argparse.Namespace) -> "Served":
-    """Return the deployment that the arguments of :func:`add_deployment` ask for."""
+    """Return the deployment described by the arguments of :func:`add_deployment`."""
     return served(arguments, arguments.model, arguments.deployment, arguments.system)
 
 
@@ -116,7 +121,7 @@ def served(
     system: str,
     workload: str | None = None,
 ) -> "Served":
-    """Return a deployment with the changes of arguments, under their workload, or under one over which they count."""
+    """Return a deployment with the changes of the arguments, under `workload` or their own, and their options."""
     from calculon.inputs import Changed
     from calculon.serving.serve import serve
 
@@ -132,6 +137,7 @@ def served(
             **stated_by(OPTIONS, arguments) | changes["workload"],
         )
     except Infeasible as error:
+        # Only a lack of memory has a remedy that is worth a hint.
         if error.reason != MEMORY:
             raise
         message = f"{error}. Hint: {_SMALLER}"

@@ -1,4 +1,4 @@
-"""Sizes of messages on the command line: ``4096``, ``64MB``, ``1.5GiB``."""
+"""Message sizes on the command line: ``4096``, ``64MB``, ``1.5GiB``."""
 
 import argparse
 import re
@@ -18,13 +18,13 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
 
 
 def size(text: str) -> int:
-    """Return the bytes of a size; letters of units may be of either case.
+    """Return the bytes of a size; units are case-insensitive.
 
     >>> size("4096"), size("64MB"), size("1.5 GiB")
     (4096, 64000000, 1610612736)
 
     Raises:
-        argparse.ArgumentTypeError: For anything else.
+        argparse.ArgumentTypeError: For any other text.
     """
     found = _SIZE.fullmatch(text.strip())
     if not found:
@@ -32,10 +32,12 @@ def size(text: str) -> int:
     number, unit = found.groups()
     known = {name.lower(): factor for name, factor in UNITS.items()}
     if unit and unit.lower() not in known:
+        # "64M" is ambiguous between powers of 1000 and 1024, so it is refused with both spellings.
         letter = unit.upper().removesuffix("I")
         both = f"{letter}B" in UNITS and f"{letter}iB" in UNITS
         meant = f"write {letter}B (powers of 1000) or {letter}iB (powers of 1024)" if both else ""
         raise _refused(text, meant or "units are " + ", ".join(UNITS))
+    # Fractions keep 0.1 GB exact, so that only true fractions of a byte are refused.
     exact = Fraction(number) * known[unit.lower() or "b"]
     if exact.denominator != 1 or not 1 <= exact <= LARGEST:
         hint = f"a whole number of bytes is needed, 1 to {size_text(LARGEST)}"
@@ -48,7 +50,7 @@ def _refused(text: str, hint: str = "") -> argparse.ArgumentTypeError:
 
 
 def size_text(value: float) -> str:
-    """Write a size with the unit in which it is shortest, in powers of 1024 or of 1000.
+    """Format a size with the unit that makes it shortest, in powers of 1024 or of 1000.
 
     >>> size_text(2**30), size_text(64_000_000), size_text(1.5 * 2**30), size_text(100)
     ('1 GiB', '64 MB', '1.5 GiB', '100 B')

@@ -1,4 +1,4 @@
-"""Standard output and standard error, also when they are closed, full, or a pipe that nobody reads; and log files."""
+"""Standard output and standard error, even if closed, full, or a pipe without a reader; and log files."""
 
 import contextlib
 import errno
@@ -19,31 +19,31 @@ from calculon.declarations.files import check_writable, reason
 
 STDOUT_NAME = "<stdout>"
 _KEPT = r"([\n\t\xa0])"
-"""Characters that are not printable by Python's rule, but that a terminal may get."""
+"""Characters that Python considers unprintable but that may be sent to a terminal."""
 
 
 class Nowhere(io.TextIOBase):
-    """Stands for a standard stream that the caller closed; remembers whether something was lost."""
+    """Replacement of a standard stream that the caller closed; records if output was lost."""
 
     def __init__(self) -> None:
         self.lost = False
 
     def write(self, text: str) -> int:
-        """Drop a text."""
+        """Discard a text."""
         self.lost |= bool(text)
         return len(text)
 
     def check(self) -> None:
-        """Raise OSError when something was lost."""
+        """Raise OSError if output was lost."""
         if self.lost:
             raise OSError(errno.EBADF, "it is closed", STDOUT_NAME)
 
 
 class LogFile(io.TextIOBase):
-    """A log that empties its file at the first text, when the inputs have been read.
+    """Log file that is truncated at the first text, after the inputs have been read.
 
     Raises:
-        SpecError: At once when the file cannot be written; while writing, with the name of the file.
+        SpecError: Immediately if the file cannot be written; on write errors, with the name of the file.
     """
 
     def __init__(self, path: str):
@@ -60,8 +60,9 @@ class LogFile(io.TextIOBase):
             raise self._error(reason(error)) from None
 
     def write(self, text: str) -> int:
-        """Write a text, at once."""
+        """Write a text immediately."""
         try:
+            # Opening late means that a log may replace a file that the command has read.
             stream = self._opened()
             stream.write(text)
             stream.flush()
@@ -70,14 +71,14 @@ class LogFile(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Close the file; it is there, though nothing was written."""
+        """Close the file; it exists even if nothing was written."""
         try:
             self._opened().close()
         except OSError as error:
             raise self._error(reason(error)) from None
 
     def close(self) -> None:
-        """Close the file after an error, where it was begun."""
+        """Close the file after an error, if it was opened."""
         if self._stream is not None:
             with contextlib.suppress(OSError):
                 self._stream.close()
@@ -93,7 +94,7 @@ class LogFile(io.TextIOBase):
 
 
 def keep_standard_streams() -> None:
-    """Give what the caller closed a place: no file that is opened later takes its number."""
+    """Reopen closed standard streams, so that no file opened later receives their descriptors."""
     with contextlib.suppress(OSError):
         while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
             os.set_inheritable(number, True)
@@ -105,7 +106,7 @@ def keep_standard_streams() -> None:
 
 
 def escaped(text: str) -> str:
-    """Return a text with an escape in place of what a terminal would act on, but for tabs, ends of lines and NBSP."""
+    """Return a text with escapes for characters that a terminal would interpret, except tab, newline and NBSP."""
     if text.isprintable():
         return text
     parts = re.split(_KEPT, text)
@@ -113,7 +114,7 @@ def escaped(text: str) -> str:
 
 
 def tell(text: str) -> None:
-    """Print lines on standard error; when that is full or closed there is nobody to tell."""
+    """Print lines on standard error; ignore a stream that is full or closed."""
     hide()
     try:
         print(escaped(text), file=sys.stderr, flush=True)
@@ -122,27 +123,27 @@ def tell(text: str) -> None:
 
 
 def flush_stdout() -> None:
-    """Write out what was printed; OSError when it is lost."""
+    """Flush standard output; raise OSError if output was lost."""
     sys.stdout.flush()
     if isinstance(sys.stdout, Nowhere):
         sys.stdout.check()
 
 
 def give_up(number: int) -> None:
-    """Let a stream that cannot be written go nowhere, so that nothing fails again at exit."""
+    """Redirect an unwritable stream to the null device, so that nothing fails again at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)
         os.close(nowhere)
 
 
-# Ctrl-C, the polite SIGTERM of batch systems, and SIGHUP of a closed terminal: all undo what is unfinished.
+# Ctrl-C, SIGTERM (batch systems) and SIGHUP (closed terminal) all undo unfinished work.
 
 ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: someone else's Ctrl-C."""
+    """Interruption by SIGTERM or SIGHUP instead of Ctrl-C."""
 
     def __init__(self, number: int = signal.SIGTERM):
         super().__init__()
@@ -150,20 +151,20 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(error: KeyboardInterrupt) -> int:
-    """Return the exit code of a program that was stopped by a signal: 128 and its number."""
+    """Return the exit code of a program stopped by a signal: 128 plus its number."""
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
 
 
 def word(error: KeyboardInterrupt) -> str:
-    """Say how it was stopped."""
+    """Return the word for the kind of interruption."""
     return "terminated" if isinstance(error, Terminated) else "interrupted"
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once, now that all is cleared up.
+    """End the process immediately; all cleanup is done.
 
-    Threads of native libraries may be busy and abort when Python ends in its own way, which takes as long as a tenth of
-    an estimate besides.
+    Threads of native libraries may still be busy and abort during Python's regular exit, which would also take up to
+    a tenth of an estimate.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -172,13 +173,13 @@ def leave(code: int) -> NoReturn:
 
 
 def caught() -> list[signal.Signals]:
-    """Return the signals that end the program: those of :data:`ENDINGS` that its caller does not ignore."""
+    """Return the signals that end the program: :data:`ENDINGS` except those that the caller ignores."""
     return [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Raise :class:`Terminated` at the first SIGTERM or SIGHUP; later ones do not disturb the clearing up.
+    """Raise :class:`Terminated` at the first SIGTERM or SIGHUP; later signals do not disturb the cleanup.
 
     A signal that the caller ignores (SIGHUP under nohup) stays ignored.
     """

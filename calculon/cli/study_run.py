@@ -1,4 +1,4 @@
-"""Shared steps of ``calculon study`` for executions and for deployments: finish the tasks, show the best figures."""
+"""Shared steps of ``calculon study`` for executions and deployments: finish the tasks, show the best figures."""
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,7 +30,7 @@ def finish_all(
     *,
     quiet: bool,
 ) -> int:
-    """Run what is not finished; return an exit code when that was stopped."""
+    """Run the unfinished tasks; return 0, or an exit code after an interruption."""
     from calculon.cli.progress import progress
     from calculon.search.engines import EngineError
 
@@ -47,15 +47,14 @@ def finish_all(
         kind = word(error) if isinstance(error, KeyboardInterrupt) else f"error: {error}"
         done = f"{len(journal.outcomes):,} of {total:,} {noun}"
         tell(f"calculon: {kind}")
-        tell(
-            f"calculon: {done} are finished and kept in {journal.path}; the same command goes on from there"
-        )
+        tell(f"calculon: {done} are finished and kept in {journal.path}; the same command resumes")
         return exit_code(error) if isinstance(error, KeyboardInterrupt) else FAILED
     return 0
 
 
 def show_summary(study: "Study", winners: "Winners", log: Log, notes: "Sequence[Any]" = ()) -> None:
-    """Show the best figures of a study in the table of each group, then some notes."""
+    """Show the best figures of a study as one table per group, followed by notes."""
+    # A row of a serving study is one deployment: all its figures take the same processors.
     once = study.serves and study.summary is None  # each row is one deployment
     groups = winners.columns if winners.best or not study.serves else ()
     log("")
@@ -73,7 +72,7 @@ def show_summary(study: "Study", winners: "Winners", log: Log, notes: "Sequence[
 
 
 def _undefined(winners: "Winners") -> "Iterator[str]":
-    """Yield for each figure how many executions it has no number for."""
+    """Yield one line per figure with the number of executions for which it is undefined."""
     for title, (formula, _) in winners.summary.best.items():
         if count := sum(n for place, n in winners.undefined.items() if place[2] == title):
             of = f"{count:,} execution{'s' * (count > 1)}"
@@ -81,9 +80,9 @@ def _undefined(winners: "Winners") -> "Iterator[str]":
 
 
 def _summary_table(winners: "Winners", group: object, *, once: bool) -> "Table":
-    """Return the summary of one group: figures side by side, each with the processors it takes.
+    """Return the summary of one group: figures as columns, each with its processor count.
 
-    With `once` those of a row are of one deployment, and so take the same processors, which stand before them.
+    With `once`, all figures of a row belong to one deployment, whose processor count comes first.
     """
     from calculon.render.digits import Digits
     from calculon.render.text_tables import Column, Table

@@ -1,4 +1,4 @@
-"""What the commands of searches say of whole runs: their interval, what they assume, and the limits that they miss."""
+"""Lines about whole runs in search commands: prediction intervals, assumptions, and missed limits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,18 +14,19 @@ if TYPE_CHECKING:
     from calculon.search.training_runs import TrainingRuns
 
 _TOLD = ("days", "usd")
-"""Figures whose interval is told."""
+"""Figures whose interval is reported."""
 
 
 def assumed_of_run(runs: "Sequence[TrainingRuns]") -> "Styled":
-    """Return the defaults of the campaigns of some searches and the price on each system, with their sources.
+    """Return the campaign defaults of some searches and the price on each system, with their sources.
 
-    What differs between campaigns is told of each.
+    Values that differ between campaigns are listed for each of them.
     """
     from calculon.campaign.assumed import assumed_defaults
     from calculon.documents.run_defaults import defaults_line
     from calculon.render.document import dim
 
+    # dict.fromkeys removes duplicates and keeps the order.
     machines = list(dict.fromkeys(one.system.name for one in runs))
     campaigns = {id(one.campaign): one.campaign for one in runs}
     rows = {
@@ -44,7 +45,7 @@ def assumed_of_run(runs: "Sequence[TrainingRuns]") -> "Styled":
 
 
 def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
-    """Say between which days and dollars a run is, as the time of its steps is in its interval; nothing without one.
+    """Return the intervals of a run's days and dollars that follow from its step time's interval; empty if unknown.
 
     >>> interval_of_run(
     ...     {"num_procs": 8},
@@ -65,11 +66,11 @@ def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> s
 
 
 def missed(space: "Space", good: int) -> Iterator[str]:
-    """Say by how much the best run of a space misses each limit of its campaign.
+    """Report by how much the best run of a space misses each limit of its campaign.
 
     Args:
-        space: A space of whole runs, none of which meets all limits.
-        good: Feasible executions in it.
+        space: Search space of whole runs, none of which meets all limits.
+        good: Number of feasible executions in it.
     """
     from calculon.campaign.limits import LIMITED, limits
     from calculon.search.driver import run as search

@@ -1,4 +1,4 @@
-"""What a state asks for, computed as the commands do: question, plan, best plans; each once, and kept."""
+"""Cached results for a state of the page, computed as by the commands: question, plan, best plans."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -58,20 +58,20 @@ T = TypeVar("T")
 TIME = "total_time"
 
 AMPLE = 2**20
-"""GiB of tier 1 in which everything fits that ever will."""
+"""GiB of tier-1 memory in which every plan fits."""
 
 _FOLLOW = ("data_par", "edition", *QUESTION_WORDS)
-"""Fields of a plan that the question and the other degrees say."""
+"""Plan fields that follow from the question and the other degrees."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The plan of a page.
+    """Plan that a page shows.
 
     Attributes:
-        estimate: What it costs; None where it cannot run.
-        fields: The fields of its execution, as far as they can be read.
-        problem: Why it cannot run.
+        estimate: Estimate of the plan; None if it is infeasible.
+        fields: Fields of its execution, as far as they can be read.
+        problem: Reason why it cannot run.
     """
 
     estimate: Estimate | None
@@ -80,22 +80,22 @@ class Shown:
 
     @property
     def legal(self) -> bool:
-        """Whether it breaks no rule; its memory may not suffice."""
+        """True if the plan violates no rule; it may still exceed the memory."""
         return len(self.fields) == len(NAMES)
 
     @cached_property
     def result(self) -> Result | None:
-        """The estimate as the plain data that pages are made of."""
+        """Estimate as plain data, from which pages are made."""
         return None if self.estimate is None else result_of(self.estimate)
 
     @cached_property
     def brief(self) -> Result | None:
-        """The same without what takes longer than the estimate, such as its stages and groups of ranks."""
+        """Like `result`, but without slow details such as stages and process groups."""
         return None if self.estimate is None else result_of(self.estimate, details=False)
 
 
 def once(compute: Callable[[Any, State], T]) -> Callable[[Any, State], T]:
-    """Let a method compute its answer once for each question and plan."""
+    """Cache the result of a method per question and plan."""
 
     @wraps(compute)
     def answered(answers: "Answers", state: State) -> T:
@@ -106,24 +106,24 @@ def once(compute: Callable[[Any, State], T]) -> Callable[[Any, State], T]:
 
 @dataclass(frozen=True)
 class Answers:
-    """All that one page, or several, ask for.
+    """All results that one or several pages need.
 
     Attributes:
-        offer: What may be asked for.
-        memo: What was computed.
+        offer: Models, systems and presets that may be requested.
+        memo: Cache of results.
     """
 
     offer: Offer
     memo: Memo = field(default_factory=Memo)
 
     def system(self, state: State) -> System:
-        """Return the machine, with what is changed of it."""
+        """Return the machine with the changes of the state."""
         source = Changed.of(self.offer.source(SYSTEM, state.system), dict(state.machine))
         key = ("system", state.system, tuple(sorted(state.machine.items())))
         return self.kept(key, lambda: inputs.system(source))
 
     def figures(self, state: State) -> dict[str, Figure]:
-        """Return every figure of the machine as its file has it, by path: also points of curves, prices and powers."""
+        """Return every figure of the machine file by path, including curve points, prices and powers."""
         system = self.system(replace(state, machine={}))
         return self.kept(
             ("figures", state.system),
@@ -132,12 +132,13 @@ class Answers:
 
     @once
     def question(self, state: State) -> Question:
-        """Return the question, with the plan of one's own.
+        """Return the question, including the user's plan.
 
         Raises:
-            SpecError: For what has no such values.
+            SpecError: For values that do not exist.
         """
         if state.plan:
+            # The question without the user's plan is shared by all plans, so it is cached separately.
             asked = self.question(replace(state, plan={}))
             return replace(asked, mine=read_baseline(dict(state.plan), state.procs))
         words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
@@ -147,21 +148,21 @@ class Answers:
         return ask(model, state.procs, self.system(state), **words, tokens_of_run=tokens)
 
     def found(self, state: State) -> SearchResult:
-        """Return the best plan of each split and number of chunks, the best of all first."""
+        """Return the best plan of each parallel split and number of chunks, the overall best first."""
         asked = _asked(state)
         return self.searched(
             ("found", asked.key), lambda: plans_on(self.question(asked), state.procs, seen)
         )
 
     def found_on(self, state: State, question: Question, count: int) -> SearchResult:
-        """Return the same on another number of processors, for a question of the state with the batch that it has."""
+        """Return the best plans for another processor count; the question keeps the batch of the state."""
         if count == state.procs:
             return self.found(state)
         key = ("found on", _asked(state).key, count)
         return self.searched(key, lambda: plans_on(question, count, seen))
 
     def executions(self, state: State) -> int:
-        """Return how many executions a search for the best plan looks at, at most."""
+        """Return an upper bound on the executions that a search for the best plan evaluates."""
         asked = _asked(state)
         return self.searched(
             ("executions", asked.key),
@@ -169,13 +170,13 @@ class Answers:
         )
 
     def found_before(self, state: State) -> SearchResult | None:
-        """Return the same where it was searched for before: nothing waits for a search."""
+        """Return the best plans if they are cached, without starting a search; else None."""
         known = self.memo.known(("found", _asked(state).key))
         return None if known is None else _found(known)
 
     @once
     def plan(self, state: State) -> Shown:
-        """Return the plan that a page shows: one's own where it is stated, else the best."""
+        """Return the plan that the page shows: the user's plan if there is one, else the best plan."""
         question = self.question(state)
         if not state.plan:
             found = self.found(state)
@@ -194,12 +195,12 @@ class Answers:
 
     @once
     def why(self, state: State) -> Why:
-        """Return why the plan cannot run and what mends it, or what binds it and what single change is faster."""
+        """Return why the plan cannot run and how to fix it, or its bottleneck and the best single change."""
         question, fields = self.question(state), dict(self.plan(state).fields)
         return why(question.model, fields, question.system, preset=question.framework)
 
     def answer(self, state: State) -> Answer:
-        """Return the best plans and the plan of one's own beside them, as ``calculon plan`` answers."""
+        """Return the best plans together with the user's plan, as ``calculon plan`` does."""
         shown = self.plan(state)
         execution = Execution(**shown.fields) if shown.legal else None
         return Answer(
@@ -212,29 +213,29 @@ class Answers:
         )
 
     def best(self, state: State) -> Shown:
-        """Return the best plan, whichever is shown."""
+        """Return the best plan, even if the page shows another."""
         return self.plan(replace(state, plan={}))
 
     def infeasibility_report(self, state: State) -> InfeasibilityReport:
-        """Return why no plan fits, and what would do."""
+        """Return why no plan fits, and which changes would help."""
         found = self.found(state)
         return self.kept(
             ("unfit", _asked(state).key), lambda: infeasibility_report(found.space, found.counts)
         )
 
     def usable(self, state: State) -> tuple[float, float]:
-        """Return the bytes of both tiers of memory that a plan may use."""
+        """Return the usable bytes of both memory tiers."""
         return find_edition(CORRECTED).machine(self.system(state)).usable
 
     @once
     def single_changes(self, state: State) -> tuple[Outcome, ...]:
-        """Return what every single change of the plan would do."""
+        """Return the outcome of every single change of the plan."""
         found = self.choices(state)
         return () if found is None else found.singles()
 
     @once
     def stages(self, state: State) -> tuple[StageNeed, ...]:
-        """Return the memory of every stage of the plan, whether it is there or not; none where rules forbid it."""
+        """Return the memory of every stage, even above capacity; empty if the plan violates rules."""
         shown, question = self.plan(state), self.question(state)
         if shown.estimate is not None:
             return needs_of(shown.estimate)
@@ -243,10 +244,10 @@ class Answers:
         return stage_needs(question.model, Execution(**shown.fields), question.system)
 
     def sensitivity(self, state: State) -> Sensitivity | None:
-        """Return what a statistic of the plan depends on; None where the plan cannot run.
+        """Return the sensitivity of a statistic of the plan; None if the plan cannot run.
 
         Raises:
-            SpecError: For another statistic or range than there are.
+            SpecError: For an unknown statistic or range.
         """
         one, framework = self.plan(state).estimate, self.question(state).framework
         if one is None:
@@ -263,16 +264,16 @@ class Answers:
                 spread=spread,
                 replan=again,
                 preset=framework,
-                seen=lambda _: seen(),  # ends after a search where nobody waits
+                seen=lambda _: seen(),  # cancels between searches if nobody waits any more
             ),
         )
 
     def as_fast_as_changed(self, state: State, kept: Estimate) -> Sensitivity:
-        """Return at which value each figure of the machine in the file makes a plan as fast as the changed machine.
+        """Return, for each machine figure, the value at which a plan is as fast as on the changed machine.
 
         Args:
-            state: What says how the machine is changed.
-            kept: The plan on the machine of the file; it runs on the changed one, too.
+            state: The page, with the changes of the machine.
+            kept: The plan on the unchanged machine; it also runs on the changed one.
         """
         framework, machine = self.question(state).framework, self.system(state)
         return self.kept(
@@ -287,8 +288,9 @@ class Answers:
         )
 
     def capacities(self, state: State) -> CapacitySweep | None:
-        """Return what capacity of memory buys, with the plan searched again; None where no capacity suffices."""
+        """Return the best plan by memory capacity; None if no capacity suffices."""
         others = {path: one for path, one in state.machine.items() if path != CAPACITY}
+        # The sweep covers all capacities, so it must not depend on the current one.
         asked = replace(state, plan={}, machine=others)
         ample = replace(asked, machine={**others, CAPACITY: AMPLE})
         best = self.plan(asked).estimate or self.plan(ample).estimate
@@ -298,12 +300,12 @@ class Answers:
         preset = self.question(asked).preset
         found = self.kept(
             ("capacities", asked.key), lambda: Replanner(case, preset).capacity_sweep()
-        )  # the same for every capacity
+        )  # cached for all capacities
         capacity = self.system(state).mem1.capacity
         return capacity_sweep(capacity, found.withheld, found.steps, lambda time: -time)
 
     def schedule(self, state: State, microbatches: int) -> Gantt:
-        """Return the passes of the first microbatches of the shown plan, which can run."""
+        """Return the pipeline schedule of the first microbatches of the shown, feasible plan."""
         return self.kept(
             ("schedule", state.key, microbatches),
             lambda: passes(self._estimate(state), microbatches),
@@ -311,13 +313,13 @@ class Answers:
 
     @once
     def block(self, state: State) -> Block:
-        """Return the operators of a block of the shown plan, which can run."""
+        """Return the operators of one block of the shown, feasible plan."""
         found = self._estimate(state)
         return block(found.model, found.execution, found.system, edition=found.edition)
 
     @once
     def operators(self, state: State) -> list[OperatorPass]:
-        """Return the passes over these operators beside the roofs of the machine."""
+        """Return the operator passes of the block with their roofline bounds."""
         return operator_passes(self.block(state))
 
     def _estimate(self, state: State) -> Estimate:
@@ -326,7 +328,7 @@ class Answers:
         return found
 
     def own(self, state: State, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a plan states of its own: degrees, and what is not as its framework has it."""
+        """Return the fields that a plan states itself: degrees, and values that differ from its framework."""
         question = self.question(replace(state, plan={}))
         usual = question.preset.usual(fields)
         arithmetic = question.arithmetic
@@ -343,13 +345,13 @@ class Answers:
         }
 
     def stated(self, state: State) -> dict[str, Any]:
-        """Return what the plan of a page states of its own: that of the best plan where nothing is stated."""
+        """Return the fields that the page's plan states itself; for the best plan, the fields it would state."""
         shown = self.plan(state)
         return self.own(state, shown.fields) if shown.legal else dict(state.plan)
 
     @once
     def choices(self, state: State) -> Choices | None:
-        """Return what may be changed of the plan; None where there is none, or too little of it can be read."""
+        """Return the possible changes of the plan; None if there is no plan or too few fields are readable."""
         shown = self.plan(state)
         if not (shown.fields or state.plan):
             return None
@@ -357,35 +359,35 @@ class Answers:
         return choices(question, shown.fields, self.stated(state))
 
     def kept(self, key: Any, compute: Callable[[], T]) -> T:
-        """Return a result that is computed once, with the warnings of the computation told again each time."""
+        """Return a result that is computed once; the warnings of the computation are repeated on each call."""
         found: T = _found(self.memo(key, lambda: _with_warnings(compute)))
         return found
 
     def searched(self, key: Any, compute: Callable[[], T]) -> T:
-        """Return the same of what may take longer than a request waits, and then raises ``Pending``."""
+        """Return a cached result of a long computation; raise ``Pending`` if it takes longer than a request waits."""
         found: T = _found(self.memo.search(key, lambda: _with_warnings(compute)))
         return found
 
 
 class Unsearched(Answers):
-    """The same while a search is under way: nothing is known of plans yet."""
+    """Results during a search, when no plan is known yet."""
 
     def plan(self, state: State) -> Shown:
-        """Return that no plan is known."""
+        """Return an unknown plan."""
         return Shown(None, dict(state.plan))
 
     def searched(self, key: Any, compute: Callable[[], T]) -> T:
-        """Raise that nothing is found yet."""
+        """Raise ``Pending``."""
         raise Pending(0)
 
 
 def _asked(state: State) -> State:
-    """Return a state with all that a search for the best plan depends on."""
+    """Return a state reduced to the inputs of the search for the best plan."""
     return replace(state, plan={}, tokens="")
 
 
 _TOLD: ContextVar[list[str] | None] = ContextVar("told", default=None)
-"""Warnings of the answer that is being computed, in its own thread."""
+"""Warnings of the computation under way in this thread."""
 
 
 def _tell(text: str) -> None:
@@ -396,7 +398,7 @@ def _tell(text: str) -> None:
 
 @contextmanager
 def telling() -> Iterator[list[str]]:
-    """Collect what is warned of inside; :func:`listen` has been called before."""
+    """Collect warnings issued in the context; :func:`listen` must have been called before."""
     told: list[str] = []
     token = _TOLD.set(told)
     try:
@@ -406,7 +408,7 @@ def telling() -> Iterator[list[str]]:
 
 
 def _found(kept: tuple[T, list[str]]) -> T:
-    """Return a result, and tell its warnings again."""
+    """Return a cached result and repeat its warnings."""
     found, told = kept
     for text in told:
         _tell(text)
@@ -419,7 +421,7 @@ def _with_warnings(compute: Callable[[], T]) -> tuple[T, list[str]]:
 
 
 class _Listening:
-    """Shows warnings as before, but those of specs to the answer that is being computed, if there is one."""
+    """Warning handler that routes spec warnings to the result under computation, and passes on all others."""
 
     def __init__(self, before: Callable[..., None]):
         self._before = before
@@ -428,13 +430,14 @@ class _Listening:
         self, message: Warning | str, category: type[Warning], *rest: Any, **more: Any
     ) -> None:
         if issubclass(category, SpecWarning) and _TOLD.get() is not None:
+            # A context variable keeps the warnings of parallel requests apart, which Python's own filters cannot do.
             _tell(str(message))
         else:
             self._before(message, category, *rest, **more)
 
 
 def listen() -> None:
-    """Let warnings of specs reach the answer that they belong to: those of several threads are told apart."""
+    """Route spec warnings to the results that cause them, separately for each thread."""
     warnings.simplefilter("always", SpecWarning)
     if not isinstance(warnings.showwarning, _Listening):
         warnings.showwarning = _Listening(warnings.showwarning)

@@ -1,4 +1,4 @@
-"""The fields of a plan and their values as the controls name them."""
+"""Labels of plan fields and of their values, as the controls show them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _FIELDS = ({name: field_of(name) for name in NAMES}, SERVED_FIELDS)
 
 
 def label(name: str) -> str:
-    """Return the name of a control, or of another field or word.
+    """Return the label of a control, a field or another word.
 
     >>> label("zero_stage"), label("tp_user_buffers"), label("batch")
     ('Sharded by replicas (ZeRO)', 'TP user buffers', 'batch')
@@ -26,7 +26,7 @@ def label(name: str) -> str:
 
 
 def value_words(name: str, value: Any) -> str:
-    """Return a value of a field in words.
+    """Return the label of a field's value.
 
     >>> value_words("zero_stage", "1"), value_words("p2p_overlap", False), value_words("tensor_par", 1024)
     ('ZeRO-1', 'off', '1,024')
@@ -44,7 +44,7 @@ def value_words(name: str, value: Any) -> str:
 
 
 def change_words(name: str, before: Any, after: Any) -> str:
-    """Return a change of a field: its name and both values.
+    """Return a change of a field in words: its label and both values.
 
     >>> change_words("pipeline_interleaving", 20, 10)
     'Chunks per stage 20 → 10'

@@ -1,18 +1,18 @@
-"""The controls of a page: what their templates take."""
+"""Controls of a page, as their templates expect them."""
 
 from calculon.base.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A control with listed values.
+    """Control with a list of values.
 
     Attributes:
-        name, label, help: The word of the address, its name in words, and what it is.
-        values: The values as addresses have them and in words, and whether it is the value of now.
-        follows: Nobody stated the value of now: the control is sent when it is the one that is changed.
-        usual: What the framework has, in words; empty of sizes, which plans of one's own always state.
-        less, more: Address and words of the values next to the value of now; empty at the ends.
+        name, label, help: Name in the address, label, and description.
+        values: Values as in addresses, their labels, and True for the current value.
+        follows: True if the current value is not stated: the control is sent only when it changes.
+        usual: Label of the framework's default; empty for sizes, which the user's plan always states.
+        less, more: Address and label of the values next to the current one; empty at the ends.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextControl:
-    """A control into which people write.
+    """Control for free text.
 
     Attributes:
-        name, label, help: As of :class:`Control`.
-        value: What is stated; empty if nothing is.
-        usual: What counts then.
-        wrong: Whether it cannot be understood.
+        name, label, help: As in :class:`Control`.
+        value: The stated value; empty if there is none.
+        usual: The default that applies without a stated value.
+        wrong: True if the value cannot be understood.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The controls that stand beside every view: the question, and the plan."""
+"""The controls next to every view: the question and the plan."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ from calculon.plan.columns import field_of
 from calculon.render.texts import bandwidth, capacity, counted, token_count
 
 UNFOLDED = ("activation_recompute", "zero_stage")
-"""Switches that stand beside the sizes; all others are folded away."""
+"""Switches listed with the sizes; all others are in a closed section."""
 
 
 def controls(
@@ -36,13 +36,13 @@ def controls(
     likely: State | None = None,
     wrong: Mapping[str, str] | None = None,
 ) -> Markup:
-    """Return the controls as HTML, set to what the page shows.
+    """Return the controls as HTML, set to the state of the page.
 
     Args:
-        state: What the page shows.
-        answers: What computes.
-        likely: A state that has a question, where that of the page has none.
-        wrong: What was typed into controls and means nothing, by name.
+        state: State of the page.
+        answers: Cached results.
+        likely: A state with a valid question, if the page's own has none.
+        wrong: Invalid texts of controls, by name.
     """
     likely = likely or state
     question, wrong = answers.question(likely), wrong or {}
@@ -69,19 +69,20 @@ def controls(
 
 
 def _plan_controls(state: State, answers: Answers, likely: State) -> dict[str, Any]:
-    """Return what the template of the controls of a plan takes."""
+    """Return the values of the template for the controls of a plan."""
     replicas = answers.plan(likely).fields.get("data_par")
     found = answers.choices(likely)
     sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
     shown_sizes = [_control(state, one, found) for one in sizes]
     several = [_control(state, one, found) for one in switches]
+    # Stated fields without a visible control are kept as hidden inputs.
     known = {one.name for one in (*shown_sizes, *several)}
     return {
         "sizes": shown_sizes,
         "unfolded": [one for one in several if one.name in UNFOLDED],
         "folded": [one for one in several if one.name not in UNFOLDED],
         "changed": sum(not one.follows for one in several if one.name not in UNFOLDED),
-        # what is stated may be anything
+        # stated values may be of any type
         "replicas": replicas if isinstance(replicas, int) else None,
         "others": [
             (name, text) for name, text in state.pairs() if name in state.plan and name not in known
@@ -91,7 +92,7 @@ def _plan_controls(state: State, answers: Answers, likely: State) -> dict[str, A
 
 
 def _question_words(question: Question) -> Mapping[str, str]:
-    """Say what was understood of model, system and batch."""
+    """Describe the recognized model, system and batch."""
     model, system = question.model, question.system
     active = f" ({scaled(active_count(model), digits=1)} active)" if model.has_experts else ""
     tokens = question.batch_size * model.seq_size
@@ -116,8 +117,8 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
     stated = found.stated if one.field in SIZES else state.plan
     size = one.field in SIZES
 
-    def beside(step: int) -> tuple[str, ...]:
-        value = one.beside(step) if size else None
+    def adjacent(step: int) -> tuple[str, ...]:
+        value = one.neighbor(step) if size else None
         if value is None:
             return ()
         link = state.with_plan({**found.stated, one.field: value})
@@ -136,17 +137,17 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
         ),
         follows=not state.plan or one.field not in stated,
         usual="" if size else value_words(one.field, one.usual),
-        less=beside(-1),
-        more=beside(1),
+        less=adjacent(-1),
+        more=adjacent(1),
     )
 
 
 def settled(state: State, answers: Answers, changed: str) -> State:
-    """Return a state after one of its controls has changed, with what is to be told of that.
+    """Return a state after one of its controls has changed, with a note on the consequences.
 
-    A figure of the machine that is as in its file again is no change. Where the best plan was shown and a field of it
-    changes, the others stay as they were. Where rules forbid a plan of one's own, chunks, microbatch and layout of
-    stages follow, if that mends it.
+    A machine figure set back to its file's value is no longer a change. If the best plan was shown and a field of it
+    changes, the other fields keep their values. If rules forbid the user's plan, chunks, microbatch and
+    layout of stages are adapted, if that makes it valid.
     """
     if changed.startswith(MACHINE):
         return replace(state, machine=unlike_file(answers.figures(state), state.machine))
@@ -158,6 +159,7 @@ def settled(state: State, answers: Answers, changed: str) -> State:
 def _settled_plan(state: State, answers: Answers, changed: str) -> State:
     if not state.plan:
         return state
+    # First change of the best plan: take over its other fields, so that only one field differs.
     if changed in state.plan and not {*STATED} <= {*state.plan}:
         best = answers.plan(replace(state, plan={}))
         if best.estimate is not None:
@@ -173,7 +175,7 @@ def _settled_plan(state: State, answers: Answers, changed: str) -> State:
         return replace(state, plan=answers.stated(state), told=_told(follows))
     found = answers.choices(state)
     if found is None or (changed in state.plan and changed not in found.stated):
-        return state  # too little of it can be read
+        return state  # too few fields are readable
     changes = {changed: state.plan[changed]} if changed in state.plan else {}
     (outcome,) = found.outcomes([changes])
     if outcome is None:
@@ -182,6 +184,6 @@ def _settled_plan(state: State, answers: Answers, changed: str) -> State:
 
 
 def _told(follows: Mapping[str, tuple[Any, Any]]) -> str:
-    """Say which fields follow from a change."""
+    """Return a note on the fields that follow from a change."""
     words = [change_words(name, *ends) for name, ends in follows.items()]
     return f"{', '.join(words)} follow{'s' * (len(words) == 1)}" if words else ""

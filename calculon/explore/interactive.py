@@ -1,4 +1,4 @@
-"""The door to the charts of results: figures of plotly, which notebooks show."""
+"""Access to interactive charts of results: Plotly figures for notebooks."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ _TEMPLATE = "plotly_white"
 
 
 def picture(result: Any, kind: str, **options: Any) -> "Figure":
-    """Return a chart of a result to look at and to zoom: see :func:`calculon.base.display.draw_result`."""
+    """Return an interactive chart of a result: see :func:`calculon.base.display.draw_result`."""
     require("plot", CHARTS)
     from plotly.graph_objects import Figure
 

@@ -1,4 +1,4 @@
-"""Results that are kept: each is computed once, also when several threads ask for it at the same time."""
+"""Cache of results: each is computed once, even if several threads request it simultaneously."""
 
 import ctypes
 import gc
@@ -27,24 +27,24 @@ from calculon.explore.visits import (
     under_way,
 )
 
-# How much memory a result holds, about.
+# Approximate memory of a result
 
 MOST_OBJECTS = 20_000
-"""Objects that are looked at; of larger results what is left counts as :data:`SMALL`."""
+"""Maximum number of objects that are measured; the remaining objects of larger results count :data:`SMALL` each."""
 
 SMALL = 64
-"""Bytes of an object that is not looked at."""
+"""Bytes assumed for an object that is not measured."""
 
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
-"""What no result has for itself."""
+"""Types of objects shared by the whole program, which belong to no result."""
 
 
-def weight(result: Any) -> int:
-    """Return the bytes of what a result refers to.
+def object_size(result: Any) -> int:
+    """Return the bytes of all objects that a result refers to.
 
-    What several results share counts for each of them, so that together they hold less than the sum.
+    Objects shared by several results count for each of them, so the total of the cache is an upper bound.
 
-    >>> weight(np.zeros(1_000_000)) // 1_000_000
+    >>> object_size(np.zeros(1_000_000)) // 1_000_000
     8
     """
     total, seen, waiting = 0, {id(result)}, deque([result])
@@ -60,28 +60,28 @@ def weight(result: Any) -> int:
     return total
 
 
-# The memory of the process: what results leave behind goes back to the operating system.
+# Memory of the process: freed results are returned to the operating system
 
 ARENAS = 2
-"""Heaps that the threads of the page share. Each thread has its own otherwise, and keeps what it once needed."""
+"""Number of malloc arenas for the threads of the page. By default each thread gets one and retains its peak size."""
 
 _ARENA_MAX = -8
-"""The parameter of ``mallopt`` in the C library of GNU."""
+"""``M_ARENA_MAX`` of ``mallopt`` in the GNU C library."""
 
 
 def share_heaps() -> None:
-    """Let all threads that begin from now on share few heaps, where the C library can do so."""
+    """Make threads started from now on share few malloc arenas, if the C library supports it."""
     _call("mallopt", _ARENA_MAX, ARENAS)
 
 
-def give_back() -> None:
-    """Free what nothing refers to any more, and return it to the system where the C library keeps it."""
+def trim_memory() -> None:
+    """Collect garbage, and return free memory to the operating system if the C library supports it."""
     gc.collect()
     _call("malloc_trim", 0)
 
 
 def _call(name: str, *values: int) -> None:
-    """Call a function of the C library of GNU; others do without it."""
+    """Call a function of the GNU C library; do nothing on other systems."""
     function = _function(name)
     if function is not None:
         function(*values)
@@ -90,23 +90,23 @@ def _call(name: str, *values: int) -> None:
 def _function(name: str) -> Callable[..., Any] | None:
     try:
         found: Callable[..., Any] | None = getattr(ctypes.CDLL(None), name, None)
-    except (OSError, TypeError):  # there is no library of that kind, as on Windows
+    except (OSError, TypeError):  # no such library, for example on Windows
         return None
     return found
 
 
 SEARCHES = 3
-"""Searches that are under way at the same time: those that nobody waits for any more do not keep others waiting."""
+"""Simultaneous searches: several, so that an abandoned search does not block the next one before it ends."""
 
 WORKED = 2.0
-"""Seconds of computing after which the memory that it took is given back."""
+"""Seconds of computing between two returns of memory."""
 
 SPARED = 20
-"""Seconds of computing for each second that giving back took, at least."""
+"""Minimum seconds of computing per second spent on returning memory, which limits the overhead to 5 %."""
 
 
 class _Entry(Work):
-    """What is known of a key, or computed."""
+    """Cache entry: a result, or its computation."""
 
     def __init__(self, of: Waiter | None):
         super().__init__(of)
@@ -114,7 +114,7 @@ class _Entry(Work):
         self.bytes = 0
 
     def result(self, waiter: Waiter) -> Any:
-        """Return the result once it is there; its error is raised, and Pending where the waiter waits no longer."""
+        """Return the result, or raise its error; raise Pending if the waiter's patience ends first."""
         if not self.future.done():
             if isinstance(waiter, Work):
                 waiter.on = self
@@ -122,19 +122,21 @@ class _Entry(Work):
             if not self.future.done():
                 raise self.pending()
         if (error := self.future.exception()) is not None:
-            raise copy(error) if isinstance(error, CalculonError) else error  # each its own trace
+            raise (
+                copy(error) if isinstance(error, CalculonError) else error
+            )  # tracebacks of its own
         return self.future.result()
 
 
 class Memo:
-    """The last results by key.
+    """Least-recently-used cache of results by key.
 
-    Errors of a request are kept as well. A computation that nobody waits for any more ends, and leaves nothing; the
-    search of which somebody heard last that it is not done goes on for a while, for who comes back to it.
+    Errors of requests are cached, too. A computation that nobody waits for is cancelled and leaves nothing; only the
+    search last reported as pending continues for a while, in case its user returns.
 
     Args:
-        most: Results that are kept; the one that was asked for the longest time ago goes first.
-        most_bytes: Bytes of all that are kept, about.
+        most: Maximum number of results; the least recently used one is evicted first.
+        most_bytes: Approximate maximum of their bytes.
     """
 
     def __init__(self, most: int = 4_096, most_bytes: int = 256 * 2**20):
@@ -147,27 +149,27 @@ class Memo:
         self._searches = ThreadPoolExecutor(SEARCHES, "search")
 
     def __call__(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return the result of a key, computed here where it is not known; an error of it is raised."""
+        """Return the result of a key, computed in this thread if it is unknown; raise its error."""
         return self._result(key, compute, elsewhere=False)
 
     def search(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return the same of what may take long: it is computed elsewhere, while requests come and go.
+        """Return the result of a long computation, which runs in another thread and outlives requests.
 
         Raises:
-            Pending: When that takes longer than the request waits.
+            Pending: If it takes longer than the request waits.
         """
         return self._result(key, compute, elsewhere=True)
 
     @property
     def bytes(self) -> int:
-        """Bytes of all that is kept, about."""
+        """Approximate bytes of all cached results."""
         return self._bytes
 
     def __len__(self) -> int:
         return len(self._known)
 
     def close(self) -> None:
-        """Begin nothing more that takes long."""
+        """Start no further searches."""
         self._searches.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, key: Hashable, compute: Callable[[], Any], *, elsewhere: bool) -> Any:
@@ -187,10 +189,10 @@ class Memo:
                     raise
             finally:
                 entry.waiters.remove(waiter)
-            seen()  # others waited for it, and wait no longer: it begins again
+            seen()  # its other waiters left and it was cancelled: start again
 
     def _linger(self, entry: _Entry) -> None:
-        """Let a search go on for a while, and the one before no longer."""
+        """Let a search continue for a while, and end the previous one that did."""
         with self._lock:
             if self._lingering not in (None, entry):
                 self._lingering.linger(GRACE)
@@ -198,7 +200,7 @@ class Memo:
             entry.linger(LINGER)
 
     def _entry(self, key: Hashable, waiter: Waiter, elsewhere: bool) -> tuple[_Entry, bool]:
-        """Return the entry of a key, for which the waiter waits from now on, and whether it is to be computed."""
+        """Return the entry of a key, registering the waiter, and True if it must be computed."""
         with self._lock:
             entry = self._known.get(key)
             first = entry is None
@@ -223,25 +225,26 @@ class Memo:
             entry.future.set_exception(error)
         else:
             entry.future.set_result(found)
-            self._keep(entry, weight(found))
+            self._keep(entry, object_size(found))
         if self._lingering is entry:
-            self._lingering = None  # which holds its result
+            self._lingering = None  # do not keep its result alive
         self.tidy(perf_counter() - began)
 
     def tidy(self, seconds: float) -> None:
-        """Note that something was computed; after some seconds of that memory is given back."""
+        """Record computing time; return memory to the system after some seconds of it."""
         with self._lock:
             self._worked += seconds
             if self._worked < WORKED:
                 return
             self._worked = 0.0
         began = perf_counter()
-        give_back()
+        trim_memory()
         with self._lock:
+            # A slow collection postpones the next one: the balance goes negative and must be worked off first.
             self._worked -= SPARED * (perf_counter() - began)
 
     def _keep(self, entry: _Entry, size: int) -> None:
-        """Note how large a result is, and forget the oldest as far as there are too many."""
+        """Record the size of a result, and evict the least recently used results beyond the limits."""
         with self._lock:
             entry.bytes = size
             self._bytes += size
@@ -253,7 +256,7 @@ class Memo:
                     return
 
     def known(self, key: Hashable) -> Any:
-        """Return a result that was computed before; None where it was not, where it failed, or is under way."""
+        """Return a cached result; None if it is unknown, failed, or still being computed."""
         with self._lock:
             entry = self._known.get(key)
         if entry is None or not entry.future.done() or entry.future.exception() is not None:

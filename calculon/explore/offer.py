@@ -1,6 +1,6 @@
-"""The models, systems and presets that a page may ask for: those of the catalog, and those that its owner named.
+"""Models, systems and presets that a page may request: from the catalog, or named by its owner.
 
-An address may come from anybody, so it never names a file: what it says is looked up here.
+Addresses may come from anyone, so they never name files: names are looked up here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ MODEL, SYSTEM = "model", "system"
 
 
 class Offer:
-    """What may be asked for by name.
+    """Names that may be requested.
 
     Args:
-        model, system: Names of the catalog or paths of files that the owner of the page named.
+        model, system: Catalog names, or paths of files, given by the owner of the page.
 
     Raises:
-        SpecError: For a file that cannot be read, and a name that is none.
+        SpecError: For an unreadable file or an unknown name.
     """
 
     def __init__(self, model: str | None = None, system: str | None = None):
@@ -34,15 +34,16 @@ class Offer:
         self.system = self._add(SYSTEM, system) if system else ""
 
     def _add(self, kind: str, source: str) -> str:
-        """Return the name of a spec; that of a file may be asked for from now on."""
+        """Return the name of a spec; a file may be requested by its name from now on."""
         if source == STDIN:
-            wanted = "a name or a file, which the page reads when it is needed"
+            wanted = "a name or a file, which the page can read again"
             raise SpecError("explore", Problem(kind, wanted, "standard input"))
         exact = catalog.exact(kind, source)
         if exact in self._catalog[kind]:
             return exact
         read = inputs.model if kind == MODEL else inputs.system
         name = read(source).name
+        # A file must not hide a catalog spec of the same name.
         name = f"{name} (file)" if name in self._catalog[kind] else name
         self._given[kind][name] = source
         return name
@@ -52,23 +53,23 @@ class Offer:
         return {kind: catalog.names(kind) for kind in (MODEL, SYSTEM)}
 
     def names(self, kind: str) -> Sequence[str]:
-        """Return the names of models or systems: those that the owner named first."""
+        """Return the names of models or systems, those given by the owner first."""
         return [*self._given[kind], *self._catalog[kind]]
 
     @cached_property
     def presets(self) -> Sequence[str]:
-        """Names of the presets of frameworks."""
+        """Names of framework presets."""
         return [name for name in PRESETS if name != PUBLISHED_FORMS]
 
     def source(self, kind: str, name: str) -> Source:
-        """Return what is read for an exact name."""
+        """Return the source to read for an exact name."""
         return self._given[kind].get(name, name)
 
     def exact(self, kind: str, text: str) -> str:
-        """Return the exact name that a text means, also as people write it; no file is looked for.
+        """Return the exact name that a text means, in any usual spelling; never read a file.
 
         Raises:
-            SpecError: When it means nothing, or several.
+            SpecError: If no name or several names match.
         """
         if text in self._given[kind] or text in self._catalog[kind]:
             return text
@@ -81,6 +82,6 @@ class Offer:
         raise SpecError("address", Problem(kind, f"a {kind} of the catalog", found, hint))
 
     def meant(self, kind: str, text: str) -> Sequence[str]:
-        """Return the names that a text may mean, or that resemble it."""
+        """Return the names that a text may mean, or similar names."""
         meant = meaning(kind, text, catalog.names(kind))
         return meant.names or meant.near

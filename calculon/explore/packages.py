@@ -1,4 +1,4 @@
-"""The packages of the extra ``web``, without which there is neither the page nor a chart of it."""
+"""Packages of the optional ``web`` extra, which the page and its charts need."""
 
 import sys
 from collections.abc import Sequence
@@ -7,22 +7,23 @@ from importlib import import_module
 from calculon.base.errors import Problem, SpecError
 
 CHARTS = ("jinja2", "plotly")
-"""What the charts of results need."""
+"""Packages needed for charts of results."""
 
 PACKAGES = (*CHARTS, "starlette", "uvicorn")
-"""What the page needs."""
+"""Packages needed for the page."""
 
 
 def require(where: str, packages: Sequence[str] = PACKAGES) -> None:
-    """Raise SpecError where packages are missing: all of them, and the command that installs the extra.
+    """Raise SpecError listing all missing packages and the command that installs them.
 
     Args:
-        where: What is asked for: a command or a function.
-        packages: What it needs.
+        where: The command or function that needs them.
+        packages: The needed packages.
     """
+    # Import instead of find_spec: a damaged package counts as missing, too.
     missing = [name for name in packages if not _is_there(name)]
     if missing:
-        hint = f"in a checkout of calculon: {sys.executable} -m pip install '.[web]'; ./bin/calculon does it by itself"
+        hint = f"in a checkout of calculon: {sys.executable} -m pip install '.[web]'; ./bin/calculon installs it"
         found = f"no {', '.join(missing)}"
         raise SpecError(where, Problem("", "the packages of the extra web", found, hint))
 

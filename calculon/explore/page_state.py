@@ -1,8 +1,8 @@
-"""The state of a page: what its address says, in the words of the command line.
+"""State of a page: the contents of its address, in the words of the command line.
 
-``?model=llama3-70B&system=h100_80g_sxm&procs=1024`` asks for the best plan. Fields of an execution
-(``tensor_par=8&pipeline_par=4``) state a plan of one's own, as ``--mine`` does; paths of figures
-(``system.mem1.GiB=120``) change the machine, as ``--set`` does; the others are the options of :data:`OPTIONS`.
+``?model=llama3-70B&system=h100_80g_sxm&procs=1024`` requests the best plan. Fields of an execution
+(``tensor_par=8&pipeline_par=4``) define the user's plan, like ``--mine``; paths of figures
+(``system.mem1.GiB=120``) change the machine, like ``--set``; other names are the options in :data:`OPTIONS`.
 """
 
 import math
@@ -24,13 +24,13 @@ from calculon.explore.view_names import VIEWS
 from calculon.plan.columns import FIELDS
 
 ASKED = ("model", "system", "procs", "preset", "batch", "seq", "dtype", "tokens")
-"""What a question says, in the order of the address."""
+"""Parts of a question, in the order of the address."""
 
 MACHINE = "system."
-"""What stands before the path of a figure of the machine."""
+"""Prefix of the path of a machine figure."""
 
 MICRO = ".us"
-"""What stands behind the path of a time that is given in microseconds; addresses of states have seconds."""
+"""Suffix of the path of a time given in microseconds; addresses of states contain seconds."""
 
 OPTIONS: Mapping[str, str] = {
     "objective": "sample_rate",
@@ -51,44 +51,44 @@ OPTIONS: Mapping[str, str] = {
     "workload": USUAL,
     **dict.fromkeys((*REQUESTS, *DEPLOYMENT), ""),
 }
-"""Options of single views with their defaults; each view reads its own."""
+"""Options of single views with their defaults; each view reads only its own."""
 
 CHANGED = "changed"
-"""Word of an address: the control that has just changed."""
+"""Word of an address for the control that has just changed."""
 
 LISTS = ("open",)
-"""Options that may come several times: their values are joined by commas."""
+"""Options that may be repeated: their values are joined by commas."""
 
 EMPTIED = ("where",)
 """Options that may be empty although their default is not."""
 
 LONGEST = 200
-"""Characters of a value."""
+"""Maximum length of a value in characters."""
 
 MOST_PROCESSORS = 2**24
 
 EXACT = 2**53
-"""Below it whole numbers are as exact as texts."""
+"""Limit below which floats represent integers exactly."""
 
 _PLAN = {
     one.name: one for one in FIELDS if one.name != "edition" and one.name not in QUESTION_WORDS
 }
-"""Other fields of a plan by name."""
+"""Fields of a plan that are not part of the question, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a page shows.
+    """State of a page.
 
     Attributes:
         model, system: Exact names of an :class:`~calculon.explore.offer.Offer`.
-        procs: Processors.
-        preset, batch, seq, dtype, tokens: As the options of ``calculon plan``; empty where nothing is stated.
-        plan: The fields of a plan of one's own, as files have them; empty for the best plan.
-        machine: Figures of the system that are changed, by path.
+        procs: Number of processors.
+        preset, batch, seq, dtype, tokens: As in the options of ``calculon plan``; empty if not stated.
+        plan: Fields of the user's plan, as files have them; empty for the best plan.
+        machine: Changed figures of the system, by path.
         view: One of :data:`VIEWS`.
-        options: Those of :data:`OPTIONS` that are not as by default.
-        told: What followed from the last change of a control; no part of the address.
+        options: The :data:`OPTIONS` that differ from their defaults.
+        told: Note on the consequences of the last change; not part of the address.
     """
 
     model: str
@@ -106,11 +106,11 @@ class State:
     told: str = ""
 
     def option(self, name: str) -> str:
-        """Return the value of an option of a view."""
+        """Return the value of a view's option."""
         return self.options.get(name, OPTIONS[name])
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return names and values of the address, in its order."""
+        """Return names and values of the address, in order."""
         asked = [(name, str(getattr(self, name))) for name in ASKED]
         plan = [(name, value_text(self.plan[name])) for name in _PLAN if name in self.plan]
         machine = [
@@ -122,12 +122,12 @@ class State:
 
     @property
     def query(self) -> str:
-        """The address without its beginning."""
+        """The query string of the address."""
         return urlencode(self.pairs())
 
     @property
     def key(self) -> str:
-        """The same without what only says how it is shown: states with equal keys have the same question and plan."""
+        """The query without display settings: states with equal keys have the same question and plan."""
         return replace(self, view=VIEWS[0], options={}).query
 
     @property
@@ -136,42 +136,42 @@ class State:
         return f"{self.model} on {self.procs:,} x {self.system}"
 
     def link(self, **changes: Any) -> str:
-        """Return the address of this page with some members changed."""
+        """Return the page's address with some members of the state changed."""
         return "/?" + replace(self, **changes).query
 
     def with_plan(self, fields: Mapping[str, Any]) -> str:
-        """Return the address of this page with a plan of one's own."""
+        """Return the page's address with a user's plan."""
         return self.link(plan=dict(fields))
 
     def with_options(self, **options: str) -> str:
-        """Return the address of this page with some options of views."""
+        """Return the page's address with some options of views."""
         return self.link(options=_stated({**self.options, **options}))
 
 
 def _stated(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options that are not as by default."""
+    """Return the options that differ from their defaults."""
     return {name: value for name, value in options.items() if value != OPTIONS[name]}
 
 
 def value_text(value: Any) -> str:
-    """Return a value as addresses have it."""
+    """Format a value for an address."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
 
 
 def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> State:
-    """Read an address.
+    """Parse an address.
 
     Args:
-        pairs: Names and values; of a name that comes several times the last counts, but for :data:`LISTS`, and empty
-            values say nothing, but for :data:`EMPTIED`.
-        offer: What may be asked for.
-        first: What counts where nothing is said: model, system and processors.
+        pairs: Names and values; the last value of a repeated name is used, except for :data:`LISTS`, and empty
+            values are ignored, except for :data:`EMPTIED`.
+        offer: Names that may be requested.
+        first: Defaults for model, system and processors.
 
     Raises:
-        SpecError: With everything that cannot be understood. Whether fields and figures have such values is checked
-            where they are used.
+        SpecError: With everything that cannot be understood. Values of fields and figures are validated when they
+            are used.
     """
     state, problems = read_good(pairs, offer, first)
     if problems:
@@ -182,10 +182,10 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
 def read_good(
     pairs: Iterable[tuple[str, str]], offer: Offer, first: State
 ) -> tuple[State, dict[str, Problem]]:
-    """Return what can be understood of an address, and the problem of every other name.
+    """Return the valid part of an address, and the problem of every other name.
 
     Args:
-        pairs, offer, first: As of :func:`read_state`.
+        pairs, offer, first: As in :func:`read_state`.
     """
     given: dict[str, str] = {}
     for name, text in pairs:
@@ -201,6 +201,7 @@ def read_good(
     machine: dict[str, float] = {}
     options: dict[str, str] = {}
     good = {name: value for name, value in given.items() if name not in problems}
+    # Times set by controls (with ".us") come last and override the state's value in seconds.
     for name, value in sorted(good.items(), key=_of_control):
         try:
             if name in ASKED or name == "view":
@@ -221,7 +222,7 @@ def read_good(
 
 
 def _asked(name: str, value: str, offer: Offer) -> Any:
-    """Return a part of the question."""
+    """Return one part of the question."""
     if name in (MODEL, SYSTEM):
         return offer.exact(name, value)
     if name == "procs":
@@ -230,12 +231,13 @@ def _asked(name: str, value: str, offer: Offer) -> Any:
     if choices is not None and value not in choices:
         hint = nearest(value, list(choices))
         raise SpecError("", Problem(name, "one of " + ", ".join(choices), repr(value), hint))
-    return value  # the others are read where they are asked for
+    return value  # other values are validated when they are used
 
 
 def _processors(value: str) -> int:
-    """Return a count of processors: ``1024``, ``1,024``, ``1k``."""
+    """Parse a processor count: ``1024``, ``1,024``, ``1k``."""
     found = re.fullmatch(r"(\d+)([kK]?)", value.replace(",", "").replace(" ", ""))
+    # Addresses may come from anyone: bound the digits before converting.
     count = int(found[1][:12]) * (1024 if found[2] else 1) if found else 0
     if not 1 <= count <= MOST_PROCESSORS:
         wanted = f"a number of processors from 1 to {MOST_PROCESSORS:,}, such as 1024 or 1k"
@@ -244,20 +246,21 @@ def _processors(value: str) -> int:
 
 
 def _of_control(pair: tuple[str, str]) -> bool:
-    """Whether a control has set a time, which then counts for more than the same time of the state before."""
+    """Return True for a time set by a control, which is sorted last to override the same time of the old state."""
     return pair[0].endswith(MICRO)
 
 
 def _figure(name: str, value: str) -> dict[str, float]:
-    """Return a new value of a figure by its path, in the unit of the file."""
+    """Return a new value of a figure by path, in the unit of the file."""
     path, found = name.removeprefix(MACHINE), _number(name, value)
     if not path.endswith(MICRO):
         return {path: found}
+    # 12 digits hide the rounding error of the conversion, so that a reset value equals the file's again.
     return {path.removesuffix(MICRO): float(f"{found * 1e-6:.12g}")}
 
 
 def _number(name: str, value: str) -> float:
-    """Return a new value of a figure."""
+    """Parse a new value of a figure."""
     try:
         found = float(value)
     except ValueError:
@@ -268,7 +271,7 @@ def _number(name: str, value: str) -> float:
 
 
 def _field_value(one: SpecField, value: str) -> Any:
-    """Return the value of a field as files have it; what is none is told by the decoder."""
+    """Return a field's value as files have it; the decoder reports invalid values."""
     if one.declaration.choices:
         return value
     if one.annotation is bool:

@@ -1,4 +1,4 @@
-"""The parts of a page, and how their HTML is made."""
+"""Parts of a page, and their conversion to HTML."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from calculon.explore.page_state import State
 
 Figure = Mapping[str, Any]
-"""A chart as Plotly takes it: ``data`` and ``layout``."""
+"""A Plotly chart: ``data`` and ``layout``."""
 
 ASSETS = "calculon.explore.assets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of a view.
+    """Part of a view.
 
     Attributes:
-        title: Its heading; empty if it needs none.
-        blocks: Its text and tables, with all that its chart shows; forms are HTML of a template.
-        chart: Its chart.
-        key: The HTML has the legend of the chart.
-        summary: The chart in a sentence, read aloud in its place.
-        below: Blocks below the chart, such as the same as a table.
-        spoken: The answer in a sentence, read aloud after a change.
-        names: Labels of further names in its texts, such as paths of figures.
+        title: Heading; may be empty.
+        blocks: Texts and tables, including all data of the chart; forms are HTML from templates.
+        chart: Chart of the part.
+        key: True if the HTML contains the legend of the chart.
+        summary: Description of the chart in one sentence for screen readers.
+        below: Blocks below the chart, such as its data as a table.
+        spoken: Result in one sentence, which screen readers announce after a change.
+        names: Additional labels for names in the texts, such as paths of figures.
     """
 
     title: str
@@ -53,12 +53,12 @@ class Part:
 
     @property
     def html(self) -> Markup:
-        """The blocks above the chart in HTML."""
+        """Blocks above the chart as HTML."""
         return self._written(self.blocks)
 
     @property
     def more(self) -> Markup:
-        """The blocks below the chart in HTML."""
+        """Blocks below the chart as HTML."""
         return self._written(self.below)
 
     def _written(self, blocks: tuple[Block, ...]) -> Markup:
@@ -67,27 +67,27 @@ class Part:
 
     @property
     def figure(self) -> Figure | None:
-        """Its chart as Plotly takes it, without a title: that of the page says the same."""
+        """Chart for Plotly, without a title since the page has one."""
         if self.chart is None:
             return None
         return figure(self.chart, titled=False, legend=not self.key)
 
     @property
     def leads(self) -> bool:
-        """Whether points of its chart lead to addresses."""
+        """True if points of the chart link to addresses."""
         panels = () if self.chart is None else self.chart.panels
         return any(any(mark.links) for panel in panels for mark in panel.marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartKind:
-    """A part that a view has, and how it is made.
+    """Kind of part in a view, with its constructor.
 
     Attributes:
-        name: Its name, which no other part of any view has.
-        title: What stands above it while it is computed.
-        make: Makes it for a state; None where it has nothing to say there.
-        later: It takes longer than an estimate: the page shows the others first.
+        name: Unique name among the parts of all views.
+        title: Heading while the part is computed.
+        make: Function that makes the part for a state; None if it does not apply.
+        later: True if it is slower than an estimate, so that the page shows other parts first.
     """
 
     name: str
@@ -98,10 +98,11 @@ class PartKind:
 
 @cache
 def environment() -> "Environment":
-    """Return the templates of the page; what they are given is escaped."""
+    """Return the template environment of the page, with automatic escaping."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     folder = files(ASSETS)
+    # StrictUndefined turns a misspelled template variable into an error instead of an empty text.
     made = Environment(
         autoescape=True,
         loader=FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),
@@ -114,5 +115,5 @@ def environment() -> "Environment":
 
 
 def html(template: str, **values: Any) -> Markup:
-    """Return a template of the folder ``assets``, filled in."""
+    """Render a template of the ``assets`` folder."""
     return Markup(environment().get_template(template).render(**values))

@@ -1,7 +1,7 @@
-"""Texts of documents with labels in the place of names of fields, statistics and figures of a machine.
+"""Replacement of field, statistic and figure names by labels in texts of documents.
 
-Documents are written for a terminal, whose readers type such names; a page shows the labels of its controls. Options of
-commands stay as they are typed.
+Documents are written for terminals, whose users type such names; pages show the labels of their controls. Command
+options remain as they are typed.
 """
 
 import re
@@ -24,22 +24,22 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
 PASSES = {"agrad": "input gradients", "wgrad": "weight gradients"}
-"""Short names of passes, with their words."""
+"""Short names of passes, with their labels."""
 
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 _OPTION = re.compile(r"(--?[a-z][\w-]*(?: [\w.\[\]]+=[^\s,;)]+)?)")
-"""An option of a command, with a field and its value."""
+"""A command option, with a field and its value."""
 
 _COMMON = re.compile(r"[A-Z][a-z]+([ ,:][ a-z(]|$)")
-"""A label that is lower-case within a sentence: no abbreviation, and no name of several words."""
+"""A label that is lower-case within a sentence: neither an abbreviation nor a proper name."""
 
 _NAME = re.compile(r"(?<![\w./])[A-Za-z]\w*(?:\[\d+\])*(?:\.\w+(?:\[\d+\])*)*(?:_\*)?")
 
 
 @cache
 def known_names() -> Mapping[str, str]:
-    """Return the words of fields, values, statistics and collectives whose names are none."""
+    """Return the labels of fields, values, statistics and collectives whose names are not plain words."""
     values = {
         value: field.declaration.words.get(value) or value.replace("_", " ")
         for field in (*FIELDS, *spec_fields(Deployment))
@@ -53,11 +53,12 @@ def known_names() -> Mapping[str, str]:
     fields |= {one.key: label(one.key) for one in records}
     sent = {name: name.replace("_", "-") for name in OPERATIONS}
     found = {**values, **statistics, **fields, **sent}
+    # Names without an underscore are ordinary words, which texts may use in their ordinary meaning.
     return {name: words for name, words in found.items() if "_" in name} | PASSES
 
 
 def in_short(help_text: str) -> str:
-    """Return what a statistic is without further explanations.
+    """Return the first clause of a statistic's description.
 
     >>> in_short("forward computation of a batch on the slowest stage. It has copies")
     'forward computation of a batch on the slowest stage'
@@ -66,12 +67,12 @@ def in_short(help_text: str) -> str:
 
 
 def in_labels(text: str, names: Mapping[str, str] = _NO_NAMES, *, paths: bool = True) -> str:
-    """Return a text with labels in the place of names.
+    """Return a text with labels in place of names.
 
     Args:
         text: The text.
-        names: Further names, such as paths of figures, with their labels.
-        paths: Whether other paths of figures have labels, too; messages show them as they were typed.
+        names: Additional names, such as paths of figures, with their labels.
+        paths: True to label other paths of figures, too; messages show them as typed.
 
     >>> in_labels("pipeline_interleaving: expected 1")
     'Chunks per stage: expected 1'
@@ -85,7 +86,7 @@ def in_labels(text: str, names: Mapping[str, str] = _NO_NAMES, *, paths: bool = 
 
 
 def labelled_html(text: str, names: Mapping[str, str] = _NO_NAMES) -> str:
-    """Return the same as HTML, with options of commands as code."""
+    """Return a text with labels as HTML, and command options as code."""
     pieces = (
         f"<code>{escape(piece)}</code>"
         if number % 2 and "=" in piece
@@ -96,7 +97,7 @@ def labelled_html(text: str, names: Mapping[str, str] = _NO_NAMES) -> str:
 
 
 def _labelled(text: str, names: Mapping[str, str], *, begins: bool, paths: bool = True) -> str:
-    """Return a piece of a text without options in labels; `begins`: it is the first."""
+    """Return a piece of text between options with labels; `begins`: it is the first piece."""
     known = known_names()
 
     def words(found: re.Match[str]) -> str:

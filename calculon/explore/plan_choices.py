@@ -1,8 +1,8 @@
-"""What may be changed of a plan, one field at a time, and what becomes of the plan then.
+"""Possible changes of a plan, one field at a time, and their outcomes.
 
-A field that is changed keeps its new value. Where rules forbid the plan that results, the layout of stages, the number
-of chunks and the microbatch follow from it: the fastest of those with which the plan is legal. One table of executions
-answers for all fields and values.
+A changed field keeps its new value. If rules forbid the resulting plan, the layout of stages, the number of chunks
+and the microbatch are adapted: the fastest legal combination is used. All fields and values are evaluated in one
+table of executions.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,33 +33,35 @@ from calculon.plan.rules.all_rules import REASONS, check
 _DEGREES = (*PUBLISHED_DEGREES, *FURTHER_DEGREES)
 _NUMBERS = tuple(one.name for one in FIELDS if one.declaration.control and not one.named)
 SIZES = (
-    *(name for name in _DEGREES if name in _NUMBERS and name != "data_par"),  # which follows
+    *(
+        name for name in _DEGREES if name in _NUMBERS and name != "data_par"
+    ),  # derived from the other degrees
     *(name for name in _NUMBERS if name not in _DEGREES),
 )
-"""Fields with numbers, in the order of the controls."""
+"""Numeric fields, in the order of the controls."""
 
 LAYOUT = "pp_layout"
 CHUNKS = "pipeline_interleaving"
 MICROBATCH = "microbatch_size"
 
 STATED = ("tensor_par", "pipeline_par", MICROBATCH, CHUNKS)
-"""Fields that a plan of one's own always states."""
+"""Fields that the user's plan always states."""
 
 FOLLOWERS = (CHUNKS, MICROBATCH, LAYOUT)
-"""Fields that follow from others where the plan would be illegal otherwise."""
+"""Fields that are adapted if the plan would be illegal otherwise."""
 
 Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A field of a plan and its values.
+    """Field of a plan with its possible values.
 
     Attributes:
-        field: The field.
-        value: Its value of now, as files have it.
-        values: The values that it may have, that of now among them.
-        usual: The value that the framework gives it; None of sizes, which every plan states.
+        field: Name of the field.
+        value: Current value, as files have it.
+        values: Possible values, including the current one.
+        usual: Default of the framework; None for sizes, which every plan states.
     """
 
     field: str
@@ -67,24 +69,24 @@ class Choice:
     values: tuple[Any, ...]
     usual: Any = None
 
-    def beside(self, step: int) -> Any:
-        """Return the next value, or with -1 the one before; None at the end."""
+    def neighbor(self, step: int) -> Any:
+        """Return the next value (`step` 1) or the previous one (-1); None at the ends."""
         place = self.values.index(self.value) + step
         return self.values[place] if 0 <= place < len(self.values) else None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What becomes of a plan when some of its fields are changed.
+    """Outcome of changing some fields of a plan.
 
     Attributes:
-        changes: The fields that are changed, with their values as files have them.
-        fields: All fields of the execution then.
-        follows: Fields of :data:`FOLLOWERS` that follow, with their values before and after.
-        reason: Why it cannot run, as an identifier of a rule or of a memory; empty where it can.
-        time: Seconds of a step; not-a-number where it cannot run.
-        memory: Bytes that are needed of both tiers.
-        fits: Probability that it fits in tier-1 memory; not-a-number where it is unknown.
+        changes: The changed fields, with values as in files.
+        fields: All fields of the resulting execution.
+        follows: Adapted fields of :data:`FOLLOWERS`, with values before and after.
+        reason: Identifier of the violated rule or exceeded memory; empty if the plan can run.
+        time: Seconds of a step; NaN if the plan cannot run.
+        memory: Needed bytes of both memory tiers.
+        fits: Probability that it fits in tier-1 memory; NaN if unknown.
     """
 
     changes: Fields
@@ -98,19 +100,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A plan that is tried for a change: the number of the change, and all that the plan states."""
+    """Plan that is tried for a change: the index of the change, and all fields that the plan states."""
 
     change: int
     stated: Fields
 
 
 class Choices:
-    """The choices that a plan leaves.
+    """Possible changes of a plan.
 
     Args:
-        question: What is asked, without a plan of one's own.
-        fields: The fields of the execution that is changed, all of them; it may break rules.
-        stated: What it states of its own; the rest follows from the framework.
+        question: The question, without the user's plan.
+        fields: All fields of the execution to change; it may violate rules.
+        stated: Fields that the plan states itself; the framework determines the others.
     """
 
     def __init__(self, question: Question, fields: Fields, stated: Fields):
@@ -121,9 +123,9 @@ class Choices:
 
     @cached_property
     def _possible(self) -> dict[str, dict[Any, bool]]:
-        """Other values of each field, what divides and what the framework has, and whether rules allow them at once.
+        """Other values of each field that divide evenly and exist in the framework; True if rules allow them directly.
 
-        Of a plan whose degrees are not those of its processors, no size is known to be allowed.
+        If the degrees of the plan do not match its processors, no size counts as allowed.
         """
         q, execution = self.question, Execution(**self.fields)
         near = Neighborhood(q.model, execution, q.system)
@@ -146,7 +148,7 @@ class Choices:
 
     @cached_property
     def sizes(self) -> tuple[Choice, ...]:
-        """The numbers that may be changed, with the values that rules allow, at once or with what follows."""
+        """Numeric fields with the values that rules allow, directly or with adapted fields."""
         several = {name: self._possible[name] for name in SIZES if name in self._possible}
         left = [
             {name: value} for name in several for value, good in several[name].items() if not good
@@ -164,9 +166,10 @@ class Choices:
 
     @cached_property
     def switches(self) -> tuple[Choice, ...]:
-        """The named values and switches that may be changed, with the values that the framework has."""
+        """Switches and named options with the values that the framework has."""
         usual = self.question.preset.usual(self.fields)
         found = []
+        # A plan that violates a rule by itself makes every single change illegal: then offer all values.
         blind = not any(good for several in self._possible.values() for good in several.values())
         for name in SWITCHES:
             now = self.fields[name]
@@ -178,7 +181,7 @@ class Choices:
         return tuple(found)
 
     def singles(self) -> tuple[Outcome, ...]:
-        """Return what becomes of the plan with each other value of each choice, but for what rules forbid."""
+        """Return the outcome of each other value of each choice, except values that rules forbid."""
         asked = [
             {one.field: value}
             for one in (*self.sizes, *self.switches)
@@ -188,7 +191,7 @@ class Choices:
         return tuple(one for one in self.outcomes(asked) if one is not None)
 
     def outcomes(self, asked: Sequence[Fields]) -> tuple[Outcome | None, ...]:
-        """Return what becomes of the plan with each of some changes; None where rules forbid it, whatever follows."""
+        """Return the outcomes of some changes; None for a change that no adaptation makes legal."""
         attempts = self._attempts(asked)
         if not attempts:
             return (None,) * len(asked)
@@ -220,7 +223,7 @@ class Choices:
         return tuple(found)
 
     def _follows(self, changed: Fields, fields: Fields) -> dict[str, tuple[Any, Any]]:
-        """Return the followers that are not what the plan has now."""
+        """Return the adapted fields, with old and new values."""
         return {
             name: (self.fields[name], fields[name])
             for name in FOLLOWERS
@@ -228,9 +231,9 @@ class Choices:
         }
 
     def _attempts(self, asked: Sequence[Fields], steps: int = 2) -> list[_Attempt]:
-        """Return legal plans for each change: with as little that follows as does, all that are alike in that.
+        """Return the legal plans for each change that adapt as little as possible.
 
-        What follows is tried in a second table, for changes that are illegal without; in one step it is in the first.
+        With two steps, adapted plans are only tried for changes that are illegal by themselves; with one, together.
         """
         changed = {
             number: stated
@@ -259,10 +262,10 @@ class Choices:
         return sorted(found, key=lambda one: one.change)
 
     def _changed(self, changes: Fields) -> dict[str, Any]:
-        """Return what a plan states of its own with some changes, and without what these leave no meaning."""
+        """Return the stated fields after some changes, without fields that these make meaningless."""
         stated = {**self.stated, **changes}
         if "data_par" not in changes and not changes.keys().isdisjoint(DEGREES):
-            stated.pop("data_par", None)  # which follows
+            stated.pop("data_par", None)  # derived from the other degrees
         whole = {**self.fields, **stated}
         for one in self.stated:
             if one not in changes and self._meaningless(one, whole):
@@ -271,16 +274,17 @@ class Choices:
 
     @staticmethod
     def _meaningless(name: str, fields: Fields) -> bool:
-        """Whether other fields leave an optional one nothing but its default."""
+        """Return True if other fields force an optional field to its default."""
         declared = field_of(name).declaration
         return declared.optional and any(
             fields[other] not in wanted for other, wanted in declared.needs.items()
         )
 
     def _table(self, rows: Sequence[Fields]) -> Plan:
-        """Return plans of one's own as a table: all that they do not state is as the framework fills it in."""
+        """Return plans as a table, with unstated fields filled in by the framework."""
         parts: dict[tuple[str, ...], list[int]] = {}
         whole = [baseline_fields(self.question, row) for row in rows]
+        # Rows that state the same fields are filled in together, since columns must have one meaning.
         for number, row in enumerate(whole):
             parts.setdefault(tuple(row), []).append(number)
         tables = []
@@ -288,16 +292,17 @@ class Choices:
             columns = {name: np.array([whole[n][name] for n in numbers]) for name in names}
             given, _ = filled(columns, CORRECTED, self.question.framework)
             tables.append(Plan.from_columns(given))
+        # Stable sort: restores the order of the rows after grouping.
         order = np.argsort([n for numbers in parts.values() for n in numbers], kind="stable")
         return (Plan.concatenate(tables) if len(tables) > 1 else tables[0]).take(order)
 
 
 def choices(question: Question, fields: Fields, stated: Fields) -> Choices | None:
-    """Return the choices that a plan leaves; None where so little of it can be read that there is nothing to change.
+    """Return the possible changes of a plan; None if too few of its fields are readable.
 
     Args:
-        question, stated: As of :class:`Choices`.
-        fields: The fields of the plan, as far as they are known.
+        question, stated: As in :class:`Choices`.
+        fields: The known fields of the plan.
     """
     if any(name not in fields for name in NAMES):
         try:
@@ -312,13 +317,13 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
 
 
 def _divides(question: Question, stated: Fields, changes: Fields) -> bool:
-    """Whether degrees divide the processors, and replicas the batch, with a microbatch that is changed to."""
+    """Return True if degrees divide the processors, replicas the batch, and a new microbatch the replica's batch."""
     batch, size = _replica_batch(question, stated), changes.get(MICROBATCH, 1)
     return bool(batch and isinstance(size, int) and size > 0 and batch % size == 0)
 
 
 def _replica_batch(question: Question, stated: Fields) -> int:
-    """Return the sequences of a replica; 0 where the degrees or the replicas do not divide."""
+    """Return the sequences per replica; 0 if degrees or replicas do not divide evenly."""
     degrees = [
         baseline_fields(question, stated).get(name, 1) for name in DEGREES if name != "data_par"
     ]
@@ -334,10 +339,10 @@ _RANKS = 5
 
 
 def _followed(question: Question, stated: Fields, changed: Fields, rank: int) -> Iterator[Fields]:
-    """Yield a plan with what may follow from a change; the higher the rank, the more it is.
+    """Yield a plan with possible adaptations to a change; higher ranks adapt more.
 
-    Nothing follows with rank 0, layouts of stages with 1, numbers of chunks with 2, both with 3, and microbatches, with
-    and without other numbers of chunks, with 4.
+    Rank 0 adapts nothing, 1 the layout of stages, 2 the number of chunks, 3 both, and 4 the microbatch with and
+    without the number of chunks.
     """
 
     def chunked(row: Fields) -> list[Fields]:
@@ -354,7 +359,7 @@ def _followed(question: Question, stated: Fields, changed: Fields, rank: int) ->
 
 
 def _with_layouts(question: Question, stated: Fields, *, first: bool = False) -> Iterable[Fields]:
-    """Return a plan with each layout of stages that it may have, unless it states one."""
+    """Return a plan with each possible layout of stages, unless it states one."""
     layouts = () if LAYOUT in stated else baseline_layouts(question.preset)
     if not layouts:
         return [stated]
@@ -362,7 +367,7 @@ def _with_layouts(question: Question, stated: Fields, *, first: bool = False) ->
 
 
 def _numbers_of_chunks(question: Question, stated: Fields) -> Collection[int]:
-    """Return the numbers of chunks that stages of so many blocks may have."""
+    """Return the possible numbers of chunks per stage: divisors of the blocks per stage."""
     stages = stated.get("pipeline_par", 1)
     if not isinstance(stages, int) or not 1 < stages <= question.model.num_blocks:
         return (1,)
@@ -376,5 +381,5 @@ def _ordered(name: str, values: Collection[Any]) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as files have it: presets compute some as arrays."""
+    """Return a value as in files: presets compute some values as arrays."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""The charts of the page for notebooks: the same ones, made of results that are there already."""
+"""The page's charts for notebooks, made from existing results."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,12 +37,12 @@ from calculon.search.search_result import SearchResult
 
 
 @dataclass(frozen=True)
-class Known(Answers):
-    """The answers for one estimate, or for the answer of a plan.
+class FixedAnswers(Answers):
+    """Fixed provider of results: one estimate, or the result of a plan.
 
     Attributes:
-        estimate: The plan that is shown.
-        whole: What it is the best of.
+        estimate: The shown plan.
+        whole: Result of which it is the best plan.
     """
 
     estimate: Estimate | None = None
@@ -57,7 +57,7 @@ class Known(Answers):
         return self._shown().system
 
     def question(self, state: State) -> Question:
-        """Return what the plan answers."""
+        """Return the question of the plan."""
         if self.whole is not None:
             return self.whole.question
         one = self._shown()
@@ -65,7 +65,7 @@ class Known(Answers):
         return ask(one.model, plan.num_procs, one.system, preset=plan.preset, batch=plan.batch_size)
 
     def found(self, state: State) -> SearchResult:
-        """Return the plans that it is the best of."""
+        """Return the plans among which it is the best."""
         assert self.whole is not None
         return self.whole.found
 
@@ -74,7 +74,7 @@ class Known(Answers):
         return needs_of(self._shown())
 
     def plan(self, state: State) -> Shown:
-        """Return the plan, or where the state has one of one's own that of the answer."""
+        """Return the plan, or the user's plan of the result if the state has one."""
         one = self._shown()
         if state.plan:
             assert self.whole is not None
@@ -97,7 +97,7 @@ def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -
 
 
 def _part(name: str) -> Maker:
-    """Return what makes the chart of a part of the page for an estimate, or for the best of an answer."""
+    """Return a function that makes a part's chart for an estimate or for the best plan of a result."""
 
     def make(one: Estimate | Answer, **options: Any) -> Chart | None:
         whole = one if isinstance(one, Answer) else None
@@ -105,9 +105,11 @@ def _part(name: str) -> Maker:
         own = whole is not None and whole.mine is not None
         if found is None or (name == _OF_BOTH and not own):
             return None
-        plan = {"tensor_par": 1} if name == _OF_BOTH else {}  # the page of one's own plan
+        plan = (
+            {"tensor_par": 1} if name == _OF_BOTH else {}
+        )  # any stated field selects the user's plan
         part = KINDS[name].make(
-            _state(found, plan, options), Known(Offer(), estimate=found, whole=whole)
+            _state(found, plan, options), FixedAnswers(Offer(), estimate=found, whole=whole)
         )
         return None if part is None else part.chart
 
@@ -115,11 +117,11 @@ def _part(name: str) -> Maker:
 
 
 _OF_BOTH = "against"
-"""The part that leads from a plan of one's own to the best."""
+"""Name of the part that leads from the user's plan to the best."""
 
 
 def _capacity(one: Sensitivity) -> Chart:
-    """Return what more memory buys, where the plan was searched again."""
+    """Return the benefit of more memory, if the plan was searched again."""
     if one.searched is None or one.statistic.name != TIME:
         wanted = f"a sensitivity of {TIME} with replan=True"
         found = "plans that were not searched again" if one.searched is None else one.statistic.name
@@ -131,11 +133,11 @@ def _capacity(one: Sensitivity) -> Chart:
 
 
 Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
-"""Returns the fields of a row of a table, its statistics, and what its framework has where nothing is stated."""
+"""Function that returns a row's fields, its statistics, and the defaults of its framework."""
 
 
 def _front(one: SearchResult, x: str, y: str) -> Chart:
-    """Return the best of each split, and the executions that no other one of the search beats in both statistics."""
+    """Return the best of each split, and the Pareto front of a search in two statistics."""
     found = front_of(one, x, y)
     winners = list(one.winners())
 
@@ -147,7 +149,7 @@ def _front(one: SearchResult, x: str, y: str) -> Chart:
 
 
 def _scatter(one: Evaluation, x: str, y: str) -> Chart:
-    """Return the best of each split in the vertical statistic, and the executions that no other one beats in both."""
+    """Return the best of each split in the vertical statistic, and the Pareto front of both statistics."""
     found, (name, sign) = front_of_table(one, x, y), axis(y, "y")
 
     def told(row: int) -> Any:
@@ -158,17 +160,18 @@ def _scatter(one: Evaluation, x: str, y: str) -> Chart:
 
 
 def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart:
-    """Return executions by two statistics: the best of each split, those of the front, and the best of all.
+    """Return executions by two statistics: the best of each split, the Pareto front, and the overall best.
 
     Args:
         found: The statistics, and the front among the rows that have both.
         table: The executions.
-        order: Rows of the table, the best first.
-        told: What is said of a row.
+        order: Rows of the table, best first.
+        told: Function that returns the labels of a row.
     """
     across, up = (_statistic(name) for name in (found.x, found.y))
     values = np.stack([table.column(name) for name in (found.x, found.y)]).astype(float)
     placed = np.isfinite(values).all(axis=0)
+    # Rows without one of the statistics have no position on the chart.
     order = order[placed[order]]
     splits = np.stack([table.column(name)[order] for name in ("tensor_par", "pipeline_par")])
     _, first = np.unique(splits, axis=1, return_index=True)
@@ -189,7 +192,7 @@ def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart
 
 
 def _statistic(name: str) -> Column:
-    """Return a statistic, a figure of whole runs, or the number of processors."""
+    """Return a statistic, a figure of whole runs, or the processor count."""
     if name in COUNTED:
         unit, words = Unit(""), SHORT[name]
         return Column(name, unit, words, source="", nullable=False, path=(name,), index=None)
@@ -219,9 +222,9 @@ _KINDS: Mapping[type, Mapping[str, Maker]] = {
     SearchResult: {"pareto": _front},
     Sensitivity: {"capacity": _capacity},
 }
-"""The charts of the page by kind; others are those of :func:`calculon.documents.result_pictures.chart`."""
+"""Charts of the page by kind; :func:`calculon.documents.result_pictures.chart` makes all others."""
 
 
 def chart(result: Any, kind: str, **options: Any) -> Chart:
-    """Return a chart of a result as :func:`calculon.documents.result_pictures.chart`; if the page has one, that."""
+    """Return the page's chart of a result if it has one, else :func:`calculon.documents.result_pictures.chart`."""
     return result_pictures.chart(result, kind, _KINDS, **options)

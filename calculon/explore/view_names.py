@@ -1,7 +1,7 @@
-"""The names of the views."""
+"""Names of the views."""
 
 SERVING = "serving"
-"""The view of deployments that answer requests; the others are of training."""
+"""View of deployments that answer requests; the other views are about training."""
 
 VIEWS = ("plan", "search", "machine", "pipeline", SERVING)
-"""The views, in the order of the page."""
+"""The views, in page order."""

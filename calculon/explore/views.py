@@ -1,4 +1,4 @@
-"""The parts of every view, in the order of the page."""
+"""Parts of every view, in page order."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ PARTS: Mapping[str, tuple[PartKind, ...]] = dict(
         strict=True,
     )
 )
-"""The parts of each view."""
+"""Parts of each view."""
 
 KINDS: Mapping[str, PartKind] = {kind.name: kind for parts in PARTS.values() for kind in parts}
-"""Every part by its name."""
+"""Every part by name."""

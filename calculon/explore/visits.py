@@ -1,4 +1,4 @@
-"""Who waits for what: requests, and the computations that they wait for, which end when nobody waits any more."""
+"""Request tracking: requests wait for computations, which are cancelled when nobody waits for them any more."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,15 +7,15 @@ from time import monotonic
 from typing import Protocol
 
 GRACE = 2.0
-"""Seconds for which a computation goes on after a request was told that it is not done: it is expected to ask again."""
+"""Seconds for which a computation continues after a request was told to come back, since it is expected to."""
 
 
 LINGER = 30.0
-"""Seconds for which the last such search goes on: people look elsewhere, and come back."""
+"""Seconds for which the last such search continues: people look at other pages and return."""
 
 
 class Unfinished(Exception):
-    """There is no result: it is none of the errors of a request, and never kept."""
+    """A computation without a result: not an error of the request, and never cached."""
 
 
 class Cancelled(Unfinished):
@@ -26,7 +26,7 @@ class Pending(Unfinished):
     """The result takes longer than the request waits.
 
     Attributes:
-        looked_at: Executions that the search has looked at until now.
+        looked_at: Number of executions searched so far.
     """
 
     def __init__(self, looked_at: int):
@@ -35,23 +35,23 @@ class Pending(Unfinished):
 
 
 class Waiter(Protocol):
-    """What waits for a computation: a request, or another computation."""
+    """Something that waits for a computation: a request, or another computation."""
 
     def wanted(self) -> bool:
-        """Return whether somebody still waits for it."""
+        """Return True if it still needs the result."""
 
     def patience(self) -> float | None:
-        """Return how many seconds it waits for others; None for as long as they take."""
+        """Return the maximum seconds to wait; None for no limit."""
 
 
 class Visit:
     """A request.
 
     Args:
-        seconds: How long it waits for what others compute, once it has begun; by default as long as it takes.
+        seconds: Maximum time to wait for shared computations once it has begun; unlimited by default.
 
     Attributes:
-        left: The client has left.
+        left: True if the client has disconnected.
     """
 
     def __init__(self, seconds: float | None = None):
@@ -60,31 +60,31 @@ class Visit:
         self.left = False
 
     def begin(self) -> None:
-        """Note that its answer is made from now on."""
+        """Start the patience of the request."""
         self._until = None if self._seconds is None else monotonic() + self._seconds
 
     def wanted(self) -> bool:
-        """Return whether the client is still there."""
+        """Return True if the client is still connected."""
         return not self.left
 
     def patience(self) -> float | None:
-        """Return the seconds that are left of its patience; None where it has no end."""
+        """Return the remaining seconds of patience; None for no limit."""
         return None if self._until is None else max(0.0, self._until - monotonic())
 
 
 _ALWAYS = Visit()
 _NOW: ContextVar[Waiter] = ContextVar("now", default=_ALWAYS)
-"""The request or computation that is under way in a thread."""
+"""The request or computation under way in a thread."""
 
 
 def now() -> Waiter:
-    """Return the request or computation that is under way in this thread."""
+    """Return the request or computation under way in this thread."""
     return _NOW.get()
 
 
 @contextmanager
 def under_way(waiter: Waiter) -> Iterator[None]:
-    """Say what is under way in this thread."""
+    """Set the request or computation under way in this thread."""
     token = _NOW.set(waiter)
     try:
         yield
@@ -96,12 +96,12 @@ class Work:
     """A computation.
 
     Args:
-        of: What computes it, and waits for others no longer than that; by default a thread of its own.
+        of: The waiter whose thread computes it, and whose patience applies; by default a separate thread.
 
     Attributes:
-        waiters: What waits for it.
-        looked_at: Executions that it has looked at until now.
-        on: Another that it waits for.
+        waiters: Requests and computations that wait for it.
+        looked_at: Number of executions searched so far.
+        on: Another computation that it waits for.
     """
 
     def __init__(self, of: Waiter | None = None) -> None:
@@ -112,28 +112,29 @@ class Work:
         self._until = 0.0
 
     def wanted(self) -> bool:
-        """Return whether somebody waits for it, or is expected to come again."""
+        """Return True if somebody waits for it, or is expected to return."""
+        # A copy, since other threads add and remove waiters meanwhile.
         return any(one.wanted() for one in tuple(self.waiters)) or monotonic() < self._until
 
     def patience(self) -> float | None:
-        """Return the seconds that it waits for others; None for as long as they take."""
+        """Return the maximum seconds to wait for other computations; None for no limit."""
         return None if self._of is None else self._of.patience()
 
     def linger(self, seconds: float) -> None:
-        """Go on for so long though nobody waits."""
+        """Continue for some seconds even if nobody waits."""
         self._until = monotonic() + seconds
 
     def pending(self) -> Pending:
-        """Return the error of a request that waits no longer; it is expected to come again soon."""
+        """Return the error of a request whose patience has ended; it is expected to return soon."""
         self.linger(GRACE)
         return Pending(self.looked_at + (self.on.looked_at if self.on else 0))
 
 
 def seen(count: int = 0) -> None:
-    """Note that so many more executions were looked at, for the computation that is under way in this thread.
+    """Count further searched executions of the computation under way in this thread.
 
     Raises:
-        Cancelled: When nobody waits for it any more.
+        Cancelled: If nobody waits for it any more.
     """
     work = _NOW.get()
     if isinstance(work, Work):

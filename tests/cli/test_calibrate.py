@@ -182,7 +182,7 @@ def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(output_of, refu
     call = ("calibrate", "base.json", "--gemm", "g.csv", "--hold-out", 0, "-o", "x.json")
     rows = [
         ("--shapes", "expected --multiprocessors N, or ext.gemm in the system"),
-        ("--multiprocessors 132", "--multiprocessors: expected a number above 0, beside"),
+        ("--multiprocessors 132", "--multiprocessors: expected a number above 0, together"),
         ("--shapes --multiprocessors 0", "--multiprocessors: expected a number above 0"),
     ]
     refuses(call, rows)

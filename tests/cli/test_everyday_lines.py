@@ -90,7 +90,7 @@ HINTS = {
     "plan llama-3.1-8b --nodes 8 --gpu h100": "8 nodes of 8 are 64",
     "plan llama-3.1-8b 64 h100 --lr 3e-4": "training is not simulated",
     "plan llama-3.1-8b 64 h100 --micro-batch-size 2": "--fix mbs=N",
-    "serve llama-3.1-8b 2 h100 --osl 200": "--output for tokens",
+    "serve llama-3.1-8b 2 h100 --osl 200": "tokens as --output",
     "plan llama-3.1-8b 1 rtx4090 --lora 16": "LoRA is not modelled",
     "estimate llama-3.1-8b 'tp=4 foo=3' h100": "one of tp, pp, dp, ",
     "estimate llama-3.1-8b 'tp=4 procs=8-32' h100": "one number of processors",
@@ -192,7 +192,7 @@ def test_a_search_prints_what_it_writes(run):
 def test_the_last_of_several_values_of_an_option_counts_with_a_note(run, texts, noted):
     options = [word for text in texts for word in ("--batch", text)]
     result = run("search", "llama-3.1-8b", 8, "h100", "-q", *options)
-    assert ("--batch is stated as 1M and as 2M; the last counts" in result.err) == noted
+    assert ("--batch is given as 1M and as 2M; the last one is used" in result.err) == noted
     assert result.out == run("search", "llama-3.1-8b", 8, "h100", "-q", "--batch", texts[-1]).out
 
 

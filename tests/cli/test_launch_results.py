@@ -133,7 +133,7 @@ def test_what_cannot_be_changed_is_written_anew(run, refuses, own, best):
     flag = "--recompute-granularity"
     own.write_text(f"NAME={flag[2:]}\n" + own.read_text().replace(flag, "--$NAME"))
     code, out, err = run(*QUESTION, "--mine", own, "--emit", "megatron-lm")
-    told = f"Note: written anew, without what only {own} has: {flag}: expected a place in the file"
+    told = f"Note: written as a new file, without the other settings of {own}: {flag}: expected a place in the file"
     assert (code, out) == (0, calculon.export_flags(best, "megatron-lm"))
     assert told in err
     rows = [

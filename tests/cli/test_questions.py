@@ -175,11 +175,13 @@ def test_a_spec_that_changed_is_told(run, own):
 
 def test_a_spec_that_is_gone_is_told(refuses, own):
     Path("node.json").unlink()
-    with pytest.warns(SpecWarning, match=r"best#0: its system node.json is not there; --system"):
+    with pytest.warns(
+        SpecWarning, match=r"best#0: its system node.json was not found; give it with --system"
+    ):
         (one,) = read_results([own])
     assert one.inputs is None
     assert one.title == "Training of shape on 8 x node"
-    message = "best.json: expected a result that says its system, and where to find"
+    message = "best.json: expected a result that names its system, with the files"
     refuses(("plot", "schedule", own), [("-o x.png", message)])
 
 

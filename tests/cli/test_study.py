@@ -153,7 +153,7 @@ def test_a_signal_stops_and_says_how_to_go_on(tmp_path, number, code, word):
     _, err = process.communicate(timeout=20)
     assert process.returncode == code
     assert err.splitlines()[0] == f"calculon: {word}"
-    assert "of 24 searches are finished and kept in r.csv.journal; the same command goes on" in err
+    assert "of 24 searches are finished and kept in r.csv.journal; the same command resumes" in err
     assert len(err.splitlines()) == 2
     assert not (tmp_path / "r.csv").exists()
 

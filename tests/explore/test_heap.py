@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calculon.explore import memo
-from calculon.explore.memo import WORKED, Memo, give_back, share_heaps
+from calculon.explore.memo import WORKED, Memo, share_heaps, trim_memory
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_what_a_thread_needed_goes_back_to_the_system():
     thread = Thread(target=need)
     thread.start()
     thread.join()
-    give_back()
+    trim_memory()
     assert _resident() < before + 4_000 * 2_000 * 8 / 2
     assert len(kept) == 100
 
@@ -75,4 +75,4 @@ def test_other_c_libraries_do_without(monkeypatch):
     for loaded in (lambda _: object(), none):
         monkeypatch.setattr(memo.ctypes, "CDLL", loaded)
         share_heaps()
-        give_back()
+        trim_memory()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calculon.base.errors import Problem, SpecError
-from calculon.explore.memo import SEARCHES, Memo, weight
+from calculon.explore.memo import SEARCHES, Memo, object_size
 from calculon.explore.visits import Cancelled, Pending, Visit, under_way
 from tests.explore.asking import SlowSearch
 
@@ -209,8 +209,8 @@ def test_the_oldest_results_go_first_by_number_and_by_size(limits):
 
 def test_a_result_weighs_as_much_as_its_arrays_and_texts():
     array = np.zeros(100_000)
-    assert array.nbytes <= weight({"one": [array, array]}) < array.nbytes + 2_000
+    assert array.nbytes <= object_size({"one": [array, array]}) < array.nbytes + 2_000
     text = "x" * 50_000
-    assert len(text) <= weight([text] * 3) < len(text) + 2_000
+    assert len(text) <= object_size([text] * 3) < len(text) + 2_000
     many = list(range(1_000_000, 1_100_000))
-    assert 1 <= weight(many) / (len(many) * (28 + 8)) < 3
+    assert 1 <= object_size(many) / (len(many) * (28 + 8)) < 3

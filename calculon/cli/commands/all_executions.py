@@ -1,4 +1,4 @@
-"""``calculon llm-all-executions``: every feasible execution of a model on a system, as a table."""
+"""``calculon llm-all-executions``: all feasible executions of a model on a system, as a table."""
 
 import argparse
 import time
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Write every feasible execution of a model on so many processors of a system to a table: the execution "
-        "fields and statistics (23 and 96 as published; in edition corrected also the interval of the time), in the "
-        "order of the loops, streamed in constant memory.",
+        "Write every feasible execution of a model on a number of processors to a table: the execution "
+        "fields and statistics (23 and 96 as published; in edition corrected also the prediction interval of the "
+        "time), in search order, streamed in constant memory.",
         "calculon llm-all-executions turing-530B 5128 2520 float16 a100_80g all.csv\n"
         "calculon lae megatron-22B 8 4 float16 a100_80g all.parquet --where 'tensor_par == 8'\n"
         "calculon lae megatron-22B 8 4 float16 a100_80g few.csv --columns tensor_par,pipeline_par,sample_rate\n"
@@ -40,12 +40,12 @@ def configure(parser: Parser) -> None:
     add_space_arguments(parser, "processors", "NAME.csv, NAME.csv.gz or NAME.parquet")
     parser.option("-c, --cpus N", "accepted for compatibility; not needed", type=int)
     parser.option("--columns NAME[,NAME...]", "write only these fields and statistics")
-    add_verbose(parser, "count what fits and what does not")
+    add_verbose(parser, "count executions that fit, and those that do not by reason")
     parser.show_first("--where", "--fix", "--edition", "--preset", "--risk", "--quiet")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Count the space, then stream its feasible executions to the file."""
+    """Count the search space, then stream its feasible executions to the file."""
     from calculon.cli.progress import progress
     from calculon.estimate.bounds import bounds
     from calculon.render.table_columns import evaluation_columns
@@ -65,6 +65,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     where = make_condition(asked[0].where, space.edition, space.runs)
     names = _columns(arguments.columns, space)
     begin = time.perf_counter()
+    # The first pass only counts (no condition, no campaign): the progress bar needs a total.
     counts = run_search(replace(asked[0], where=None, campaign=None)).counts
     every = arguments.verbose or arguments.debug or space.edition == PUBLISHED
     log_space(log, space, counts, every=every)
@@ -104,7 +105,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _tell(space: "Space", good: int, rows: int, log: Log) -> None:
-    """Say that nothing was found, and what whole runs assume, or by how much the best misses each limit."""
+    """Report that nothing was found, with the distance to each limit, or else the assumptions of whole runs."""
     if not rows:
         log("No acceptable configurations found :(")
     if space.runs is None or log.quiet:
@@ -115,7 +116,7 @@ def _tell(space: "Space", good: int, rows: int, log: Log) -> None:
 
 
 def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "Columns") -> int:
-    """Stream tables to the output; nothing is left behind when there is nothing to write."""
+    """Stream tables to the output; create no file if there is nothing to write."""
     from calculon.render.writers import write_tables
 
     first = next(tables, None)
@@ -125,7 +126,7 @@ def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "C
 
 
 def _columns(text: str | None, space: "Space") -> tuple[str, ...]:
-    """Read the names of columns to write, of which none is all; SpecError for an unknown field or statistic."""
+    """Parse the names of columns to write (empty: all); raise SpecError for an unknown field or statistic."""
     from calculon.declarations.run_figures import RUN_FIGURES
     from calculon.declarations.statistics import BOUNDS
     from calculon.editions import find_edition

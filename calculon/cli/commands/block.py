@@ -1,4 +1,4 @@
-"""``calculon block``: one block of a model, or a part of it, operator by operator."""
+"""``calculon block``: one transformer block, or part of one, operator by operator."""
 
 import argparse
 
@@ -21,28 +21,28 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "List the operators of one block for one microbatch, on one rank: arithmetic, memory traffic and time of each "
-        "pass, weights, activations, and tensor-parallel collectives. The whole model need not fit into memory.",
+        "pass, weights, activations, and tensor-parallel collectives. The model does not have to fit into memory.",
         "calculon block gpt3-175B 3072_t4_p64_d12_mbs4_full a100_80g\n"
         "calculon block llama3-8B llama3-8B_h100x64 h100_80g_sxm --part mlp\n"
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set tp_async=true\n"
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm -o block.json\n"
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set matmul_impl=mul_sum",
-        "Passes are the forward pass, the gradients of inputs and of weights, and recomputation; memory traffic is of "
-        "tier 1; collectives have message, bytes through each port, time, and exposed time. Sums are as calculon llm "
-        "reports them for the same settings (block_*, baseblock_*).\n\n"
-        "--part looks at attention or the MLP alone, without norm, dropout after it and residual sum, in edition "
-        "corrected; a model may say so itself (field part). --set changes a value for this call, mostly a field of the "
-        "execution, to compare forms:\n"
+        "Passes are forward, input gradients, weight gradients, and activation recomputation; memory traffic is in "
+        "tier 1; collectives list message size, bytes per port, time, and exposed time. Sums equal those of calculon "
+        "llm them for the same settings (block_*, baseblock_*).\n\n"
+        "--part selects attention or the MLP alone, without its norm, final dropout and residual sum, in edition "
+        "corrected; the model's field part does the same. --set changes a value for this call, usually a field of the "
+        "execution, to compare variants:\n"
         "  tensor_par_comm_type=rs_ag    sequence parallelism\n"
         "  tp_impl=allgather             every product column-parallel, its output gathered\n"
-        "  tp_async=true                 gradients of inputs reduced behind those of weights\n"
-        "  bias_after_reduce=true        biases in a pass of their own; false: in the product\n"
+        "  tp_async=true                 input-gradient all-reduce overlaps weight gradients\n"
+        "  bias_after_reduce=true        biases added in a separate kernel; false: in the product\n"
         "  matmul_impl=mul_sum           products as multiplication, then sum",
     )
     add_specs(parser, "model", "MODEL")
     parser.option(
         "--part",
-        "block, or one part alone (default: that of the model, mostly block)",
+        "the whole block, or one part of it (default: as the model says, usually block)",
         choices=PARTS,
     )
     add_changes(parser, "model", "execution", "system")
@@ -59,6 +59,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     from calculon.estimate.operators import block
 
+    # The only model field that a call changes directly is the part, so its errors belong to --part.
     with naming(specs[1], Model="--part"):
         found = block(
             **changed,

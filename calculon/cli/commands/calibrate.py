@@ -1,4 +1,4 @@
-"""``calculon calibrate``: a system file fitted to measured times."""
+"""``calculon calibrate``: fit a system file to measured times."""
 
 import argparse
 import datetime
@@ -46,32 +46,32 @@ STEPS = (
     Column("error", "error %", right=True, text=lambda value: f"{value:+.2f}"),
 )
 MOST_STEPS = 40
-"""Largest number of steps that are printed one by one."""
+"""Maximum number of training steps that are printed one by one."""
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Fit parts of a system file to measured times: networks, matrix engine and memories by kernels, or factors of "
-        "efficiencies by whole training steps. Part of the rows is held out and predicted: estimates with the new "
-        "file have an interval. scripts/measure measures kernels.",
+        "Fit parts of a system file to measured times: networks, matrix engine and memories to kernels, or efficiency "
+        "factors to whole training steps. Some rows are held out and predicted, which gives estimates with the new "
+        "file a prediction interval. scripts/measure measures kernels.",
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
-        "Kernels determine latency, efficiency and ramp of networks, efficiency curves of the matrix engine and of "
-        "memories, and rates of products by shape. Peaks, sizes and everything else stay those of the base. Whole "
+        "Kernel times determine latency, efficiency and ramp of networks, efficiency curves of the matrix engine and "
+        "memories, and rates of products by shape. Peaks, sizes and everything else come from the base. Whole "
         "groups of rows (the "
-        "column group; else an octave of sizes, products of one n and k, or steps of one model) are held out and "
-        "predicted; errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The "
-        "new file says under calibration what was fitted to what, and how far unseen rows are from it.\n\n"
-        "scripts/measure makes files of kernels: calculon calibrate SYS --collectives collectives.csv --gemm gemm.csv "
-        "--memory memory.csv -o mine.json; with --shapes --multiprocessors N products tell their rate by shape.\n\n"
-        "Logs of training are a CSV that you write, with a line for each run: calculon calibrate SYS --training "
-        "steps.csv --fit mem1,matrix -o mine.json. Fit few parameters, and have runs that they slow differently: "
-        "small and large microbatches tell memory from arithmetic, small models tell launches. What the steps do not "
-        "determine is refused, and it is said why.\n\n"
+        "column group; or an octave of sizes, products with equal n and k, or steps of one model) are held out and "
+        "predicted; errors are in percent of the measured time; a bias below 0 means predictions are too fast. The "
+        "new file records the fits and the errors of held-out rows under calibration.\n\n"
+        "scripts/measure writes the kernel files: calculon calibrate SYS --collectives collectives.csv --gemm gemm.csv "
+        "--memory memory.csv -o mine.json; with --shapes --multiprocessors N product rates depend on the shape.\n\n"
+        "Write the training logs as a CSV with one line per run: calculon calibrate SYS --training "
+        "steps.csv --fit mem1,matrix -o mine.json. Fit few parameters, and use runs that respond to them differently: "
+        "small and large microbatches separate memory from arithmetic, small models reveal launch times. "
+        "Parameters that the steps do not determine are refused with the reason.\n\n"
         "The kernels of the systems of the catalog were fitted to public measurements: calculon calibrate --kernels "
-        "systems/measured h100_80g_sxm -o mine.json makes its laws of matrix products, attention, memory-bound kernels "
-        "and collectives anew. A hash of the shapes says which are held out, the same on every processor.",
+        "systems/measured h100_80g_sxm -o mine.json fits the laws of matrix products, attention, memory-bound kernels "
+        "and collectives again. A hash of the shape selects the held-out rows, identically for every processor.",
     )
     declare(parser)
     parser.show_first(
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         multiprocessors=arguments.multiprocessors,
         training=_training(arguments, base, file, name),
     )
-    aside = arguments.output == STDOUT or arguments.format != "text"  # output that a program reads
+    aside = arguments.output == STDOUT or arguments.format != "text"  # output for programs
     for note in () if log.quiet else found.notes:
         (tell if aside else log)(f"calculon: note: {note}")
     if arguments.plot:
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Check before any work that there is something to fit, and that all outputs can be written."""
+    """Check before any work that measurements are given and that all outputs can be written."""
     check_fits()
     kernels = [*arguments.collectives, *arguments.gemm, *arguments.memory]
     inputs = [*kernels, *arguments.training]
@@ -133,17 +133,19 @@ def _check(arguments: argparse.Namespace) -> None:
         wanted = "measurements: --kernels, --collectives, --gemm, --memory or --training"
         raise SpecError("calibrate", Problem("", wanted, "none"))
     if arguments.processor is not None:
-        raise SpecError("--processor", Problem("", "--kernels beside it", "none"))
+        raise SpecError("--processor", Problem("", "--kernels together with it", "none"))
     if bool(arguments.training) != (arguments.fit is not None):
         wanted = "--training FILE and --fit NAMES together, such as --fit mem1,matrix"
         given = "--training" if arguments.training else "--fit"
         raise SpecError("calibrate", Problem("", wanted, f"{given} alone"))
     if arguments.shapes and not arguments.gemm:
-        raise SpecError("calibrate", Problem("", "--gemm FILE beside --shapes", "--shapes alone"))
+        raise SpecError(
+            "calibrate", Problem("", "--gemm FILE together with --shapes", "--shapes alone")
+        )
     if arguments.multiprocessors is not None and not (
         arguments.shapes and arguments.multiprocessors
     ):
-        wanted = "a number above 0, beside --shapes"
+        wanted = "a number above 0, together with --shapes"
         raise SpecError("--multiprocessors", Problem("", wanted, str(arguments.multiprocessors)))
     named = document_suffix(arguments.base) in SUFFIXES or arguments.base in catalog.names("system")
     if arguments.overlay and not named:
@@ -162,7 +164,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _overlay(
     arguments: argparse.Namespace, base: Mapping[str, Any], document: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the differences from the base, and the path of the base relative to the output."""
+    """Return the differences from the base as an overlay; the path of the base is relative to the output's folder."""
     name = arguments.base
     if name not in catalog.names("system") and not Path(name).is_absolute():
         folder = "." if arguments.output == STDOUT else Path(arguments.output).parent
@@ -173,7 +175,7 @@ def _overlay(
 def _read(
     arguments: argparse.Namespace, base: Mapping[str, Any], file: str, name: str
 ) -> "list[Measurements]":
-    """Read all files of measurements."""
+    """Read all kernel measurement files."""
     from calculon.calibrate.fit_result import Measurements
     from calculon.calibrate.parts import quietly_decoded
     from calculon.calibrate.readers import (

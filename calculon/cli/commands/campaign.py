@@ -1,4 +1,4 @@
-"""``calculon campaign``: a whole training run, with its failures, checkpoints, money and energy."""
+"""``calculon campaign``: a whole training run with failures, checkpointing, goodput, money and energy."""
 
 import argparse
 from functools import partial
@@ -12,10 +12,10 @@ from calculon.declarations.result_selection import split
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Tell a whole training run of a plan: its days with failures and checkpoints, where they go, what ramps of the "
-        "batch cost, money, energy and carbon. What nobody states has a default, each printed with its source. Exit "
-        "code 1 where the run misses its deadline or its budget. Of the model any: the largest that a fleet trains by "
-        "its deadline, on the tokens that are best for it.",
+        "Estimate the whole training run of a plan: days including failures and checkpoints, lost time, cost of "
+        "batch ramps, money, energy and carbon. Values not given have defaults, printed with their sources. Exit "
+        "code 1 if the run misses its deadline or budget. With model any: the largest model that a fleet can train by "
+        "its deadline, with the compute-optimal number of tokens.",
         "calculon campaign llama-3.1-70b 1024 h100 --tokens 15T\n"
         "calculon campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B\n"
         "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens chinchilla --price 2.5 --pue 1.2 "
@@ -29,7 +29,7 @@ def configure(parser: Parser) -> None:
     add_run(parser)
     parser.switch(
         "-v, --verbose",
-        "print everything: where days and money go, elasticities, all that is assumed",
+        "print everything: days and money by cause, elasticities, all assumptions",
     )
     add_answer(parser)
     parser.show_first(
@@ -47,7 +47,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Estimate the run, then print the page or write the file; 1 where it misses a limit."""
+    """Estimate the run, then print the page or write the file; exit code 1 if it misses a limit."""
     specs = [arguments.model, arguments.execution, arguments.system]
     given = [] if arguments.campaign is None else [arguments.campaign]
     check_inputs([*specs, *given])

@@ -1,4 +1,4 @@
-"""``calculon catalog``: the specs that are shipped, with the figures that tell them apart; or one of them."""
+"""``calculon catalog``: list the shipped specs with their main figures, or show one of them."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from calculon.inputs import model
 from calculon.render.text_tables import FORMATS, Table
 
 SHOW = "show"
-"""First word of a call that asks for one page."""
+"""First word of a call that shows a single page."""
 
 _WANTED = (
     "a kind (models, systems, executions, presets, studies, campaigns, deployments, workloads), a name of the catalog "
@@ -28,7 +28,7 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "List the models, systems, executions, presets of frameworks, studies and campaigns that come with "
-        "calculon, or show one of them. Their names can be used in place of their files in every command.",
+        "calculon, or show one of them. Every command accepts their names in place of files.",
         "calculon catalog\n"
         "calculon catalog models llama3 qwen\n"
         "calculon catalog systems --family hopper\n"
@@ -40,15 +40,15 @@ def configure(parser: Parser) -> None:
     )
     parser.argument(
         "WORD",
-        f"list only one kind ({', '.join(TABLES)}) or names that have one of the words in them; show NAME gives "
-        "one page about one, whose name may be written as people do; a whole name alone lists every field",
+        f"list only one kind ({', '.join(TABLES)}) or names that contain one of the words; show NAME prints "
+        "one page, with the name in any usual spelling; a full name alone lists every field",
         "words",
         nargs="*",
         choices=Suggested((*TABLES, SHOW)),
     )
     parser.option(
         "--family TEXT",
-        "only models or systems with this text in their family, such as llama, nvidia or hopper",
+        "only models or systems whose family contains this text, such as llama, nvidia or hopper",
     )
     parser.option(
         "--where EXPR",
@@ -87,6 +87,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         records = {name: table.records() for name, table in tables.items()}
         log(json_text(records if kind is None else records[kind]))
         return 0
+    # Parts of models exist for tests; they would only distract in the full list, but a search may name them.
     apart = form == "text" and not words and not arguments.family
     parts = _parts_of_models() if apart else ()
     for i, (name, table) in enumerate(tables.items()):
@@ -101,26 +102,26 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _parts_of_models() -> tuple[str, ...]:
-    """Return the names of parts of models, which are for tests."""
+    """Return the names of model parts (attention or MLP alone), which exist for tests."""
     return tuple(name for name in catalog.names("model") if model(name).part != "block")
 
 
 def _set_aside(table: Table, parts: tuple[str, ...]) -> tuple[Table, list[str]]:
-    """Return a table without parts of models and their executions; and the names of these."""
+    """Return a table without model parts and their executions, and the removed names."""
     aside = [row["name"] for row in table.rows if row["name"].partition("_")[0] in parts]
     return replace(table, rows=[row for row in table.rows if row["name"] not in aside]), aside
 
 
 def _kind_of(name: str) -> str | None:
-    """Return the kind of spec that the catalog has by a name."""
+    """Return the kind of spec that has this catalog name; None if there is none."""
     return next((kind for kind in SINGULAR.values() if name in catalog.names(kind)), None)
 
 
 def _named(words: Sequence[str]) -> tuple[str, str]:
-    """Return kind and exact name of the one that some words name: exactly, or as people write it.
+    """Return kind and exact name of the spec that `words` name: exact name, or usual spelling.
 
     Raises:
-        SpecError: For none, for several, and for a name of two kinds.
+        SpecError: If no spec, several specs, or specs of two kinds match.
     """
     text = " ".join(words)
     if not text:

@@ -1,4 +1,4 @@
-"""``calculon collective``: how long a collective takes, by which algorithm, and at which bandwidth."""
+"""``calculon collective``: time, algorithm and bandwidth of a collective (all-reduce, all-gather, all-to-all, ...)."""
 
 import argparse
 
@@ -28,8 +28,8 @@ def configure(parser: Parser) -> None:
     algorithms = "\n".join(f"  {name:12}  {one.words}" for name, one in ALGORITHMS.items())
     parser.explain(
         "Estimate a collective as nccl-tests measures it: time, algorithm bandwidth (size / time), and bus bandwidth. "
-        "SIZE is the size of the full array. Ranks fill the nodes of the system one after the other. auto takes the "
-        "fastest algorithm that NCCL chooses from, or what was measured. With --from or --to sizes double.\n"
+        "SIZE is the size of the full array. Ranks fill one node of the system after another. auto takes the "
+        "fastest algorithm of NCCL, or measured times if the system has them. With --from or --to sizes double.\n"
         f"{algorithms}",
         "calculon collective all_reduce 1GiB 8 h100_80g_sxm\n"
         "calculon collective all_reduce 1GB 128 h100_80g_sxm --algorithm hierarchical\n"
@@ -37,23 +37,23 @@ def configure(parser: Parser) -> None:
         "calculon collective all_reduce 1KiB 64 h100_80g_sxm --to 8GiB -o all_reduce.png",
         "The bus bandwidth can be compared with the rate of the links: it is 2 (n - 1) / n of the algorithm bandwidth "
         "for all_reduce, (n - 1) / n for reduce_scatter, all_gather, all_to_all, scatter and gather, and the same for "
-        "the others. The full array is what all_reduce and reduce_scatter start from, what all_gather "
-        "ends with, all that a rank sends in all_to_all, that the root has in scatter and gather.\n\n"
-        "Ranks fill the first network of the system up to its size, a node, then the next; --per-node says otherwise. "
-        "Efficiency, latency and ramp are those of the networks; ext.networks[].step_latency is that of one step, and "
-        "ext.networks[].in_network_reduction says that switches reduce. Where ext.networks[].kind (nvlink, pcie, net) "
-        "is known, and no step_latency or ramp stated, rings, trees and switches have the latencies of NCCL's tuner, "
+        "the others. The full array is the input of all_reduce and reduce_scatter, the output of all_gather, "
+        "all data that a rank sends in all_to_all, and the root's data in scatter and gather.\n\n"
+        "Ranks fill the first network of the system (a node) up to its size, then the next; --per-node changes that. "
+        "Efficiency, latency and ramp come from the networks; ext.networks[].step_latency is the latency of one step, "
+        "and ext.networks[].in_network_reduction means that switches reduce. If ext.networks[].kind (nvlink, pcie, "
+        "net) is known and no step_latency or ramp is given, rings, trees and switches have NCCL's tuner latencies, "
         "each with the fastest of its protocols: Simple, LL and, on systems with NVLink, LL128.\n\n"
-        "auto takes what was measured on one network, where ext.networks[].operations states that, or else the fastest "
-        "that NCCL chooses from, as its tuner does; where a network was measured none of those is faster than that. "
+        "auto uses the times measured on one network (ext.networks[].operations) if there are any, or else the fastest "
+        "algorithm that NCCL offers, as its tuner does; no algorithm is faster than the times measured on its network. "
         "They are ring, tree, nvls, nvls_tree and collnet for all_reduce, ring and nvls for "
         "reduce_scatter and all_gather, ring for broadcast and reduce, pairwise for all_to_all, rooted for scatter and "
         "gather. "
-        "Frameworks build the others, such as HSDP the hierarchical one; they are listed, and can be asked for. "
-        "pipelined overlaps its phases perfectly, which nothing quite does.\n\n"
-        "A range of sizes is shown as rows or as a picture; a CSV of rows is one that "
-        "calculon calibrate reads. Executions use these algorithms where they state coll_algo, and their groups span "
-        "networks where they state mesh_order.",
+        "Frameworks build the others (HSDP, for example, the hierarchical one); they are listed, and can be selected. "
+        "pipelined overlaps its phases perfectly, an ideal that no implementation reaches.\n\n"
+        "A range of sizes is shown as a table or a picture; "
+        "calculon calibrate reads the table as CSV. Executions with coll_algo use these algorithms; their groups span "
+        "networks if mesh_order is set.",
     )
     parser.argument(
         "OPERATION", ", ".join(OPERATIONS), type=one_of(*OPERATIONS), choices=OPERATIONS
@@ -67,7 +67,7 @@ def configure(parser: Parser) -> None:
 def _add_options(parser: Parser) -> None:
     parser.option(
         "-a, --algorithm NAME",
-        "auto (default), the fastest of NCCL, or one of those above",
+        "auto (default: the fastest of NCCL), or one of the algorithms above",
         type=one_of(AUTO, *ALGORITHMS),
         choices=(AUTO, *ALGORITHMS),
         default=AUTO,
@@ -77,11 +77,11 @@ def _add_options(parser: Parser) -> None:
     parser.option("--to SIZE", "largest size (default: SIZE)", dest="last", type=size)
     parser.option("-o, --output FILE", "NAME.csv, or a picture of a range: NAME.png, .svg or .pdf")
     add_changes(parser, "system")
-    add_format(parser, FORMATS, "of what is printed (default: text)", None)
+    add_format(parser, FORMATS, "format of the printed output (default: text)", None)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Estimate, and print or write the answer."""
+    """Estimate the collective, and print or write the result."""
     from calculon.cli.collective_tables import Asked, curves, page, sizes_table
     from calculon.inputs import system
 
@@ -94,6 +94,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
+        # The extension of --output selects the form: a picture, a table, or (without it) text.
         write_picture(curves(asked, sizes[0], sizes[-1]), output, log)
     elif output:
         log.write(None, output, sizes_table(asked, sizes))
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _sizes(arguments: argparse.Namespace) -> list[int]:
-    """Return the requested sizes, ascending: SIZE, the smallest and its doubles, and the largest."""
+    """Return the requested sizes in ascending order: SIZE, and the smallest size doubled up to the largest."""
     here = arguments.size
     first = here if arguments.first is None else arguments.first
     last = here if arguments.last is None else arguments.last
@@ -115,6 +116,7 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
             side = "most" if option == "--from" else "least"
             wanted = f"a size of at {side} SIZE, {here:,} bytes"
             raise SpecError(option, Problem("", wanted, f"{value:,}"))
+    # Doublings, as in nccl-tests; SIZE and the largest size are always included.
     doubled = [first]
     while 2 * doubled[-1] < last:
         doubled.append(2 * doubled[-1])
@@ -122,7 +124,7 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
 
 
 def _algorithm(arguments: argparse.Namespace) -> str:
-    """Return the name of the algorithm, or nothing for the fastest."""
+    """Return the name of the algorithm; empty for the fastest."""
     name, able = arguments.algorithm, CAN[arguments.operation]
     if name != AUTO and name not in able:
         wanted = f"one of auto, {', '.join(able)} for {arguments.operation}"

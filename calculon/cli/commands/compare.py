@@ -1,4 +1,4 @@
-"""``calculon compare``: results side by side."""
+"""``calculon compare``: results side by side, and the steps between them."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Compare two or more plans, results or deployments side by side: inputs that differ, parts of time and "
-        "memory, and all statistics. The others are compared with the first.",
+        "memory, and all statistics. The first is the reference.",
         'calculon compare llama-3.1-8b "tp=4 dp=16" "tp=2 dp=32" h100\n'
         "calculon plan llama-3-8b 64 h100 -o plan.json\n"
         "calculon compare mine=run.sh best=plan.json\n"
@@ -34,15 +34,15 @@ def configure(parser: Parser) -> None:
         "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e\n"
         "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected",
         "Parts and statistics have the largest difference first, with difference and ratio. In edition corrected the "
-        "page says whether measured runs confirm the order of the times. Plans of one model on one system are led "
-        "from one to the other, one change at a time: the largest first, as far as each can be made alone. "
-        "Deployments are files of serve and serve-optimal, or MODEL,DEPLOYMENT,SYSTEM with a workload.",
+        "page says if measured runs confirm the order of the times. Between plans of one model on one system, the page "
+        "changes one field at a time, the largest saving first, if each change is valid alone. "
+        "Deployments are results of serve and serve-optimal, or MODEL,DEPLOYMENT,SYSTEM with a workload.",
     )
     add_result_arguments(parser)
     add_workload(parser.add_argument_group("workload of deployments"))
     parser.option(
         "-d, --dialect NAME",
-        "launcher in whose settings the page names differences: megatron-lm, megatron-bridge, nemo, torchtitan, "
+        "launcher whose option names the page uses for differences: megatron-lm, megatron-bridge, nemo, torchtitan, "
         "deepspeed, accelerate (default: the launcher of the first launch file)",
         default="",
     )
@@ -77,7 +77,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _comparison(arguments: argparse.Namespace) -> "Comparison | ServedComparison":
-    """Compare the results, or the deployments."""
+    """Compare the results or the deployments."""
+    # Serving results have other statistics, so a mixture is refused there.
     if deployments := asked_served_results(arguments):
         from calculon.documents.served_documents import compared_served
 

@@ -15,13 +15,13 @@ SPECS = {
     **{"SYS": "system", "SYSTEM": "system"},
     "DEPLOYMENT": "deployment",
 }
-"""Arguments that take a catalog name or a file, by what the help calls them."""
+"""Arguments that take a catalog name or a file, keyed by metavar; the value is the kind of spec."""
 
 OPTIONS = ("campaign", "workload")
-"""Kinds of specs that options of these names take."""
+"""Options with the name of a kind of spec, which take such specs."""
 
 WORDS = {"execution": (*SHORT, *QUESTION_WORDS.values()), "deployment": DEGREES}
-"""Names of pairs that an argument may state instead."""
+"""Keys of ``key=value`` words that an argument accepts in place of a name."""
 
 FILES = ("FILE", "STATS", "LOG", "CONFIG")
 
@@ -44,15 +44,16 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     parser = complete_parser()
     _mark(parser, shtab.FILE)
-    preamble: Any = _preamble()  # by shell; the annotation of shtab knows text only
+    preamble: Any = _preamble()  # one text per shell; shtab annotates only a single text
     log(shtab.complete(parser, arguments.shell, preamble=preamble))
     return 0
 
 
 def _mark(parser: argparse.ArgumentParser, files: Any) -> None:
-    """Tell every argument of a parser, and of the parsers below it, what completes it."""
+    """Attach completions to every argument of a parser and its subparsers."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
+            # Aliases of a command share one parser object, so visit each object once.
             for below in {id(one): one for one in action.choices.values()}.values():
                 _mark(below, files)
         elif action.metavar in SPECS or action.dest in OPTIONS:
@@ -64,7 +65,7 @@ def _mark(parser: argparse.ArgumentParser, files: Any) -> None:
 
 
 def _preamble() -> dict[str, str]:
-    """Define a shell function for each kind of spec: names of the catalog, then files."""
+    """Return shell functions for each kind of spec, which complete catalog names, then files."""
     from calculon.declarations import catalog
 
     bash, zsh = [], []

@@ -1,4 +1,4 @@
-"""``calculon describe``: reference tables of every field, from their declarations."""
+"""``calculon describe``: reference tables of all fields, from their declarations."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from calculon.render.text_tables import FORMATS, Column, Table
 SPECS = ("execution", "model", "system", "campaign", "deployment", "workload")
 RESULTS = ("stats", "layers", "figures", "serving")
 ALL = "all"
-"""Stands for every edition."""
+"""Marks a statistic that every edition has."""
 
 _FIGURES = {"figures": CampaignFigures, "serving": ServingFigures}
 
@@ -29,7 +29,7 @@ _OVERLAY = {
     kind: ({"field": BASE, "takes": "text; optional", "unit": "", "description": words},)
     for kind, words in HELP.items()
 }
-"""Fields of overlays alone."""
+"""Fields that exist only in overlays."""
 
 _FOLDED = ("takes", "value", "description", "source")
 _TITLES = {"source": "default from"}
@@ -50,8 +50,8 @@ def configure(parser: Parser) -> None:
     )
     parser.argument(
         "SUBJECT",
-        "stats (statistics), layers (members of a layer), figures (those of a whole training run), "
-        "serving (those of a deployment), a spec ("
+        "stats (statistics), layers (members of a layer), figures (of a whole training run), "
+        "serving (figures of a deployment), a spec ("
         + ", ".join(SPECS)
         + "), or the name of one field",
         choices=Suggested((*RESULTS, *SPECS)),
@@ -73,12 +73,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _table(subject: str) -> Table:
-    """List all of a subject."""
+    """Return all rows of a subject."""
     return _results(subject) if subject in RESULTS else _fields(subject)
 
 
 def _named(name: str) -> Table:
-    """Look a statistic, a member of a layer or a field up: its whole name, or the last part of it."""
+    """Look up a statistic, a member of a layer or a field by its full name, or by the last part of its path."""
     known = [
         {"of": subject, "name": row.get("field") or row["name"], "takes": "", "source": "", **row}
         for subject in (*RESULTS, *SPECS)
@@ -96,7 +96,7 @@ def _named(name: str) -> Table:
 
 
 def _results(subject: str) -> Table:
-    """List statistics, the figures of a run, or the members of a layer."""
+    """Return a table of the statistics, the figures of a run, or the members of a layer."""
     if subject == "stats":
         from calculon.declarations.statistics import BOUNDS, CorrectedStats, Stats
 
@@ -105,9 +105,9 @@ def _results(subject: str) -> Table:
             row | {"edition": ALL if row["name"] in published else CORRECTED}
             for row in _columns(CorrectedStats)
         ]
-        beside = {"source": "", "edition": CORRECTED}
+        common = {"source": "", "edition": CORRECTED}
         rows += [
-            {"name": name, "description": text, "unit": "s", **beside}
+            {"name": name, "description": text, "unit": "s", **common}
             for name, text in BOUNDS.items()
         ]
     elif subject in _FIGURES:
@@ -131,7 +131,7 @@ def _results(subject: str) -> Table:
 
 
 def _columns(record: type) -> list[dict[str, str]]:
-    """List the columns of a record."""
+    """Return the columns of a record."""
     return [
         {"name": c.name, "unit": c.unit.symbol, "description": c.help, "source": c.source}
         for c in columns(record)
@@ -139,14 +139,14 @@ def _columns(record: type) -> list[dict[str, str]]:
 
 
 def _fields(subject: str) -> Table:
-    """List the fields of a spec."""
+    """Return a table of the fields of a spec."""
     rows = [*_rows(_spec(subject), ""), *_OVERLAY.get(subject, ())]
     sources = ("source",) if any(row.get("source") for row in rows) else ()
     return _listed(("field", "takes", "unit", "description", *sources), rows)
 
 
 def _listed(keys: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return texts by key as a table; long ones are folded."""
+    """Return texts by key as a table; long columns are folded."""
     columns = (Column(key, _TITLES.get(key, key), fold=key in _FOLDED) for key in keys)
     return Table(tuple(columns), rows)
 
@@ -172,7 +172,7 @@ def _spec(subject: str) -> type:
 
 
 def _rows(cls: type, path: str) -> Iterator[dict[str, str]]:
-    """List the fields of a record class and of the records inside it."""
+    """Yield the fields of a record class and of the records nested in it."""
     for field in spec_fields(cls):
         inner, suffix = _inside(field.annotation)
         yield {
@@ -187,7 +187,7 @@ def _rows(cls: type, path: str) -> Iterator[dict[str, str]]:
 
 
 def _inside(kind: Any) -> tuple[type | None, str]:
-    """Return the record class inside a field, and the suffix of the field's key there."""
+    """Return the record class nested in a field, and the suffix that its key gets in paths."""
     if kind in _WORDS or hasattr(kind, "schema"):
         return None, ""
     if get_origin(kind) is dict:
@@ -196,12 +196,13 @@ def _inside(kind: Any) -> tuple[type | None, str]:
 
 
 def _takes(field: SpecField) -> str:
-    """Name the values that a field takes, and its default."""
+    """Return the values that a field accepts, and its default."""
+    # The values come first, since readers look for them; defaults are in the unit of the file.
     values = _values(field.annotation, field.declaration)
     if not field.declaration.optional:
         return values
     default = field.default
-    numeric = isinstance(default, float)  # a time is one, and has words, too
+    numeric = isinstance(default, float)  # times are floats too, although they also accept words
     if default in (None, "") or (field.annotation not in JSON_TYPES and not numeric):
         return f"{values}; optional"
     if numeric:
@@ -210,7 +211,7 @@ def _takes(field: SpecField) -> str:
 
 
 def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one return a kind)
-    """Name the values of a field: its type and limits, or its choices."""
+    """Return the values of a field: its type and limits, or its choices."""
     if get_origin(kind) is dict:
         return "object with " + ", ".join(declaration.choices)
     if isinstance(declaration.choices, (ListsOfCounts, ModuleSets)):
@@ -229,6 +230,7 @@ def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one r
     if wanted := getattr(kind, "WANTED", ""):
         return str(wanted)
     if hasattr(kind, "schema"):
+        # A type with its own JSON Schema accepts several forms, which are summarized from the schema.
         own = kind.schema()
         if "type" not in own:
             return "anything"

@@ -1,4 +1,4 @@
-"""``calculon dispatch``: what sending tokens to the experts of other ranks takes, by dispatcher."""
+"""``calculon dispatch``: time of MoE token dispatch (expert parallelism, all-to-all), by dispatcher."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -32,26 +32,26 @@ from calculon.render.texts import counted, percent
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Compare ways to send tokens to the experts of a model that are split among RANKS, and their results back: "
-        "the time of one such exchange, the bytes through each port of a rank, and the share of its compute engines "
-        "that is taken meanwhile.\n\n"
+        "Compare dispatchers that send tokens to the experts of a model, split among RANKS, and their results back: "
+        "the time of one exchange, the bytes through each port of a rank, and the share of its compute engines "
+        "that it occupies.\n\n"
         "allgather gives every rank all tokens; alltoall sends a row for each expert of a token; deepep and hybridep "
-        "send one copy to each node that has an expert of the token, which forwards it to each rank with one, at what "
-        "ext.ep_library of the system states. All experts get tokens alike often, in router_group_topk of "
-        "router_groups at most where the model states that; --imbalance says how many more the busiest rank has.\n\n"
-        "Ranks fill the first network of the system up to its size, a node, then the next; --per-node says otherwise. "
-        "float8 has a scale of 4 bytes for 128 elements.",
+        "send one copy to each node that has an expert of the token, which forwards it to each such rank, at the rate "
+        "that ext.ep_library of the system states. Experts are equally likely, chosen from router_group_topk of "
+        "router_groups if the model has groups; --imbalance sets the load of the busiest rank.\n\n"
+        "Ranks fill the first network of the system (a node) up to its size, then the next; --per-node changes that. "
+        "float8 includes one 4-byte scale per 128 elements.",
         "calculon dispatch qwen3-235B-a22B 32 h800_80g_sxm\n"
         "calculon dispatch qwen3-235B-a22B 32 h100_80g_sxm --tokens 8192 --datatype float8\n"
         "calculon dispatch mixtral-8x7B 8 b200_sxm --format json",
     )
     parser.argument("MODEL", "a model with experts: a catalog name, a file, or -")
-    parser.argument("RANKS", "ranks that the experts are split among", type=positive)
+    parser.argument("RANKS", "ranks over which the experts are split", type=positive)
     parser.argument("SYS", "the system: a name of the catalog, a file, or -", "system")
-    parser.option("-t, --tokens N", "tokens of a rank (default: a sequence)", type=positive)
+    parser.option("-t, --tokens N", "tokens per rank (default: one sequence)", type=positive)
     parser.option(
         "-d, --datatype TYPE",
-        f"what is sent: {', '.join(DATATYPE_BYTES)} (default: bfloat16)",
+        f"datatype of the tokens: {', '.join(DATATYPE_BYTES)} (default: bfloat16)",
         type=one_of(*DATATYPE_BYTES),
         choices=tuple(DATATYPE_BYTES),
         default="bfloat16",
@@ -64,11 +64,11 @@ def configure(parser: Parser) -> None:
     )
     parser.option("-g, --per-node G", "ranks in each node (default: as many as fit)", type=positive)
     add_changes(parser, "model", "system")
-    add_format(parser, FORMATS, "of what is printed (default: text)")
+    add_format(parser, FORMATS, "format of the printed output (default: text)")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Print a row for each dispatcher."""
+    """Print one row per dispatcher."""
     from calculon import inputs
 
     specs = with_changes(arguments.changes, model=arguments.model, system=arguments.system)
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         reason = f"{model.num_experts:,} experts of {model.name} are not split evenly among {arguments.ranks:,} ranks"
         raise Infeasible("experts_split", reason)
     if arguments.imbalance < 100:
-        wanted = "at least 100, as the busiest rank has no less than the mean"
+        wanted = "at least 100, since the busiest rank has at least the mean"
         raise SpecError("--imbalance", Problem("", wanted, str(arguments.imbalance)))
     group = place(system, arguments.ranks, arguments.per_node)
     tokens = arguments.tokens or model.seq_size
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _routed(model: Model) -> str:
-    """Say how tokens choose their experts."""
+    """Describe how tokens choose their experts."""
     groups = f" in {model.router_group_topk:,} of {model.router_groups:,} groups"
     limited = groups if model.router_groups else ""
     return f"{model.experts_per_token:,} of {counted(model.num_experts, 'expert')}{limited}"
@@ -105,14 +105,16 @@ def _routed(model: Model) -> str:
 def _table(
     model: Model, system: System, group: Group, tokens: int, arguments: argparse.Namespace
 ) -> Table:
-    """Return time, bytes on each network that the group uses, and share of the engines, by dispatcher."""
+    """Return time, bytes on each network of the group, and occupied share of the engines, by dispatcher."""
     size = SCALED_BYTES if arguments.datatype == "float8" else DATATYPE_BYTES[arguments.datatype]
+    # Latent MoE models send the down-projected hidden state.
     width = model.moe_latent or model.hidden
     row, imbalance = np.array(size * width), arguments.imbalance / 100
     routing, whole = Routing.of(model), np.array(float(arguments.ranks * tokens)) * size * width
     rows: list[dict[str, Any]] = []
     for name in ("allgather", "alltoall", *LIBRARIES):
         if not has_ports(system, name, group):
+            # The cost model of a dispatcher needs port rates that not every system states; such rows are left out.
             continue
         if name == "allgather":
             time = group_time(system, "all_gather", whole, group, AUTO)
@@ -138,7 +140,7 @@ def _table(
 
 
 def _joined(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of which those that differ in the dispatcher alone are one, which names all of them."""
+    """Merge rows that differ only in the dispatcher into one row that names all their dispatchers."""
     names: dict[tuple[Any, ...], list[str]] = {}
     for row in rows:
         names.setdefault(tuple(row.items())[1:], []).append(row["dispatcher"])

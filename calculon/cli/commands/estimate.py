@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from calculon.estimate.estimate import Estimate
 
 PLAN = (
-    'the plan: words ("tp=4 pp=2 mbs=1 batch=4M"; by default of one replica and with the batch of calculon plan), '
+    'the plan: words ("tp=4 pp=2 mbs=1 batch=4M"; default: one replica and the batch of calculon plan), '
     "the file of an execution, a result (best.json#0), a launch script, or a name of the catalog"
 )
 
@@ -29,7 +29,7 @@ PLAN = (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Estimate one plan of a model on a system: time, memory, communication and efficiency, and how sure that is.",
+        "Estimate one plan of a model on a system: time, memory, communication, efficiency and their intervals.",
         'calculon estimate llama-3.1-8b "tp=4 dp=16" h100\n'
         'calculon estimate llama-3.1-70b "tp=8 pp=4 procs=256 dtype=fp8" h100 -o estimate.json\n'
         "calculon estimate llama3-8B llama3-8B_h100x64 h100_80g_sxm --set microbatch_size=2",
@@ -40,7 +40,7 @@ def configure(parser: Parser) -> None:
     parser.switch(
         "-v, --verbose", "print everything: memory, traffic, groups of ranks, nearest runs"
     )
-    parser.switch("--layers", "with every layer of a block")
+    parser.switch("--layers", "include every layer of a block")
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
     add_preset(parser)
@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.documents.estimate_result import result_of
     from calculon.documents.page import estimate_page, short_estimate_page
 
+    # Without a prediction interval (edition sc23) there is no short page.
     whole = whole_page(arguments) or found.belief is None
     page = estimate_page if whole else short_estimate_page
     log.answer(arguments, lambda: page(result_of(found)), found.to_dict)
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def estimated(arguments: argparse.Namespace, model: str, execution: str, system: str) -> "Estimate":
-    """Return the estimate of arguments; an error of one that cannot run says also what would make it fit."""
+    """Return the estimate of the arguments; the error of an infeasible plan has a hint that would make it fit."""
     from calculon import inputs
     from calculon.estimate.estimate import estimate
 

@@ -1,4 +1,4 @@
-"""``calculon explore``: the model as a page in a browser."""
+"""``calculon explore``: an interactive page of the model in a browser."""
 
 import argparse
 import re
@@ -22,19 +22,19 @@ HOST, PORT = "127.0.0.1", 8765
 MODEL, SYSTEM, PROCS = "llama3-70B", "h100_80g_sxm", "1024"
 
 WORDS = ("preset", "batch", "seq", "dtype", "tokens", "view")
-"""Options that are words of the address."""
+"""Options that become query parameters of the page's address."""
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Open a page in the browser on which every control answers at once: a plan with its time, memory and rivals, "
-        "a search, the machine and what more of it would buy, the pipeline down to single operators, and deployments "
-        "that serve the model. It takes the question of calculon plan, and shows the same numbers. The address of the "
-        "page is its state: a link reproduces it.\n"
-        "The page is served by this program, to this machine alone and without any other network; Ctrl-C ends it. On "
+        "Open a page in the browser that updates with every control: a plan with its time, memory and alternatives, "
+        "a search, the machine and the benefit of a better one, the pipeline down to single operators, and deployments "
+        "that serve the model. It takes the arguments of calculon plan and shows the same numbers. The address of the "
+        "page contains its state, so a link reproduces it.\n"
+        "This program serves the page, only to this machine and without network access; Ctrl-C ends it. On "
         "a machine without a screen, forward the port (ssh -L 8765:localhost:8765 MACHINE) and open the address that "
-        "is printed.",
+        "it prints.",
         "calculon explore\n"
         "calculon explore llama3-70B h100_80g_sxm 1024\n"
         "calculon explore llama-3.1-405b 16k h100 --batch 16M --tokens 15T\n"
@@ -45,24 +45,24 @@ def configure(parser: Parser) -> None:
     _add_specs(parser)
     add_preset(parser, absent=USUAL, longer="", files=False)
     add_question_options(parser)
-    parser.option("--tokens N", "tokens of the whole training (15T)")
+    parser.option("--tokens N", "training tokens in total (15T)")
     add_changes(parser, "system")
     parser.option(
         "--view VIEW",
-        f"what is shown first: {', '.join(VIEWS)} (default: {VIEWS[0]})",
+        f"view that is opened first: {', '.join(VIEWS)} (default: {VIEWS[0]})",
         choices=VIEWS,
     )
     parser.option(
         "--host",
-        f"address to listen at (default: {HOST}: this machine alone; 0.0.0.0: everybody on the network)",
+        f"address to listen on (default: {HOST}: only this machine; 0.0.0.0: everybody on the network)",
         default=HOST,
     )
     parser.option(
         "--port",
-        f"port to listen at; 0 takes any that is free (default: {PORT}, or the next that is free)",
+        f"port to listen on; 0 takes any free port (default: {PORT}, or the next free one)",
         type=_port,
     )
-    parser.switch("--no-browser", "print the address, and open nothing")
+    parser.switch("--no-browser", "print the address without opening a browser")
 
 
 def _add_specs(parser: Parser) -> None:
@@ -79,14 +79,14 @@ def _add_specs(parser: Parser) -> None:
 
 
 def _port(text: str) -> int:
-    """Return a number of a port."""
+    """Parse a port number."""
     if not text.isdecimal() or int(text) >= 2**16:
         raise argparse.ArgumentTypeError(Problem("", "a number from 0 to 65535", repr(text)))
     return int(text)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Serve the page until it is interrupted."""
+    """Serve the page until interrupted."""
     require("explore")
     from calculon.explore.answers import Answers
     from calculon.explore.offer import Offer
@@ -101,17 +101,19 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.explore.web.page_server import app
 
     system, procs = arguments.system, arguments.procs
-    if re.fullmatch(COUNT, system):  # as calculon plan has them
+    if re.fullmatch(COUNT, system):  # processors before the machine, as calculon plan accepts them
         system, procs = SYSTEM if procs == PROCS else procs, system
     answers = Answers(Offer(arguments.model, system))
     first = _first(arguments, answers, procs)
     host, port = arguments.host, arguments.port
+    # A port that was asked for must be free; the default may move to the next free one.
     listener = listening(host, PORT if port is None else port, only=port is not None)
     address = address_of(listener, host)
     if not is_loopback(host):
         tell(
             f"calculon: warning: everybody who reaches this machine can use the page, at {address}"
         )
+    # The page waits for people, so a progress line would run forever.
     end_progress()
     log(f"{address}{first.link()}  (Ctrl-C ends it)")
     log.stream.flush()
@@ -128,7 +130,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "State":
-    """Return the state that the arguments ask for."""
+    """Return the page state that the arguments describe."""
     from calculon.explore.web.first_page import first_page
 
     words = [("procs", procs)]
@@ -136,7 +138,7 @@ def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "St
     changes = parsed(arguments.changes, ("system",))["system"]
     for path, value in changes.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            hint = "state it in a file that is based on the system, and name the file"
+            hint = "set it in an overlay file of the system, and give that file"
             raise SpecError("--set", Problem(path, "a number", repr(value), hint))
         words.append((f"system.{path}", repr(value)))
     return first_page(answers, words, only_plan(arguments.mine))

@@ -1,4 +1,4 @@
-"""``calculon export-flags``: an execution as the script or configuration of a launcher."""
+"""``calculon export-flags``: write an execution as the launch script or configuration of a launcher."""
 
 import argparse
 from pathlib import Path
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Write the launch script or configuration that runs an execution: complete with the model, where it is "
-        "known, and with the version that it was written for. What the launcher cannot express is an error that "
-        "names the field and the nearest value. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, "
-        "deepspeed, accelerate; and of a deployment, or of a result of calculon serve, the engines vllm, sglang, "
+        "Write the launch script or configuration that runs an execution, complete with the model if it is "
+        "known, for a stated version of the launcher. A value that the launcher cannot express is an error that "
+        "names the field and the nearest supported value. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, "
+        "deepspeed, accelerate; for a deployment or a result of calculon serve, the engines vllm, sglang, "
         "tensorrt-llm.",
         'calculon export megatron-lm llama-3.1-8b "tp=4 dp=16" -o run.sh\n'
         "calculon export-flags megatron-lm llama3-8B_h100x64 llama3-8B -o run.sh\n"
@@ -39,31 +39,31 @@ def configure(parser: Parser) -> None:
         "calculon export-flags vllm served.json -o serve.sh\n"
         "calculon export-flags sglang llama3.1-70B_h100x8_fp8 llama3-70B --system h100",
     )
-    parser.argument("FORMAT", "what to write for", "dialect")
+    parser.argument("FORMAT", "the launcher or engine", "dialect")
     parser.argument(
         "EXE",
-        "the execution, or the deployment: of the catalog, a file, of a result (best.json#0); words "
-        '("tp=4 dp=16"); or with --system a number of processors',
+        "the execution or deployment: a catalog name, a file, or a result (best.json#0); words "
+        '("tp=4 dp=16"); or, with --system, a number of processors',
         "execution",
     )
     parser.argument(
         "APP",
-        "the model, before or after the execution (default: what the result says; else its settings are left out)",
+        "the model, before or after the execution (default: from the result; otherwise its settings are left out)",
         "model",
         nargs="?",
     )
-    parser.argument("SYSTEM", "the machine, which a file need not say", "machine", nargs="?")
+    parser.argument("SYSTEM", "the machine, if the file does not name it", "machine", nargs="?")
     parser.option(
         "-o, --output FILE", "the script or configuration; - prints it (default)", default=STDOUT
     )
     parser.option(
         "--patch FILE",
-        "a launch file of the same launcher: only the settings are changed in which its execution differs, and the "
-        "changes are shown",
+        "a launch file of the same launcher: change only the settings in which its execution differs, and show the "
+        "changes",
     )
     parser.option(
         "--system SYSTEM",
-        "machine of a deployment: with the model it makes the share of the free memory one of all memory",
+        "machine of a deployment: with the model, converts a share of free memory into a share of all memory",
     )
     add_changes(parser, "execution", "deployment")
     add_preset(parser)
@@ -78,6 +78,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     output, source = arguments.output, arguments.execution
     if output != STDOUT:
         check_launch_file(output, dialect, arguments.patch or "")
+        # Compare resolved paths: "./run.sh" and "run.sh" are one file.
         if Path(output).resolve() == Path(split(source)[0]).resolve():
             raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
     before = ""
@@ -100,7 +101,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _set_in_order(arguments: argparse.Namespace) -> None:
-    """Exchange the model and the execution if the model comes first; take the machine from either place."""
+    """Swap model and execution if the model comes first; take the machine from the option or the argument."""
     first, second = arguments.execution, arguments.model
     if second is not None and _is_model(first) and not _is_model(second):
         arguments.execution, arguments.model = second, first
@@ -113,7 +114,7 @@ def _set_in_order(arguments: argparse.Namespace) -> None:
 
 
 def _is_model(text: str) -> bool:
-    """Return whether a text names a model of the catalog and no execution or deployment."""
+    """Return True if a text names a catalog model, and no execution or deployment."""
     if is_plan(text) or Path(text).exists():
         return False
     others = (*catalog.names("execution"), *catalog.names("deployment"))
@@ -133,7 +134,7 @@ def _write(output: str, text: str) -> None:
 
 
 def _asked(arguments: argparse.Namespace, dialect: "Dialect") -> tuple["Execution", "Model | None"]:
-    """Return the execution, and the model where it is known."""
+    """Return the execution, and the model if it is known."""
     from calculon import inputs
 
     source = arguments.execution
@@ -149,18 +150,18 @@ def _asked(arguments: argparse.Namespace, dialect: "Dialect") -> tuple["Executio
 
 
 def _training(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
-    """Return the launch file of an execution, and what to tell of it."""
+    """Return the launch file of an execution, and a note for the user (empty if none)."""
     from calculon.advise.launch_text import launch_text
 
     execution, model = _asked(arguments, dialect)
     with naming(arguments.execution):
         text = launch_text(dialect, execution, model)
-    unknown = "Note: no model is known, and its settings are left out; name it after EXE"
+    unknown = "Note: the model is unknown, so its settings are left out; name it after EXE"
     return text, unknown if model is None else ""
 
 
 def _patched(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str, str]:
-    """Return a launch file, the same with what an execution has otherwise, and what to tell of it."""
+    """Return the original launch file, the patched one, and notes for the user."""
     from calculon import inputs
     from calculon.advise.launch_flags import patched_file
 
@@ -180,7 +181,7 @@ def _patched(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, st
 
 
 def _engine(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
-    """Return the script that starts an engine for a deployment, and what to tell of it."""
+    """Return the script that starts an engine for a deployment, and an empty note."""
     from calculon.advise.engine_flags import engine_text
 
     source = arguments.execution

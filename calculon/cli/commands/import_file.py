@@ -1,4 +1,4 @@
-"""``calculon import``: a file of another tool, by what it is."""
+"""``calculon import``: read a file of another tool, recognized by its content."""
 
 import argparse
 from importlib import import_module
@@ -12,7 +12,7 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Read a file of another tool: the config.json of a model on Hugging Face becomes a model file "
-        "(calculon import-model --help), a launch script or configuration an execution, the command of an engine a "
+        "(calculon import-model --help), a launch script or configuration an execution, and a serving command a "
         "deployment (calculon import-flags --help). Options are those of the two commands.",
         "calculon import config.json -o mine.json\ncalculon import run.sh -o plan.json",
     )
@@ -21,7 +21,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Run the command that the file is for."""
+    """Run the import command that suits the file."""
     name = "import-model" if _is_model(arguments.file) else "import-flags"
     module = import_module(f"calculon.cli.commands.{name.replace('-', '_')}")
     parser = Parser(prog=f"calculon {name}")
@@ -31,8 +31,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _is_model(path: str) -> bool:
-    """Return whether a file is the configuration of a model on Hugging Face."""
+    """Return True if a file is the Hugging Face configuration of a model."""
     if document_suffix(path) != ".json" or not Path(path).is_file():
         return False
     raw = read_document(path)
+    # Every Hugging Face configuration has one of these keys, and no launcher's configuration does.
     return isinstance(raw, dict) and bool({"model_type", "architectures"} & raw.keys())

@@ -1,4 +1,4 @@
-"""``calculon import-flags``: the script or configuration of a launcher as an execution."""
+"""``calculon import-flags``: read the script or configuration of a launcher as an execution."""
 
 import argparse
 import sys
@@ -11,29 +11,31 @@ from calculon.declarations.files import STDIN, json_text, write_json
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Turn a launch script or configuration into an execution, and into a model where its settings describe one. "
-        "Nothing is executed and nothing is dropped: every setting is read, or told: as one without effect on time "
-        "or memory, as one whose effect is not modelled, or as unknown. A setting that is absent means the "
-        "launcher's default. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, accelerate; without "
-        "one the file tells it. Every command that takes an execution takes such a file, too. A command that starts "
-        "vllm, sglang or tensorrt-llm, in a file or as it is, becomes a deployment, which calculon serve takes.",
+        "Turn a launch script or configuration into an execution, and into a model if its settings describe one. "
+        "Nothing is executed and nothing is dropped: every setting is read, or reported as having no effect on time "
+        "or memory, as not modelled, or as unknown. A missing setting means the "
+        "launcher's default. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, accelerate; "
+        "default recognized from the file. Every command that accepts an execution accepts such a file. A command "
+        "that starts vllm, sglang or tensorrt-llm, in a file or as text, becomes a deployment for calculon serve.",
         "calculon import-flags run.sh\n"
         "calculon import-flags run.sh -o plan.json -m model.json\n"
         "calculon import-flags megatron-lm run.sh --procs 128 -o plan.json\n"
         "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw\n"
         "calculon import-flags 'vllm serve some/model -tp 8' --model llama3-70B --system h100 -o served.json",
     )
-    parser.argument("FORMAT", "its format (default: by looking)", "dialect", nargs="?", default="")
+    parser.argument(
+        "FORMAT", "its format (default: recognized from the file)", "dialect", nargs="?", default=""
+    )
     parser.argument("FILE", "the script or configuration, or -; or a command of an engine")
     parser.option(
         "-o, --output FILE",
-        "the execution, or deployment (.json); - prints it, and the page on standard error",
+        "the execution, or deployment (.json); - prints it, with the page on standard error",
     )
     parser.option("-m, --model-output FILE", "the model that the settings describe (.json)")
-    parser.option("-p, --procs N", "processors (default: what the file says)", type=positive)
+    parser.option("-p, --procs N", "processors (default: from the file)", type=positive)
     parser.option(
         "-e, --env NAME=VALUE",
-        "value of a variable of the environment, or of an argument (1=VALUE), that the file asks for; may be "
+        "value of an environment variable, or of a script argument (1=VALUE), that the file uses; may be "
         "repeated",
         action="append",
         default=[],
@@ -41,20 +43,21 @@ def configure(parser: Parser) -> None:
     for kind in ("model", "system"):
         parser.option(
             f"--{kind} NAME|FILE",
-            f"{kind} of an engine: both make its share of all memory a share of what is free",
+            f"{kind} of a serving engine: with both, its share of all memory becomes a share of free memory",
         )
-    meaning = "what is printed: a page (text, default) or all of it (json)"
+    meaning = "format of the printed output: a page (text, default) or everything (json)"
     add_format(parser, meaning=meaning)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Read the file, write what was asked for, and print what became of its settings."""
+    """Read the file, write the requested outputs, and print how each setting was handled."""
     from calculon.advise.launch_flags import import_flags
     from calculon.launch.launch_files import is_command
 
     outputs = [name for name in (arguments.output, arguments.model_output) if name is not None]
     command = is_command(arguments.file)
     check_outputs([name for name in outputs if name != STDOUT], [] if command else [arguments.file])
+    # Two documents on one stream could not be separated again.
     if outputs.count(STDOUT) + (arguments.format == "json") > 1:
         raise SpecError("import-flags", Problem("", "one output on standard output", "several"))
     launch = import_flags(
@@ -98,7 +101,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _variables(texts: list[str]) -> dict[str, str]:
-    """Return variables by name."""
+    """Parse ``NAME=VALUE`` texts into variables by name."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""``calculon import-model``: a Hugging Face configuration as a model file."""
+"""``calculon import-model``: read a Hugging Face configuration as a model file."""
 
 import argparse
 from pathlib import Path
@@ -13,8 +13,8 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Turn the config.json of a model on Hugging Face into a model file. Nothing is fetched and nothing is "
-        "guessed: a family or feature that a model cannot express is an error that names it. Quantised weights are of "
-        "how it is served: a note says the fields of a deployment.",
+        "guessed: an unsupported family or feature is an error that names it. Quantized weights belong to "
+        "serving, not to the model: a note names the fields of a deployment.",
         "calculon import-model config.json -o mine.json\n"
         "calculon import-model config.json -o long.json --seq-size 8192 --name 'mine, longer'",
     )
@@ -27,11 +27,11 @@ def configure(parser: Parser) -> None:
         "sequence length (default: the longest that the configuration states)",
         type=positive,
     )
-    parser.option("-n, --name NAME", "what the model is; stands in its file under about")
+    parser.option("-n, --name NAME", "name of the model, stored in its file under about")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Write or print the model, and tell its parameters."""
+    """Write or print the model, and report its parameter count."""
     from calculon.architecture.parameters import active_count, parameter_count
     from calculon.declarations.huggingface import (
         USUAL_LENGTH,
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output == STDOUT:
         log(json_text(document))
         if not log.quiet:
-            tell("\n".join((told, *notes)))  # what is printed can go into a file
+            tell("\n".join((told, *notes)))  # standard output may be redirected into a file
         return 0
     write_json(output, document)
     log(f"{arguments.name or document_stem(Path(output).name)}: {told}")

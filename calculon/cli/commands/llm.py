@@ -1,4 +1,4 @@
-"""``calculon llm``: estimate one execution."""
+"""``calculon llm``: estimate one execution of a model on a system."""
 
 import argparse
 
@@ -35,12 +35,14 @@ def configure(parser: Parser) -> None:
     parser.argument(
         "STATS",
         "- prints a page; NAME.json or NAME.json.gz gets all statistics, and in edition corrected "
-        "the interval of the time, the measured runs that it rests on, and the groups of ranks with their bytes by "
+        "the prediction interval of the time, its measured runs, and the process groups with their bytes by "
         "network",
     )
-    meaning = "what STATS - prints: a page (text, default) or all statistics (json)"
+    meaning = "output of STATS -: a page (text, default) or all statistics (json)"
     add_format(parser, meaning=meaning)
-    parser.option("-p, --peers FILE", "also write which ranks work together (.json, .json.gz)")
+    parser.option(
+        "-p, --peers FILE", "also write the ranks of each process group (.json, .json.gz)"
+    )
     parser.switch("-l, --layers", "also list every layer of a block")
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)

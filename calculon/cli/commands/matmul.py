@@ -1,4 +1,4 @@
-"""``calculon matmul``: how long a matrix product takes, alone and beside a copy from the host."""
+"""``calculon matmul``: time of a matrix product (GEMM) on the roofline, alone and overlapping a copy from the host."""
 
 import argparse
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Time a product of an M x K and a K x N matrix on one processor: arithmetic at the rate that the system has "
-        "for products of this size or shape, traffic of both operands and the result in tier-1 memory, and both "
-        "together as its processing_mode says. A layer of a model takes the same time in edition corrected.\n\n"
+        "Time a product of an M x K and a K x N matrix on one processor: arithmetic at the rate the system reaches "
+        "for this size or shape, tier-1 memory traffic of both operands and the result, and both "
+        "combined according to its processing_mode. A model layer takes the same time in edition corrected.\n\n"
         "With --copy a copy between host and processor (tier 2, PCIe) begins at the same time on a second stream, from "
-        "pinned memory. Copy engines do it, so the product keeps its multiprocessors, but its traffic shares the "
-        "bandwidth of tier-1 memory with the copy. Together they take as long as the longer of the two; what is "
-        "hidden is the sum of both alone less that.",
+        "pinned memory. Copy engines run it, so the product keeps all multiprocessors, but its traffic shares the "
+        "bandwidth of tier-1 memory with the copy. Together they take as long as the longer one; the "
+        "hidden time is the sum of both alone minus that.",
         "calculon matmul 16384 16384 16384 h100_80g_sxm\n"
         "calculon matmul 16384 16384 16384 h100_80g_sxm --copy 1GiB\n"
         "calculon matmul 4096 14336 4096 a100_80g_sxm --datatype float32 --format json\n"
@@ -51,22 +51,22 @@ def configure(parser: Parser) -> None:
     parser.argument("SYS", "the system: a name of the catalog, a file, or -", "system")
     parser.option(
         "-d, --datatype TYPE",
-        f"type of the arithmetic: {', '.join(MATMUL_BYTES)} (default: bfloat16 where the system has it)",
+        f"type of the arithmetic: {', '.join(MATMUL_BYTES)} (default: bfloat16 if the system has it)",
         type=one_of(*MATMUL_BYTES),
         choices=tuple(MATMUL_BYTES),
     )
     parser.option(
         "-c, --copy SIZE",
-        "also copy so many bytes from or to the host, on a second stream: 64MB, 1GiB",
+        "also copy this many bytes from or to the host on a second stream: 64MB, 1GiB",
         type=size,
     )
     parser.option("-o, --output FILE", "NAME.csv or NAME.json: one row with everything")
     add_changes(parser, "system")
-    add_format(parser, FORMATS, "of what is printed (default: text)", None)
+    add_format(parser, FORMATS, "format of the printed output (default: text)", None)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Time the product, and print or write the answer."""
+    """Time the product, and print or write the result."""
     output = arguments.output
     if output == STDOUT:
         hint = "--format csv or json prints"
@@ -82,8 +82,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
     datatype = datatype_of(machine, arguments.datatype)
     product = matrix_product(machine, arguments.m, arguments.n, arguments.k, datatype)
-    beside = None if arguments.copy is None else with_concurrent_copy(product, arguments.copy)
-    row = _row(product, beside)
+    overlap = None if arguments.copy is None else with_concurrent_copy(product, arguments.copy)
+    # One row serves CSV and JSON; the page is for people only.
+    row = _row(product, overlap)
     table = Table(tuple(Column(key, key, right=True) for key in row), [row])
     if output is not None:
         log.write(row, output, table)
@@ -91,12 +92,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log.table(table, arguments.format)
     else:
         log_machine(log, machine)
-        log.parts(*_page(product, beside))
+        log.parts(*_page(product, overlap))
     return 0
 
 
-def _row(product: "MatrixProduct", beside: "ConcurrentCopy | None") -> dict[str, Any]:
-    """Return everything that is known, in seconds, bytes, TFLOP/s and GB/s."""
+def _row(product: "MatrixProduct", overlap: "ConcurrentCopy | None") -> dict[str, Any]:
+    """Return all results of the product and copy, in seconds, bytes, TFLOP/s and GB/s."""
     row: dict[str, Any] = {
         "system": product.system.name,
         "m": product.m,
@@ -111,21 +112,21 @@ def _row(product: "MatrixProduct", beside: "ConcurrentCopy | None") -> dict[str,
         "tflops": product.flops / product.time / TERA,
         "share_of_peak": product.share_of_peak,
     }
-    if beside is None:
+    if overlap is None:
         return row
     return row | {
-        "copy_bytes": beside.size,
-        "copy_seconds": beside.copy,
-        "copy_GBps": beside.size / beside.copy / GIGA,
-        "copy_share_of_mem1": beside.share,
-        "beside_seconds": beside.product,
-        "together_seconds": beside.together,
-        "hidden_seconds": beside.hidden,
+        "copy_bytes": overlap.size,
+        "copy_seconds": overlap.copy,
+        "copy_GBps": overlap.size / overlap.copy / GIGA,
+        "copy_share_of_mem1": overlap.share,
+        "beside_seconds": overlap.product,
+        "together_seconds": overlap.together,
+        "hidden_seconds": overlap.hidden,
     }
 
 
-def _page(product: "MatrixProduct", beside: "ConcurrentCopy | None") -> Iterator[Block]:
-    """Yield the product, and the cost of a copy at the same time."""
+def _page(product: "MatrixProduct", overlap: "ConcurrentCopy | None") -> Iterator[Block]:
+    """Yield the product, and the effect of a simultaneous copy."""
     rate = scaled(product.flops / product.time, "FLOP/s", digits=1)
     traffic = scaled(product.accessed, "B", binary=True)
     yield (
@@ -138,16 +139,16 @@ def _page(product: "MatrixProduct", beside: "ConcurrentCopy | None") -> Iterator
         "time": f"{duration(product.time)}: {rate}, {percent(product.share_of_peak)} of the peak",
     }
     yield Section("", (labelled(figures),))
-    if beside is None:
+    if overlap is None:
         return
-    alone, shorter = product.time + beside.copy, min(product.time, beside.copy)
-    size, rates = size_text(beside.size), bandwidth(beside.size / beside.copy)
-    yield f"Beside a copy of {size} between host and processor, on a second stream"
-    hidden = percent(beside.hidden / shorter)
+    alone, shorter = product.time + overlap.copy, min(product.time, overlap.copy)
+    size, rates = size_text(overlap.size), bandwidth(overlap.size / overlap.copy)
+    yield f"Overlapping a copy of {size} between host and processor, on a second stream"
+    hidden = percent(overlap.hidden / shorter)
     figures = {
-        "copy alone": f"{duration(beside.copy)}: {rates}, {percent(beside.share)} of tier-1 bandwidth",
-        "product ends": f"after {duration(beside.product)}",
-        "together": f"{duration(beside.together)}; one after the other {duration(alone)}",
-        "hidden": f"{duration(beside.hidden)}, {hidden} of the shorter one",
+        "copy alone": f"{duration(overlap.copy)}: {rates}, {percent(overlap.share)} of tier-1 bandwidth",
+        "product ends": f"after {duration(overlap.product)}",
+        "together": f"{duration(overlap.together)}; one after the other {duration(alone)}",
+        "hidden": f"{duration(overlap.hidden)}, {hidden} of the shorter one",
     }
     yield Section("", (labelled(figures),))

@@ -1,4 +1,4 @@
-"""``calculon llm-optimal-execution``: the best executions of a model on a system."""
+"""``calculon llm-optimal-execution``: search for the best executions of a model on a system."""
 
 import argparse
 import math
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".json", ".csv", ".parquet")
 
 FORMATS = ("text", "json", "csv")
-FORMAT_HELP = "what is printed: a table (text, default), or the best as json or csv"
+FORMAT_HELP = "format of the printed output: a table (text, default), or the best as json or csv"
 
 
 EXAMPLES = (
@@ -48,8 +48,8 @@ EXAMPLES = (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Find the best executions of a model on a number of processors of a system: every split, schedule and "
-        "switch is counted, and the best are exact. Several numbers give one result each.",
+        "Find the best executions of a model on a number of processors of a system: every parallel split, schedule and "
+        "switch is searched exhaustively. Several numbers give one result each.",
         EXAMPLES,
     )
     add_space_arguments(
@@ -60,14 +60,14 @@ def configure(parser: Parser) -> None:
     )
     parser.option(
         "-c, --cpus N",
-        "processes for several counts (default: the physical cores when there is much to do)",
+        "processes for several counts (default: the physical cores for a large search)",
         type=int,
     )
     parser.switch(
         "-m, --mbs-break, --mbs_break",
-        "give up on larger microbatches after the first that does not fit",
+        "skip larger microbatches after the first that does not fit",
     )
-    parser.switch("-l, --layers", "with the cost of every layer")
+    parser.switch("-l, --layers", "include the cost of every layer")
     parser.option("--format FORMAT", FORMAT_HELP, choices=FORMATS, default="text")
     parser.switch("--no-tp-overlap", "never overlap tensor-parallel traffic")
     parser.switch("--no-dp-overlap", "never overlap data-parallel traffic")
@@ -86,7 +86,7 @@ def configure(parser: Parser) -> None:
 
 
 def add_winners(parser: Parser) -> None:
-    """Declare the options that say which executions are the best, and what is printed of them."""
+    """Declare the options that select the best executions and their output."""
     parser.option(
         "-t, --top-n, --top_n, --top N", "how many of the best to keep (default 1)", type=int
     )
@@ -96,7 +96,7 @@ def add_winners(parser: Parser) -> None:
     )
     parser.option(
         "--pareto STAT,STAT[,STAT...]",
-        "all executions that no other beats in each of these 2 to 4 statistics",
+        "the Pareto front of these 2 to 4 statistics",
         "; the first two are drawn",
     )
     add_verbose(
@@ -105,7 +105,7 @@ def add_winners(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Search every count, report, and write the winners."""
+    """Search every processor count, report, and write the winners."""
     specs = [arguments.application, arguments.system]
     check_inputs(specs)
     if arguments.output != STDOUT:
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     seconds = time.perf_counter() - begin
     found = any(len(result) for result in results)
     writes = arguments.output != STDOUT and (found or arguments.noneok)
-    if writes:  # first: whoever reads the report may stop reading
+    if writes:  # before the report, since its reader (head, less) may close the pipe early
         _write(results, asked, arguments)
     if arguments.format != "text":
         log(_winners(results, asked, arguments, arguments.format))
@@ -148,7 +148,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _count(asked: "list[Search]", log: Log) -> int:
-    """Count the spaces and nothing else, as the published tool does when debugging."""
+    """Only count the spaces, as the published tool does with its debug option."""
     from calculon.search.best_first import count_space
 
     begin = time.perf_counter()
@@ -160,16 +160,17 @@ def _count(asked: "list[Search]", log: Log) -> int:
 
 
 LARGE = 1_000_000_000
-"""Executions from which on several counts are searched in several processes without being asked."""
+"""Number of executions above which several processor counts are searched in parallel without ``--cpus``."""
 
 
 def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
-    """Search every count, in several processes where that pays."""
+    """Search every processor count, in several processes if the space is large enough."""
     from calculon.cli.progress import progress
     from calculon.search.best_first import count_space
     from calculon.search.engines import make_engine
     from calculon.search.task import run_search
 
+    # Starting processes pays only for large spaces; counting is exact and cheap.
     large = sum(count_space(search.space()) for search in asked) > LARGE
     engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)
     results: dict[int, SearchResult] = {}
@@ -191,7 +192,7 @@ def _report(
     seconds: float,
     log: Log,
 ) -> None:
-    """Print the counts, the winners, and why the others cannot run; briefly in edition corrected unless it is asked."""
+    """Print counts, winners and reasons of infeasibility; edition corrected prints all of them only with ``-v``."""
     from calculon.search.search_counts import Counts
 
     counts = Counts()
@@ -213,7 +214,7 @@ def _report(
     if best:
         log("")
         if missing := [f"{r.space.num_procs:,}" for r in results if not len(r)]:
-            log.show(f"Nothing found on so many processors: {', '.join(missing)}")
+            log.show(f"Nothing found for these processor counts: {', '.join(missing)}")
         show = _show_published if published else _show_plans
         show(best, arguments, log)
     if counts.bad and (every or not best):
@@ -226,7 +227,7 @@ def _report(
 
 
 def _show_published(best: "list[SearchResult]", arguments: argparse.Namespace, log: Log) -> None:
-    """Print the winners of edition ``sc23``, with what their letters mean."""
+    """Print the winners of edition ``sc23``, with the meanings of their letters."""
     from calculon.documents.winners import LEGEND, SHOWN, winners_table
 
     executions, stats = zip(*_all_winners(best, _SHOWN), strict=True)
@@ -240,7 +241,7 @@ def _show_published(best: "list[SearchResult]", arguments: argparse.Namespace, l
 
 
 def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: Log) -> None:
-    """Print the winners in words, and how sure they are; those that differ in switches only where it is asked."""
+    """Print the winners in words with intervals; plans that differ only in switches are listed only with ``-v``."""
     from calculon.documents.plans_table import apart, plans_table, ranks
 
     winners = _all_winners(best, _SHOWN if arguments.verbose else _READ)
@@ -267,7 +268,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     log.show(*filter(None, (plans.shared, plans.table)))
     beyond = sum(map(len, best)) - (len(winners) if len(places) < _SHOWN else places[-1] + 1)
     if alike := sum(map(len, best)) - beyond - len(places):
-        log.show(f"({alike:,} more differ from one of these in switches only: -v lists them)")
+        log.show(f"({alike:,} more differ from these plans only in switches: -v lists them)")
     if beyond:
         log.show(_more(beyond, arguments))
     _draw(best, [numbers[place] for place in places], arguments, log)
@@ -279,11 +280,11 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
         log.show(plans.meaning)
     else:
         top = "" if arguments.top_n or arguments.pareto else "-t 10: the next best plans; "
-        log.show(f"({top}-v: why others do not fit, what columns mean)")
+        log.show(f"({top}-v: why other plans do not fit, and the meaning of columns)")
 
 
 def _asked_figures(best: "SearchResult", *, asks: bool) -> "list[Statistic]":
-    """Return the objectives that were asked for, and of whole runs days and money."""
+    """Return the objectives that were asked for, and for whole runs days and money."""
     from calculon.declarations.run_figures import RUN_FIGURES
 
     found = [one.statistic for one in best.objectives] if asks else []
@@ -294,18 +295,18 @@ def _asked_figures(best: "SearchResult", *, asks: bool) -> "list[Statistic]":
 
 
 _OF_RUNS = ("days", "usd")
-"""Figures of whole runs that are told of winners in any case, where they are known."""
+"""Figures of whole runs that are always reported for winners if they are known."""
 
 
 def _all_winners(
     best: "list[SearchResult]", most: int
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the winners of all counts, so many at most."""
+    """Return the winners of all processor counts, at most `most`."""
     return list(islice(chain.from_iterable(one.winners() for one in best), most))
 
 
 def _more(number: int, arguments: argparse.Namespace) -> str:
-    """Say how many winners are not printed, and where they are."""
+    """Describe the winners that are not printed, and the file that has them."""
     place = " in the output" if arguments.output != STDOUT else "; name an output file for all"
     return f"({number:,} more{place})"
 
@@ -313,7 +314,7 @@ def _more(number: int, arguments: argparse.Namespace) -> str:
 def _draw(
     best: "list[SearchResult]", ranks: Sequence[int], arguments: argparse.Namespace, log: Log
 ) -> None:
-    """Draw the front that was asked for, or the best time of several counts of edition ``corrected``."""
+    """Draw the requested Pareto front, or for several counts in edition ``corrected`` the best time of each."""
     from calculon.render.document import Document
 
     if arguments.pareto and len(best) == 1:
@@ -327,7 +328,7 @@ def _draw(
 
 
 def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
-    """Say why nothing fits on the most processors, and what would mend it."""
+    """Explain why nothing fits on the largest processor count, and propose changes that fit."""
     from calculon.advise.infeasibility import PROPOSED, infeasibility_report
     from calculon.declarations.statistics import RISK
     from calculon.render.document import Grid
@@ -341,7 +342,7 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     accepted = RISK if risk is None else risk
     found = infeasibility_report(result.space, result.counts, where, accepted)
     if not found.executions:
-        log.show(f"Nothing fits: {found.why}.")  # else the table of reasons says so
+        log.show(f"Nothing fits: {found.why}.")  # else the table has it
     log.show(*found.nearest_in_words)
     if proposals := found.fixes_in_words(COMMAND_LINE):
         log.show(f"{PROPOSED}:")
@@ -349,7 +350,7 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
 
 
 def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":
-    """Return the first two objectives of a front, its points with the numbers of their rows."""
+    """Return the first two objectives of a front, each point labelled with the number of its row."""
     from calculon.render.frontier import Frontier
 
     objectives = [one.statistic for one in result.objectives]
@@ -359,7 +360,7 @@ def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":
 
 
 def _scaling(best: "list[SearchResult]") -> "Frontier":
-    """Return the best time of each processor count."""
+    """Return the best time for each processor count."""
     from calculon.render.frontier import Axis, Frontier
 
     points = [("", r.space.num_procs, float(r.evaluation["total_time"][0])) for r in best]
@@ -368,7 +369,7 @@ def _scaling(best: "list[SearchResult]") -> "Frontier":
 
 
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
-    """Say of the winners what makes them less sure than their intervals, and how many others are as fast."""
+    """Yield the risks and remarks that make winners less certain than their intervals, and the number of ties."""
     from calculon.documents.how_sure import remarks
     from calculon.documents.page_title import machine_sentences
     from calculon.documents.winners import risks, ties
@@ -384,20 +385,21 @@ def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
             said.setdefault(text, []).append(result.space.num_procs)
     if any(result[0].belief for result in best):
         yield from machine_sentences(best[0].space.system.provenance.to_dict())
+    # A sentence that holds for every count is printed once; the others name their processor counts.
     for text, counts in said.items():
         several = len(counts) < len(best)
         yield f"{', '.join(f'{n:,}' for n in counts)} processors: {text}" if several else text
 
 
 def _selected(results: "list[SearchResult]", good: int, most: int) -> str:
-    """Say how many executions meet the condition; where only the best are looked for, at least how many."""
+    """Report how many executions meet the condition; a search that keeps only the best knows a lower bound."""
     found = sum(map(len, results))
     more = "at least " if any(len(result) >= most for result in results) else ""
     return f"{more}{found} of {good} feasible executions meet the condition"
 
 
 def _best_line(best: "list[SearchResult]") -> str:
-    """Say what the best value of the first objective is: exactly, and for people."""
+    """Return the best value of the first objective, exact and rounded."""
     from calculon.render.texts import quantity
 
     objective = best[0].objectives[0]
@@ -409,16 +411,16 @@ def _best_line(best: "list[SearchResult]") -> str:
 
 
 _SHOWN = 40
-"""Winners that are printed."""
+"""Maximum number of printed winners."""
 
 _READ = 1000
-"""Winners among which those are looked for that differ in more than switches."""
+"""Number of winners that are examined for plans that differ in more than switches."""
 
 
 def _write(
     results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
 ) -> None:
-    """Write the winners in the format that the file name asks for."""
+    """Write the winners in the format of the file's suffix."""
     path = arguments.output
     if document_suffix(path) == ".json":
         write_json(path, _document(results, asked, arguments))
@@ -440,7 +442,7 @@ def _write(
 def _document(
     results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
 ) -> Any:
-    """Return the winners as plain data: of one number of processors, or of each by its number."""
+    """Return the winners as JSON-serializable data; for several processor counts, keyed by count."""
     from calculon.documents.winner_files import document
 
     documents = {

@@ -1,4 +1,4 @@
-"""``calculon llm-parameter-calculator``: how many parameters a model has."""
+"""``calculon llm-parameter-calculator``: parameter count of a model."""
 
 import argparse
 from pathlib import Path
@@ -12,9 +12,9 @@ from calculon.declarations.files import SUFFIXES, document_suffix
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Count the parameters of a model: exactly, where it states its vocabulary; a model of the six published "
-        "fields alone as published: projections with biases, norms, and embeddings of a vocabulary of 51200. Modules "
-        "that predict further tokens are counted beside.",
+        "Count the parameters of a model: exactly if it states its vocabulary; a model with only the six published "
+        "fields as published: projections with biases, norms, and embeddings of a vocabulary of 51200. Modules "
+        "for multi-token prediction are counted separately.",
         "calculon llm-parameter-calculator megatron-1T\ncalculon lpc llama3-8B\n"
         "calculon lpc models/gpt3-175B.json --aligns 20",
     )
@@ -25,7 +25,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Print name and count, as the published tool does."""
+    """Print name and parameter count, in the format of the published tool."""
     from calculon.architecture.parameters import (
         active_count,
         computing_count,
@@ -41,7 +41,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     active, computing = active_count(model), computing_count(model)
     less = f" ({scaled(computing)} without the input embedding)" if computing < active else ""
     among = f", {scaled(active)} active{less}" if model.has_experts else ""
-    further = f", {scaled(module_count(model))} beside for multi-token prediction"
-    beside = further if model.mtp_layers else ""
-    log(f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}{among}{beside}")
+    further = f", {scaled(module_count(model))} more for multi-token prediction"
+    predicting = further if model.mtp_layers else ""
+    log(
+        f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}{among}{predicting}"
+    )
     return 0

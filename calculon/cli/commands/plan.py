@@ -1,4 +1,4 @@
-"""``calculon plan``: from a question to a plan."""
+"""``calculon plan``: find the best plan for a training run."""
 
 import argparse
 from collections.abc import Callable
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     Show = Callable[[Callable[[], Document], Callable[[], Any]], None]
 
 OBJECTIVE = "usd"
-"""Figure by which fleets are compared if limits are stated and no objective."""
+"""Objective that ranks fleets if limits are given without an objective."""
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Plan a training run: which plan, does it fit, how long, how sure. With a deadline, a budget, an objective or "
-        "several systems: which machine and how many processors; exit code 1 if nothing meets the limits.",
+        "Plan a training run: the best plan, its memory, time and certainty. With a deadline, budget, objective or "
+        "several systems, also choose machine and processor count; exit code 1 if nothing meets the limits.",
         "calculon plan llama-3.1-70b 1024 h100\n"
         'calculon plan llama-3.1-70b 1k h100 --batch 4M --mine "tp=8 pp=4 mbs=1"\n'
         "calculon plan qwen2.5-7b 8,16,32 a100-40 --seq 4k -o plan.json\n"
@@ -54,9 +54,9 @@ def configure(parser: Parser) -> None:
         "calculon plan ./config.json 64 mi300x --dtype fp8\n"
         "calculon plan llama-3.1-70b any h100 --tokens 15T --deadline 60d --objective usd\n"
         "calculon plan llama-3-8b 256-2048 h100,h200 --tokens 15T --deadline 30d --budget-usd 5M",
-        "The plan is the best of all executions that the framework can run, shown with its rivals, the same for half "
-        "and twice the processors, and a plan of your own. Machines and numbers of processors are compared as whole "
-        "runs with failures, checkpoints and money.",
+        "The plan is the best of all executions that the framework can run, shown with alternatives, results for half "
+        "and twice the processors, and your own plan. Machines and processor counts are compared over whole "
+        "runs, including failures, checkpoints and money.",
     )
     _add_question(parser)
     parser.switch(
@@ -66,7 +66,7 @@ def configure(parser: Parser) -> None:
     add_emission(parser)
     add_values(parser)
     add_changes(parser, "model", "system", "campaign")
-    add_answer(parser, "write the answer, whose plans other commands take")
+    add_answer(parser, "write the result, whose plans other commands accept")
     parser.show_first(
         "--tokens",
         "--batch",
@@ -91,7 +91,7 @@ def _add_question(parser: Parser) -> None:
         "PROCS",
         "processors: a count (1024, 1k), a list (512,1024), a range of doublings (512-4096), or any",
         "num_procs",
-        ": those that could meet --deadline",
+        ": all counts that could meet --deadline",
     )
     parser.argument(
         "SYSTEM",
@@ -101,18 +101,18 @@ def _add_question(parser: Parser) -> None:
     add_campaign(parser)
     parser.option(
         "--objective NAME",
-        "compare counts and systems by usd, days, days_p90, processor_hours, mwh or t_co2 of the whole run "
+        "objective for counts and systems: usd, days, days_p90, processor_hours, mwh or t_co2 of the whole run "
         "(default with limits: usd)",
     )
     add_question_options(parser)
     parser.option(
         "--risk P",
-        "highest probability of running out of memory of the recommended plan (default: 10%%)",
+        "highest out-of-memory probability of the recommended plan (default: 10%%)",
         "; 100%%: all plans that are predicted to fit",
     )
     parser.option(
         "--evidence FILE",
-        "measured steps of your own, a CSV as of calculon lv --rows: intervals of plans like them rest on these, too",
+        "your own measured steps, a CSV as for calculon lv --rows: prediction intervals of similar plans use them, too",
     )
 
 
@@ -139,6 +139,7 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         if arguments.emit is None
         else Emission.of(arguments.emit, only_plan(arguments.mine) or "")
     )
+    # A launch file without a name goes to standard output, which then must have nothing else.
     alone = emitted is not None and not emitted.file
     printed = arguments.file is None and arguments.format not in (None, "text")
     if alone and (arguments.file == STDOUT or printed):
@@ -146,13 +147,13 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         raise SpecError("plan", Problem("", "one output on standard output", found))
     model, machines, words = asked_question(arguments)
     words |= {"mine": only_plan(arguments.mine), "risk": arguments.risk}
-    in_words = not arguments.mine or is_plan(arguments.mine)  # a launch file states its framework
+    in_words = not arguments.mine or is_plan(arguments.mine)  # a file names its own
     if emitted is not None and arguments.preset is None and in_words:
         words["preset"] = emitted.preset
     objective = _objective(arguments, words["campaign"], len(machines))
 
     def show(page: "Callable[[], Document]", data: Callable[[], Any]) -> None:
-        if not alone or arguments.file is not None:  # else the launch file is printed in its place
+        if not alone or arguments.file is not None:  # otherwise standard output has the launch file
             log.answer(arguments, page, data)
 
     if objective is None:
@@ -168,7 +169,7 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int) -> str | None:
-    """Return what fleets are compared by; None where one count of one machine is to be planned."""
+    """Return the objective that ranks fleets; None if one count of one machine is to be planned."""
     from calculon.advise.runs.fleet_search import ANY
     from calculon.campaign.limits import LIMITED
 
@@ -181,7 +182,7 @@ def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int
 def _best_plan(
     show: "Show", model: Any, num_procs: str, system: Any, words: Any, short: bool
 ) -> "Answer":
-    """Plan one count of one machine in detail, and show the plans; Infeasible when none fits."""
+    """Plan one count of one machine in detail, and show the plans; raise Infeasible if none fits."""
     from calculon.advise.infeasibility import why_none
     from calculon.advise.planning import plan
     from calculon.documents.plan_page import plan_page
@@ -199,7 +200,7 @@ def _best_plan(
 
 
 def _best_fleet(show: "Show", model: Any, num_procs: str, systems: list[Any], words: Any) -> Any:
-    """Compare machines and numbers of processors; Infeasible when nothing meets the limits."""
+    """Compare machines and processor counts; raise Infeasible if nothing meets the limits."""
     from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
     from calculon.documents.fleet_page import fleet_page
 

@@ -44,7 +44,7 @@ def _heatmap_options(parser: Parser) -> None:
     _add_source(parser)
     parser.option(
         "--objective STAT[:min|max]",
-        "the statistic that is best in a cell (default sample_rate)",
+        "statistic to optimize in each cell (default sample_rate)",
         default="sample_rate",
     )
 
@@ -62,19 +62,21 @@ def _pareto_options(parser: Parser) -> None:
 
 
 def _validation_options(parser: Parser) -> None:
-    parser.option("--study NAME", "only this study, or a group of studies", default="")
+    parser.option("--study NAME", "only this study or group of studies", default="")
     add_edition(parser, absent=PUBLISHED)
 
 
 def _schedule_options(parser: Parser) -> None:
     parser.argument(
         "SPEC",
-        "APP EXE SYS: model, execution and system; or a result of loe or llm, which says all: FILE, FILE#RANK",
+        "APP EXE SYS: model, execution and system; or a result of loe or llm: FILE, FILE#RANK",
         "specs",
         nargs="+",
     )
     parser.option(
-        "--microbatches N", "how many are drawn (default: twice as many as stages)", type=positive
+        "--microbatches N",
+        "microbatches to draw (default: twice the number of stages)",
+        type=positive,
     )
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
@@ -85,13 +87,13 @@ def _goodput_options(parser: Parser) -> None:
     add_run(parser, without=("--mtbf",))
     parser.option(
         "--procs PROCS",
-        "numbers of processors (1024:131072:x2, 1k-128k; default: a sixteenth to eight times those of the plan)",
+        "numbers of processors (1024:131072:x2, 1k-128k; default: 1/16 to 8 times the plan's)",
     )
     parser.option(
         "--mtbf TIME,...",
-        "hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
-        "and twice those of the campaign)",
-        dest="mtbfs",  # several, and so none of the campaign
+        "mean times between failures of one processor in hours, one curve each (25000h,50000h; default: 0.5, 1 "
+        "and 2 times the campaign's)",
+        dest="mtbfs",  # a list, so not the single value of the campaign
     )
 
 
@@ -99,14 +101,14 @@ def _budget_options(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "PROCS",
-        "processors: a list (512,1024), a range of doublings (512-4096), or any: those that could meet the "
+        "processors: a list (512,1024), a range of doublings (512-4096), or any: all counts that could meet the "
         "deadline",
         "num_procs",
     )
-    parser.argument("SYSTEM[,SYSTEM]", "the machines: names, or files, a mark each", "system")
+    parser.argument("SYSTEM[,SYSTEM]", "the machines: names or files, one mark each", "system")
     parser.option(
         "--objective FIGURE",
-        "the figure of the run by which one is the best: usd (default), days, processor_hours, mwh, ...",
+        "figure of the run to minimize: usd (default), days, processor_hours, mwh, ...",
         default="usd",
     )
     for name, words in (
@@ -114,7 +116,7 @@ def _budget_options(parser: Parser) -> None:
         ("seq", "tokens of a sequence (8192, 8k)"),
         ("dtype", "precision: bf16, fp8, ..."),
     ):
-        parser.option(f"--{name} N", f"{words}, as of calculon plan")
+        parser.option(f"--{name} N", f"{words}, as in calculon plan")
     add_campaign(parser)
     add_values(parser)
     add_changes(parser, "campaign", "model", "system")
@@ -124,7 +126,7 @@ def _budget_options(parser: Parser) -> None:
 def _frontier_options(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument("COUNT", "processors of all replicas (8, 8,16, 8:64:x2)", "num_procs")
-    parser.argument("SYSTEM", "machines: names, or files; a curve for each", "systems", nargs="+")
+    parser.argument("SYSTEM", "machines: names or files, one curve each", "systems", nargs="+")
     add_workload(parser)
     add_fields(parser)
     add_changes(parser, *FRONTIER_KINDS)
@@ -135,10 +137,10 @@ class Kind:
     """One kind of picture.
 
     Attributes:
-        configure: Declares its own arguments.
-        module: Has the function of its name, which makes the chart of the arguments.
-        page: The function there that makes the document for a terminal, if there is one, which needs no file.
-        first: Options that the short help lists; empty: all.
+        configure: Function that declares the arguments of this kind.
+        module: Module with a function named after the kind, which turns the arguments into a chart.
+        page: Function of that module that returns a terminal document and needs no file; empty if there is none.
+        first: Options listed by the short help; empty for all.
     """
 
     name: str
@@ -150,7 +152,7 @@ class Kind:
     first: tuple[str, ...] = ()
 
     def call(self, function: str, arguments: argparse.Namespace) -> Any:
-        """Return what a function of the module makes of the arguments."""
+        """Call a function of the module with the arguments and return its result."""
         return getattr(import_module(f"calculon.cli.{self.module}"), function)(arguments)
 
 
@@ -167,7 +169,7 @@ _OF_SERVED = (
 KINDS = (
     Kind(
         "breakdown",
-        "where time and memory of one or several results go, against the capacity",
+        "time and memory of one or several results by part, with the memory capacity",
         add_result_arguments,
         "plot_answers",
         "calculon plot breakdown megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o breakdown.png\n"
@@ -177,8 +179,8 @@ KINDS = (
     ),
     Kind(
         "waterfall",
-        "from one plan to another, one change at a time, the largest first, as far as each can be made alone: "
-        "what each saves, and what memory it takes",
+        "the steps from one plan to another, one change at a time, largest first: "
+        "time saved and memory used by each",
         add_result_arguments,
         "plot_answers",
         "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
@@ -188,7 +190,7 @@ KINDS = (
     ),
     Kind(
         "heatmap",
-        "the best rate over tensor and pipeline parallelism, and where nothing can run",
+        "the best rate by tensor and pipeline parallelism, with the combinations that cannot run",
         _heatmap_options,
         "plot_heatmap",
         "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
@@ -198,7 +200,7 @@ KINDS = (
     ),
     Kind(
         "surface",
-        "the best rate over tensor and pipeline parallelism, colours in proportion to it: how steep the way there is",
+        "the best rate over tensor and pipeline parallelism as a surface with a proportional colour scale",
         _heatmap_options,
         "plot_heatmap",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
@@ -208,7 +210,7 @@ KINDS = (
     ),
     Kind(
         "scaling",
-        "the best rate and its efficiency over numbers of processors",
+        "the best rate and efficiency over processor counts",
         _add_source,
         "plot_curves",
         "calculon plot scaling gpt3-175B 256:4096:x2 4096 float16 h100_80g_nvl8 -o scaling.png\n"
@@ -219,7 +221,7 @@ KINDS = (
     ),
     Kind(
         "validation",
-        "predicted against measured, for every published study",
+        "predicted against measured values of every published study",
         _validation_options,
         "plot_answers",
         "calculon plot validation -o validation.png\n"
@@ -227,7 +229,7 @@ KINDS = (
     ),
     Kind(
         "pareto",
-        "the rate against memory or processors, and the executions that nothing beats in both",
+        "the rate against memory or processors, with the Pareto front",
         _pareto_options,
         "plot_curves",
         "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
@@ -248,7 +250,7 @@ KINDS = (
     ),
     Kind(
         "campaign",
-        "where the days of a whole training run go, and when it ends",
+        "the days of a whole training run by cause, and its end",
         add_run,
         "plot_answers",
         "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
@@ -258,8 +260,8 @@ KINDS = (
     ),
     Kind(
         "goodput",
-        "the goodput of a whole run over numbers of processors, for several times between failures, with more or "
-        "fewer replicas of the plan, and batch and tokens in proportion",
+        "the goodput of a whole run over processor counts, for several mean times between failures, with more or "
+        "fewer replicas of the plan and proportional batch and tokens",
         _goodput_options,
         "plot_answers",
         "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
@@ -269,7 +271,7 @@ KINDS = (
     ),
     Kind(
         "budget",
-        "days against money of a whole run: the best plan on each number of processors and machine, the frontier, and "
+        "days against money of a whole run: the best plan for each processor count and machine, the frontier, and "
         "limits",
         _budget_options,
         "plot_answers",
@@ -279,8 +281,8 @@ KINDS = (
     ),
     Kind(
         "batch",
-        "time per token, throughput and time to the first token of a served model over its batch, what a decode pass "
-        "takes, and where each bound cuts; without -o as a table",
+        "time per token, throughput and time to the first token of a served model over its batch, the parts of a "
+        "decode pass, and the limits of the batch; without -o as a table",
         add_deployment,
         "plot_answers",
         "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
@@ -290,8 +292,8 @@ KINDS = (
     ),
     Kind(
         "frontier",
-        "tokens/s of a processor against tokens/s of a user: the best deployments of a served model at every batch, on "
-        "one or several machines; without -o with characters (of training runs: pareto)",
+        "tokens/s per processor against tokens/s per user: the best deployments of a served model at every batch, on "
+        "one or several machines; without -o as text (for training runs: pareto)",
         _frontier_options,
         "plot_answers",
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
@@ -300,13 +302,13 @@ KINDS = (
         first=_OF_SERVED,
     ),
 )
-"""Every kind of picture, in the order of the help."""
+"""All kinds of pictures, in the order of the help."""
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Draw a picture; PNG, SVG or PDF by the suffix of the output. The same data give the same file.",
+        "Draw a picture: PNG, SVG or PDF, by the suffix of the output. Equal data give equal files.",
         "\n".join(kind.examples.partition("\n")[0] for kind in KINDS),
     )
     below = parser.add_subparsers(
@@ -319,7 +321,7 @@ def configure(parser: Parser) -> None:
         if kind.first:
             own.show_first(*kind.first, "-o")
         own.option(
-            "-o FILE" if kind.page else "-o, --output FILE",  # --output are tokens of pages
+            "-o FILE" if kind.page else "-o, --output FILE",  # --output: generated tokens
             "NAME.png, NAME.svg or NAME.pdf" + ("; else in the terminal" if kind.page else ""),
             dest="file",
             required=not kind.page,
@@ -339,11 +341,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 _OF_SERVING = ("deployment", "systems", "workload")
 _INPUTS = ("results", "source", "specs", "model", "execution", "campaign", *_OF_SERVING)
-"""Arguments that may be files, of all kinds of pictures."""
+"""Arguments that may be files, over all kinds of pictures."""
 
 
 def _inputs(arguments: argparse.Namespace) -> list[str]:
     """Return the arguments that may be files."""
     given = [getattr(arguments, name, None) or [] for name in _INPUTS]
+    # Some arguments are lists and some are single texts.
     texts = [text for one in given for text in ([one] if isinstance(one, str) else one)]
     return [*texts, *(getattr(arguments, "system", None) or "").split(",")]

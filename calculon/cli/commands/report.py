@@ -1,4 +1,4 @@
-"""``calculon report``: results as one HTML page that needs nothing else."""
+"""``calculon report``: results as one self-contained HTML page."""
 
 import argparse
 
@@ -13,12 +13,12 @@ from calculon.cli.serving_options import add_workload
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Write one HTML file to send to a colleague: inputs with hashes and versions, key figures, where time "
-        "and memory go, every layer, the best executions of a search, the errors of the model against "
-        "measurements on the system, and its assumptions; with --tokens or --campaign, or of the answer of a plan or "
-        "search for one, the whole training run (exit 1 where it misses a limit). "
-        "Deployments that serve a model have such a page as well: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a "
-        "workload. It needs no network to be read.",
+        "Write one HTML file to send to a colleague: inputs with hashes and versions, key figures, time "
+        "and memory by part, every layer, the best executions of a search, the errors of the cost model against "
+        "measurements on the system, and its assumptions; with --tokens or --campaign, or for a result of calculon "
+        "plan that has one, also the whole training run (exit code 1 if it misses a limit). "
+        "Deployments that serve a model have a page, too: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a "
+        "workload. The page works offline.",
         "calculon report megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o report.html\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon report best.json --model megatron-22B --system a100_80g -o search.html\n"
@@ -45,12 +45,13 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Read the results, run the studies of their systems, and write the page; 1 where a run misses a limit."""
+    """Read the results, validate their systems, and write the page; exit code 1 if a run misses a limit."""
     from calculon.documents.report_file import PAGES, served_report_text, write_page
 
     output = arguments.file
     if output != STDOUT:
         check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
+    # Deployments serve requests and have no training run, so run options are an error for them.
     if deployments := asked_served_results(arguments):
         if stated(arguments) or arguments.campaign is not None:
             wanted = "executions, which are trained"
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _executions(arguments: argparse.Namespace) -> tuple[str, list[str]]:
-    """Return the page of executions, and the runs that miss a limit."""
+    """Return the page of executions, and the limits that their runs miss."""
     from calculon.documents.report_file import report_text
 
     whole = arguments.campaign is not None or stated(arguments)

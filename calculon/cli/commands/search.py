@@ -1,4 +1,4 @@
-"""``calculon search``: the best plans, for one or several numbers of processors."""
+"""``calculon search``: find the best plans for one or several processor counts."""
 
 import argparse
 
@@ -22,7 +22,7 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Find the best plans of a model on a number of processors of a system: every split, schedule and switch is "
-        "counted, and the best are exact. Several numbers give one result each.",
+        "searched exhaustively. Several numbers give one result each.",
         "calculon search llama-3.1-8b 64 h100\n"
         "calculon search llama-3.1-70b 256-2048 h100 --batch 16M -o best.json\n"
         "calculon search llama-3.1-8b 64 h100 -t 10 --fix tp=1,2 --where 'fits >= 0.95'",
@@ -74,11 +74,11 @@ _OF_THE_PUBLISHED_TOOL = (
     *("debug", "noneok", "mbs_break", "layers"),
     *("no_tp_overlap", "no_dp_overlap"),
 )
-"""Switches of ``llm-optimal-execution`` that are off here."""
+"""Switches of ``llm-optimal-execution`` that are always off in this command."""
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Search every count, report, and write the winners."""
+    """Search every processor count, report, and write the winners."""
     from calculon import inputs
     from calculon.cli.changes import with_changes
     from calculon.declarations.spellings import processor_counts
@@ -87,10 +87,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     set_in_order(arguments)
     arguments.application = arguments.model
     changes = [one for one in arguments.changes if one.startswith(("model.", "seq_size"))]
+    # The sequence length converts a batch in tokens, so changes of the model apply before the search.
     model = inputs.model(with_changes(changes, model=arguments.model)["model"])
     length = asked_length(arguments.seq, model.seq_size)
     if length != model.seq_size:
         arguments.changes = [*arguments.changes, f"model.seq_size={length}"]
+    # The default batch depends on the processors; one batch for all counts keeps the results comparable.
     most = max(processor_counts(arguments.num_procs, "PROCS"))
     arguments.max_batch_size = asked_batch(arguments.batch, most, length)
     arguments.edition = arguments.edition or CORRECTED

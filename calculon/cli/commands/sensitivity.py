@@ -1,4 +1,4 @@
-"""``calculon sensitivity``: what a plan depends on, and what to buy."""
+"""``calculon sensitivity``: elasticities of a plan with respect to the machine, and the value of upgrades."""
 
 import argparse
 import contextlib
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _KINDS = ("model", "execution", "system", "campaign")
 
 LIMITS = ("--deadline", "--budget-usd", "--budget-mwh")
-"""Options of a campaign on which no figure of its run depends."""
+"""Limits of a campaign, which do not change any figure of its run."""
 
 OUTPUTS = (".json", ".csv", *PICTURES)
 
@@ -45,11 +45,11 @@ OUTPUTS = (".json", ".csv", *PICTURES)
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Find what a plan depends on: for every figure of the machine the elasticity of the time of a step (by how "
-        "many percent it grows with each percent of the figure), and the time with the figure a quarter lower and "
-        "higher. With --replan the plan is searched again on each changed machine, and what more memory is worth is "
-        "found; with --against, where another plan or machine is as fast. Of a whole run (--tokens, --campaign) the "
-        "same for its days, money or energy, also over price, failures and checkpoints.",
+        "Find the sensitivity of a plan: for every figure of the machine the elasticity of the step time (the "
+        "percent change of the time per percent of the figure), and the time with the figure a quarter lower and "
+        "higher. With --replan the plan is searched again on each changed machine, and the value of more memory is "
+        "found; with --against, the figures at which another plan or machine is as fast. For a whole run (--tokens, "
+        "--campaign), the sensitivity of days, money or energy, also to price, failures and checkpoints.",
         "calculon sensitivity megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g\n"
         "calculon sensitivity llama-3.1-70b 1024 h100 --replan\n"
         "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --of dp_comm_exposed_time --range 50%\n"
@@ -63,12 +63,12 @@ def configure(parser: Parser) -> None:
     add_plan(parser)
     parser.option(
         "--of STAT",
-        "the statistic (default total_time): calculon describe stats; of a whole run days (default), usd, ...",
+        "the statistic (default total_time): calculon describe stats; for a whole run days (default), usd, ...",
     )
     parser.option(
         "--range SHARE",
-        "how much lower and higher each figure is (default 25%%); calibrated takes the interval of each part "
-        "where the system was calibrated",
+        "relative change of each figure in both directions (default 25%%); calibrated takes the interval of each part "
+        "of a calibrated system",
         default="25%",
     )
     parser.switch("--replan", "search the plan again on each changed machine")
@@ -100,7 +100,7 @@ def _add_rivals(parser: Parser) -> None:
     rival.add_argument(
         "--against-system",
         metavar="SYSTEM",
-        help="find the figures at which this machine is as fast as another with the plan, or with --replan at its best",
+        help="find the figures at which this machine is as fast as another with this plan (--replan: with its best)",
     )
 
 
@@ -113,17 +113,18 @@ def _add_outputs(parser: Parser) -> None:
     )
     parser.switch("-q, --quiet", "no progress on standard error")
     printed = "a page (text, default), a table of all figures (markdown, csv), or everything (json)"
-    add_format(parser, FORMATS, f"what is printed: {printed}")
+    add_format(parser, FORMATS, f"format of the printed output: {printed}")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Find what the plan depends on, then print the page and write the files."""
+    """Analyze the sensitivity of the plan, then print the page and write the files."""
     specs = [arguments.model, arguments.execution, arguments.system]
     others = arguments.against, arguments.against_system, arguments.campaign
     given = [one for one in others if one is not None]
     check_inputs([*specs, *given])
+    # Several outputs may be given, and only one of them could be standard output.
     if STDOUT in arguments.output:
-        hint = "-f json, csv or markdown says what is printed"
+        hint = "-f json, csv or markdown selects the printed format"
         raise SpecError("--output", Problem("", "the name of a file", "'-'", hint))
     check_outputs(arguments.output, [split(one)[0] for one in (*specs, *given)], OUTPUTS)
     for path in arguments.output:
@@ -150,14 +151,14 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 class Searches(contextlib.ExitStack):
-    """The progress of the searches, from the first one on, which says how many there are."""
+    """Progress of several searches; starts with the first one, which reports the total."""
 
     def __init__(self, *, quiet: bool):
         super().__init__()
         self._quiet, self._advance = quiet, cast("Callable[[int], None] | None", None)
 
     def __call__(self, count: int) -> None:
-        """Count a search, of so many."""
+        """Count one finished search out of `count`."""
         if self._advance is None:
             from calculon.cli.progress import progress
 

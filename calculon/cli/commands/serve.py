@@ -1,4 +1,4 @@
-"""``calculon serve``: a deployment that answers requests."""
+"""``calculon serve``: estimate an LLM serving deployment (prefill, decode, continuous batching, KV cache)."""
 
 import argparse
 
@@ -12,18 +12,20 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Estimate a deployment that serves a model: time to the first token, time per token, tokens per second, price, "
-        "limits and memory. Without a rate or users, the largest batch that keeps the limits counts. Exit code 1 if a "
+        "limits and memory. Without a rate or users, the largest batch within the limits is used. Exit code 1 if a "
         "limit is missed.",
         "calculon serve llama-3.1-70b 8 h100 --prompt 2k --output 500 --tpot 0.05\n"
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
         "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
-        "A number of processors stands for replicas with tensor parallelism over as much of a node as divides "
-        "processors and attention heads, and with stages only if a sequence does not fit without.",
+        "A processor count means replicas with tensor parallelism over the largest part of a node that divides "
+        "processors and attention heads, and with pipeline stages only if a sequence does not fit otherwise.",
     )
     add_deployment(parser)
-    parser.switch("-v, --verbose", "print everything: what limits, memory, passes, what would help")
-    add_answer(parser, flags=("-o",))  # --output are tokens
+    parser.switch(
+        "-v, --verbose", "print everything: limiting factors, memory, passes, improvements"
+    )
+    add_answer(parser, flags=("-o",))  # --output is the number of generated tokens
     parser.show_first(
         *("--workload", "--prompt", "--output", "--rate", "--users", "--ttft", "--tpot"),
         *("--percentile", "--set", "--verbose", "--format", "-o"),
@@ -31,7 +33,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Estimate the deployment, then print the page or write the file; 1 where a limit is missed."""
+    """Estimate the deployment, then print the page or write the file; exit code 1 if a limit is missed."""
     assume_workload(arguments)
     check_answer(arguments, specs_of(arguments))
     found = asked_served(arguments)

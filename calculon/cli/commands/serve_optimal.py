@@ -1,4 +1,4 @@
-"""``calculon serve-optimal``: the best deployments of a model, or those that no other beats."""
+"""``calculon serve-optimal``: find the best deployments of a model, or their Pareto front."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,9 @@ SUFFIXES = (".json", ".csv", ".parquet")
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Find the best deployments that serve a model: replicas, parallelism, groups of experts, token budgets and "
-        "prompts in passes of their own. Each winner of a .json file is a deployment: calculon serve MODEL best.json#0 "
-        "SYSTEM. Exit code 1 if none keeps the limits.",
+        "Find the best deployments that serve a model: replicas, parallelism, expert parallelism, token budgets and "
+        "chunked or separate prefill. Each winner in a .json file is a deployment: calculon serve MODEL best.json#0 "
+        "SYSTEM. Exit code 1 if none meets the limits.",
         "calculon serve-optimal llama-3.1-70b 8 h100 --prompt 2k --output 256 --tpot 30ms\n"
         "calculon sop llama-3.1-70b 8:64:x2 h100 best.json --prompt 2k --output 256 --rate 40 --ttft 1 "
         "--tpot 40ms --objective usd_per_mtoken:min\n"
@@ -41,10 +41,10 @@ def configure(parser: Parser) -> None:
         "output_rate_per_proc,interactivity -o frontier.csv\n"
         "calculon sop llama3-8B 1,2,4 a100_80g_sxm --prompt 1k --output 200 --users 64 --fix tensor_par=1 "
         "--where 'ttft < 0.5'",
-        "The search is exact among what it tries: each stated count of processors, each split, and token budgets from "
-        "512 to 16,384; the batch of each is solved as `calculon serve` does, and must keep the limits. Ranks that "
-        "share attention stay in a node; --add tensor_par=16 tries more. Weights and caches have 16 bits unless --add "
-        "or --fix says otherwise: whether narrower types answer as well is not a matter of time.",
+        "The search is exhaustive over each processor count, each parallel split, and token budgets from "
+        "512 to 16,384; the batch of each is solved as in `calculon serve` and must meet the limits. Ranks that "
+        "share attention stay in a node; --add tensor_par=16 tries more. Weights and KV caches have 16 bits unless "
+        "--add or --fix changes that: the effect of narrower types on answer quality is not modelled.",
     )
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
@@ -62,10 +62,10 @@ def configure(parser: Parser) -> None:
     add_workload(parser)
     _add_choices(parser)
     add_changes(parser, *KINDS)
-    parser.option("-o FILE", "the same as OUTPUT", dest="file")
+    parser.option("-o FILE", "same as OUTPUT", dest="file")
     parser.option(
         "--format",
-        "what is printed: a table with words (text, default), or the winners as csv or json",
+        "format of the printed output: a table with words (text, default), or the winners as csv or json",
         choices=FORMATS,
         default="text",
     )
@@ -86,17 +86,17 @@ def configure(parser: Parser) -> None:
 
 
 def _add_choices(parser: Parser) -> None:
-    """Declare what is looked for, and what is tried."""
+    """Declare the objective of the search and the values that it tries."""
     parser.option(
         "--objective FIGURE[:min|max]",
         "figure to rank by (default output_rate_per_proc; calculon describe serving lists all)",
-        "; of a rate the fewest processors; of equal ones the shortest time per token comes first",
+        "; for a given rate the fewest processors; ties are broken by time per token",
     )
     parser.option("-t, --top N", "how many of the best to keep (default 1)", type=positive)
     parser.option(
         "--pareto FIGURE,FIGURE[,...]",
-        "all deployments that no other beats in each of these figures",
-        "; without a rate and users, with batches of powers of two as well",
+        "the Pareto front of these figures",
+        "; without a rate or users, also with power-of-two batches",
     )
     add_fields(parser)
     parser.option(
@@ -108,7 +108,7 @@ def _add_choices(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Search, print the winners, and write them; 1 where there are none."""
+    """Search, print the winners, and write them; exit code 1 if there are none."""
     assume_workload(arguments)
     file = _file(arguments)
     found = _search(arguments)
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _file(arguments: argparse.Namespace) -> str | None:
-    """Return the file of the winners, checked; None where they are printed only."""
+    """Return the checked output file of the winners; None if they are only printed."""
     given = [] if arguments.workload is None else [arguments.workload]
     specs = [arguments.model, arguments.system, *given]
     check_inputs(specs)
@@ -147,7 +147,7 @@ def _file(arguments: argparse.Namespace) -> str | None:
 
 
 def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
-    """Run the search that the arguments ask for."""
+    """Run the search that the arguments describe."""
     from calculon.inputs import Changed
     from calculon.search.deployments import deployment_vocabulary
     from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
@@ -171,7 +171,7 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
 
 
 def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the figures of a front; none without one: errors as of :func:`front_names`."""
+    """Return the figures of a Pareto front, empty without one; raise the errors of :func:`front_names`."""
     if arguments.pareto is None:
         return ()
     others = {"-t": arguments.top, "--objective": arguments.objective}
@@ -180,7 +180,7 @@ def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _csv(found: "DeploymentSearch") -> str:
-    """Return the winners as CSV, with texts that no spreadsheet takes for formulas."""
+    """Return the winners as CSV, with formula-like texts escaped for spreadsheets."""
     frame = found.to_frame()
     for name in frame.columns:
         frame[name] = [csv_text(one) if isinstance(one, str) else one for one in frame[name]]
@@ -189,7 +189,7 @@ def _csv(found: "DeploymentSearch") -> str:
 
 
 def _write(found: "DeploymentSearch", file: str) -> None:
-    """Write the winners in the format that the file name asks for."""
+    """Write the winners in the format of the file's suffix."""
     from calculon.declarations.files import write_json
 
     if document_suffix(file) == ".json":
@@ -202,6 +202,7 @@ def _write(found: "DeploymentSearch", file: str) -> None:
     columns: dict[str, Any] = {}
     for name, column in found.to_frame().items():
         values = column.to_numpy()
+        # Parquet stores repeated texts as dictionary-encoded labels.
         if values.dtype == object:
             names, codes = np.unique(values.astype(str), return_inverse=True)
             columns[str(name)] = Labels(codes, tuple(names.tolist()))

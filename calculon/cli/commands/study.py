@@ -1,4 +1,4 @@
-"""``calculon study``: many searches from one file, resumed when interrupted."""
+"""``calculon study``: run many searches from one file, resumable after an interruption."""
 
 import argparse
 import time
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Run every search that a study file stands for: all combinations of models, systems, processor "
-        "counts and whatever else it lists (examples/studies explains the file). The result is a table with "
+        "Run every search of a study file: all combinations of models, systems, processor "
+        "counts and other values that it lists (examples/studies explains the file). The result is a table with "
         "a row for each execution found. Finished searches are kept in a journal next to the output: when "
-        "interrupted, the same command goes on where it was. A study with deployments serves models: every "
+        "interrupted, the same command continues. A study with deployments serves models: every "
         "deployment under every workload.\n\n"
         "On a cluster, start a Dask scheduler and workers (dask-jobqueue does it for SLURM and LSF) and give "
         "its address: --engine dask --scheduler tcp://node1:8786.",
@@ -50,14 +50,14 @@ def configure(parser: Parser) -> None:
     parser.option(
         "--scheduler ADDRESS",
         "for dask: address or scheduler file of a running scheduler; "
-        "searches and results are pickled to and from whoever answers there: name only one that you trust",
+        "searches and results are exchanged as pickles: use only an address that you trust",
     )
-    parser.switch("--restart", "forget what is finished, and replace the output")
-    add_edition(parser, several=True, absent="what the study says, or each model needs")
+    parser.switch("--restart", "discard finished searches and replace the output")
+    add_edition(parser, several=True, absent="from the study, or as each model needs")
     add_preset(
         parser,
         several=True,
-        absent="what the study says, or by machine",
+        absent="from the study, or by machine",
         longer=f"; by machine: {USUAL}{PUBLISHED_FORMS}",
     )
     parser.switch("-d, --debug", "only check the study and count its searches")
@@ -65,7 +65,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Check everything, run what is not finished, write the table and show the summary."""
+    """Check everything, run the unfinished searches, write the table and show the summary."""
     from calculon.render.writers import check_format
     from calculon.study.study_table import SUFFIXES
 
@@ -102,6 +102,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log(f"Searches: {total:,}")
         editions = sorted({p.search.edition for p in plans.searches}, reverse=True)
         log_edition(log, ", ".join(editions))
+        # Only searches that are not in the journal run: this is how an interrupted study resumes.
         before, begin = set(journal.outcomes), time.perf_counter()
         tasks = [p.search for p in plans.searches if p.search.number not in before]
         if code := finish_all(
@@ -145,7 +146,7 @@ def _finish(
 
 
 def _sureness(spreads: "Sequence[float]") -> str:
-    """Say how sure figures are that follow from the time."""
+    """Describe the uncertainty of figures that follow from the time."""
     from statistics import median
 
     half = f"+-{median(spreads) * 100:.0f} %"

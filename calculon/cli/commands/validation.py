@@ -1,4 +1,4 @@
-"""``calculon llm-validation``: measured next to estimated values, for every study."""
+"""``calculon llm-validation``: compare measured and predicted values of every validation study."""
 
 import argparse
 import math
@@ -50,7 +50,7 @@ def configure(parser: Parser) -> None:
         "calculon lv --format markdown\n"
         "calculon lv --format csv > rows.csv\n"
         "calculon lv --edition corrected --runs runs.csv",
-        "A bias below 0 is a model that is too fast, or that needs too little memory. Edition sc23 sees the published "
+        "A bias below 0 means that predictions are too fast or need too little memory. Edition sc23 uses the published "
         "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ... "
         "Served models (serving) and whole runs (campaign: processor-hours, failures, energy and cost) exist in "
         "edition corrected alone.\n\n"
@@ -59,11 +59,11 @@ def configure(parser: Parser) -> None:
     )
     parser.option(
         "-b, --base_dir DIR",
-        "folder whose validation/, models/ and systems/ are used first (default: what is shipped)",
+        "folder whose validation/, models/ and systems/ are used first (default: the shipped files)",
     )
-    parser.switch("-v, --verbose", "say which study and which row is analyzed")
+    parser.switch("-v, --verbose", "print each study and row as it is analyzed")
     parser.option("--study NAME", "only this study, in detail; or a group of studies", default="")
-    absent = f"{PUBLISHED}; of studies that exist in edition {CORRECTED} alone that one"
+    absent = f"{PUBLISHED}; {CORRECTED} for studies that exist only there"
     add_edition(parser, several=True, absent=absent)
     parser.option(
         "--format",
@@ -95,7 +95,7 @@ def configure(parser: Parser) -> None:
 
 
 def _percent(text: str) -> float:
-    """Return a number of percent, with or without its sign."""
+    """Parse a percentage, with or without its sign."""
     try:
         value = float(text.strip().removesuffix("%"))
     except ValueError:
@@ -108,7 +108,7 @@ def _percent(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Compare, print the errors, and return whether all are within their bounds."""
+    """Compare, print the errors, and return exit code 1 if a bound is exceeded."""
     _check(arguments)
     before = read_baseline(arguments.baseline) if arguments.baseline else None
     results = [compare_rows(arguments.rows)] if arguments.rows else _of_studies(arguments, log)
@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raise SpecError for options that exclude each other, or that lack another one."""
+    """Raise SpecError for options that exclude each other, or that require another option."""
     problem = None
     if arguments.rows and arguments.study:
         problem = Problem("--rows", "no --study", arguments.study, "rows are no study")
@@ -138,12 +138,13 @@ def _check(arguments: argparse.Namespace) -> None:
     if problem:
         raise SpecError("validation", problem)
     if arguments.runs:
+        # A user's own rows are always compared under edition corrected.
         usual = CORRECTED if arguments.rows else PUBLISHED
         _check_runs(arguments.runs, arguments.edition or (usual,))
 
 
 def _of_studies(arguments: argparse.Namespace, log: Log) -> list[Result]:
-    """Return the results of the studies that were asked for."""
+    """Return the results of the requested studies."""
     library = Library.at(arguments.base_dir)
     studies = library.studies(arguments.study)
     results = []
@@ -160,7 +161,7 @@ def _of_studies(arguments: argparse.Namespace, log: Log) -> list[Result]:
 
 
 def _check_runs(path: str, editions: Sequence[str]) -> None:
-    """Raise SpecError unless runs can be written: of edition corrected, to a CSV file."""
+    """Raise SpecError unless runs can be written: edition corrected and a CSV file are required."""
     if CORRECTED not in editions:
         hint = f"add --edition {CORRECTED}"
         raise SpecError(
@@ -170,7 +171,7 @@ def _check_runs(path: str, editions: Sequence[str]) -> None:
 
 
 def _exceeded(results: Sequence[Result]) -> list[str]:
-    """Return a line for each quantity beyond its bound."""
+    """Return one line per quantity that exceeds its error bound."""
     lines = []
     for result in results:
         edition = "" if result.edition == PUBLISHED else f", edition {result.edition}"
@@ -203,7 +204,7 @@ def _print(
 def _print_text(
     results: Sequence[Result], first: Sequence[Part], *, detailed: bool, log: Log
 ) -> None:
-    """Print the published tables of each edition, and the errors of the studies: in detail, or the totals."""
+    """Print the published tables of each edition, and the errors of the studies in detail or as totals."""
     tables = [(result, published_tables(result)) for result in results]
     with_tables = [result for result, lines in tables if lines]
     editions = summary.editions(with_tables)

@@ -1,4 +1,4 @@
-"""``calculon why``: why an execution cannot run and what would make it run, or what one that runs owes its time to."""
+"""``calculon why``: explain why an execution is infeasible, or how a feasible one spends its time."""
 
 import argparse
 
@@ -20,9 +20,9 @@ from calculon.cli.options import (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Say why an execution cannot run: every rule that it breaks, with the numbers of both sides, memory by stage "
-        "and what fills it, and the fewest changes after which it runs. Of one that runs: what takes the time, how "
-        "much memory is left, the best change of one field and of two, and what each option saves. Exit code 1 where "
+        "Explain why an execution cannot run: every violated rule with both values, memory by stage "
+        "and category, and the smallest set of changes that makes it run. For one that runs: time by part, free "
+        "memory, the best change of one and of two fields, and the saving of each option. Exit code 1 if "
         "it cannot run.",
         "calculon why llama3-70B llama3-8B_h100x64 h100_80g_sxm\n"
         "calculon why llama3-8B llama3-8B_h100x64 h100_80g_sxm\n"
@@ -31,7 +31,7 @@ def configure(parser: Parser) -> None:
         "calculon why megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --set activation_recompute=none -o why.json",
     )
     add_specs(parser, "model", "MODEL")
-    parser.switch("-v, --verbose", "print everything: what each option saves, too")
+    parser.switch("-v, --verbose", "print everything, including the saving of each option")
     add_answer(parser, "write everything, with the whole execution of each proposal")
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
@@ -39,7 +39,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Answer, then print the page or write the file; 1 where the execution cannot run."""
+    """Explain the execution, then print the page or write the file; exit code 1 if it cannot run."""
     specs = [arguments.model, arguments.execution, arguments.system]
     check_inputs(specs)
     check_answer(arguments, specs)

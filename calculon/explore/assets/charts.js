@@ -1,17 +1,17 @@
-// Draws the charts of the page in its colours: those that can be seen first, one in each frame.
+// Draws the charts of the page in its colours: visible charts first, one per animation frame.
 
 const SETTINGS = {
   responsive: true,
   displaylogo: false,
   modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "sendChartToCloud", "sendDataToCloud"],
-  plotlyServerURL: "",  // a plan stays on this machine
+  plotlyServerURL: "",  // plans never leave this machine
 };
 
 const plotly = new Promise((found) => {
   const look = () => found(window.Plotly);
   if (window.Plotly || document.readyState === "complete") look();
   document.getElementById("plotly").addEventListener("load", look);
-  addEventListener("load", look); // also where the script is missing: tables have what charts show
+  addEventListener("load", look); // even if the script is missing: tables show the same data
 });
 
 const frame = () => new Promise((begins) => requestAnimationFrame(begins));
@@ -36,7 +36,7 @@ async function drain() {
 
 function next() {
   const stale = [...document.querySelectorAll(".chart")].filter(
-    (place) => place.drawn !== place.dataset.figure && place.offsetParent !== null, // folded away
+    (place) => place.drawn !== place.dataset.figure && place.offsetParent !== null, // null inside closed sections
   );
   return stale.find((place) => place.getBoundingClientRect().top < innerHeight) ?? stale[0];
 }
@@ -59,15 +59,15 @@ async function react(place, { data, layout }) {
   });
 }
 
-/** Return the address of the state that a point stands for: its own, or that of its row. */
+/** Return the address of the state that a point links to: its own, or the one of its row. */
 function linked({ customdata, data }) {
   const own = [customdata].flat();
   return [...own, data.meta?.[own[0]]].find((one) => typeof one === "string" && one.startsWith("/?"));
 }
 
-// The keyboard: arrows go from one point with an address to the next, Enter follows it
+// Keyboard: arrow keys move between points with an address, Enter follows it
 
-/** Return the points of a chart that lead somewhere, one for each address. */
+/** Return the points of a chart with links, one per address. */
 function stops(place) {
   const found = new Map();
   for (const [curve, trace] of (place.data ?? []).entries()) {
@@ -110,10 +110,10 @@ document.addEventListener("focusout", ({ target }) => {
   Plotly.Fx.unhover(target);
 });
 
-// What is pointed at in a table or a chart is marked in the others: rows by data-key, points by a second customdata
+// An item under the pointer is highlighted in all tables and charts: rows by data-key, points by a second customdata
 
 let marked = null;
-let marking = false; // charts tell of what is marked, too
+let marking = false; // highlighting a chart also fires its hover event
 
 function mark(key, from) {
   if (marking || key === marked) return;
@@ -151,7 +151,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 function themed(layout, width) {
   const [ink, quiet, rule] = [colour("--ink"), colour("--quiet"), colour("--rule")];
   const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true };
-  const apart = { marker: { line: { color: colour("--panel"), width: 1 } } }; // pieces of a bar
+  const apart = { marker: { line: { color: colour("--panel"), width: 1 } } }; // outlines separate the pieces of a bar
   const base = {
     template: { data: { bar: [apart] } },
     paper_bgcolor: "transparent",
@@ -171,7 +171,7 @@ function themed(layout, width) {
   return { ...layout, ...base, ...axes, ...legend };
 }
 
-/** Write a chart to a file, as large as it is on the page and on a ground of its own. */
+/** Save a chart as a file, in the size of the page and with an opaque background. */
 async function download(place, format) {
   if (!(await plotly)) return;
   const { data, layout } = JSON.parse(place.dataset.figure);
@@ -185,10 +185,10 @@ document.addEventListener("click", ({ target }) => {
   const button = target.closest("button[data-picture]");
   if (button) download(button.closest(".part").querySelector(".chart"), button.dataset.picture);
 });
-addEventListener("toggle", () => draw(), true); // a chart that was folded away
+addEventListener("toggle", () => draw(), true); // a section with charts was opened
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));
 let settling = 0;
 addEventListener("resize", () => {
   clearTimeout(settling);
-  settling = setTimeout(() => draw(true), 200); // legends are laid out for the width
+  settling = setTimeout(() => draw(true), 200); // the layout of legends depends on the width
 });

@@ -1,4 +1,4 @@
-// The page is a function of its address: a control changes the address, and the answer to it changes the page.
+// The page is a function of its address: a control changes the address, and the response updates the page.
 import { draw } from "./charts.js";
 import { fill, morph, parsed } from "./morph.js";
 
@@ -7,19 +7,19 @@ const main = document.getElementById("main");
 const status = document.getElementById("status");
 const message = document.getElementById("message");
 
-const PAUSE = 250; // ms without another key before a typed number counts
-const PATIENCE = 600; // ms that a newer request leaves an older one: else a slider that is dragged shows nothing
+const PAUSE = 250; // ms without a further key before a typed number is sent
+const PATIENCE = 600; // ms before a newer request aborts an older one: otherwise dragging a slider would show nothing
 
-const AGAIN = 200; // ms until a page asks again that waits for a search
+const AGAIN = 200; // ms between polls during a search
 
-let current = main.dataset.query; // what the page shows
-let asking = null; // ends the request under way
-let waiting = null; // the request after it: the newest alone
-let extra = new AbortController(); // ends the parts that take longer
-const touched = new Set(); // controls that were changed since the last answer
-let pushed = ""; // the control whose last change is the newest entry of the history
+let current = main.dataset.query; // query of the page shown
+let asking = null; // aborts the current request
+let waiting = null; // the next request: only the newest is kept
+let extra = new AbortController(); // aborts the slow parts
+const touched = new Set(); // controls changed since the last response
+let pushed = ""; // control whose last change made the newest history entry
 
-const busy = (is) => document.documentElement.toggleAttribute("data-busy", is); // asked for, or being drawn
+const busy = (is) => document.documentElement.toggleAttribute("data-busy", is); // requesting or drawing
 const frame = () => new Promise((begins) => requestAnimationFrame(begins));
 const painted = () => frame().then(() => new Promise((done) => setTimeout(done)));
 
@@ -28,17 +28,17 @@ const painted = () => frame().then(() => new Promise((done) => setTimeout(done))
 /** Options that may be empty although their default is not. */
 const EMPTIED = ["where"];
 
-/** Return the address that the controls say, after one of them was changed. */
+/** Return the query of the current controls, after one of them was changed. */
 function asked(changed) {
   const pairs = new URLSearchParams();
   const shown = new Set([...form.elements].filter((field) => field.type !== "hidden").map((field) => field.name.replace(/\.us$/, "")));
   for (const field of form.elements) {
     const switched = field.type === "checkbox" || field.type === "radio";
-    if (field.type === "hidden" && shown.has(field.name)) continue; // the control says it
+    if (field.type === "hidden" && shown.has(field.name)) continue; // the visible control has the value
     if (field.disabled || !field.name || (switched && !field.checked)) continue;
     if (field.value === "" && !EMPTIED.includes(field.name)) continue;
     if (field.dataset.follows !== undefined && !touched.has(field.name)) continue;
-    if (changed && field.name === changed.name && field !== changed && !switched) continue; // said at two places
+    if (changed && field.name === changed.name && field !== changed && !switched) continue; // another control has the same name
     pairs.append(field.name, field.value);
   }
   if (changed) pairs.set("changed", changed.name);
@@ -55,7 +55,7 @@ function told(error) {
   return error instanceof TypeError ? "No answer. Is calculon explore still running?" : `No answer: ${error.message}`;
 }
 
-/** Show a state: `query` is its address, or the control that was changed. */
+/** Show a state: `query` is its query string, or the control that was changed. */
 async function show(query, { begun = performance.now(), history: entry = "push", top = null, goal = "" } = {}) {
   waiting = { query, begun, entry: inherited(waiting, entry), top };
   wanted = goal;
@@ -81,11 +81,11 @@ async function show(query, { begun = performance.now(), history: entry = "push",
         found = await fetched(address, asking.signal);
       }
       if (found.pending) {
-        place(found, control); // what is known without the search
+        place(found, control); // results that do not need the search
         waiting.entry = inherited(turn, waiting.entry);
         continue;
       }
-      const shown = found.understood || !control || document.getElementById("part-message")?.closest("main"); // not kept
+      const shown = found.understood || !control || document.getElementById("part-message")?.closest("main"); // no valid page to keep
       if (shown) await put(found, turn);
       else control.setAttribute("aria-invalid", "true");
       fill(message, shown ? "" : found.main);
@@ -100,12 +100,12 @@ async function show(query, { begun = performance.now(), history: entry = "push",
   await later(current);
 }
 
-/** Return how a state enters the history in the place of one that was never shown. */
+/** Return how a state enters the history if it replaces one that was never shown. */
 function inherited(dropped, entry) {
   return dropped?.entry === "push" && entry === "replace" ? "push" : entry;
 }
 
-/** Put an answer on the page, and its address into the history. */
+/** Put a response on the page, and its address into the history. */
 async function put(found, { query, begun, entry, top }) {
   const active = document.activeElement;
   if (!waiting) touched.clear();
@@ -123,10 +123,10 @@ async function put(found, { query, begun, entry, top }) {
   else steady();
   reach();
   await painted();
-  main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers can be seen
+  main.dataset.ms = (performance.now() - begun).toFixed(1); // time until the numbers are visible
 }
 
-/** Put what an answer has on the page; what is being typed or dragged stays, and what was changed since. */
+/** Put the contents of a response on the page; keep controls that are being edited or were changed since. */
 function place({ controls, tabs, main: parts, title }, control) {
   const active = control || waiting ? document.activeElement : null;
   const said = (field) => field === control && field.value !== "";
@@ -138,31 +138,31 @@ function place({ controls, tabs, main: parts, title }, control) {
   summed();
 }
 
-// What people look at stays where it is, and the answer in sight
+// The clicked item stays in place, and the result in view
 
-let held = null; // what was clicked, and where
+let held = null; // the clicked item and its position
 
 function hold(element) {
   const places = [element.closest("dl > div, tr, li") ?? element, element.closest(".part")];
   held = places.filter(Boolean).map((place) => ({ place, top: place.getBoundingClientRect().top }));
 }
 
-/** Scroll as far as what was clicked has moved. */
+/** Scroll by the distance that the clicked item has moved. */
 function steady() {
   const one = held?.find(({ place }) => place.isConnected);
   const moved = one ? one.place.getBoundingClientRect().top - one.top : 0;
   if (Math.abs(moved) >= 1) scrollBy(0, moved);
 }
 
-let wanted = ""; // the place of the page that a link leads to, until it is there
+let wanted = ""; // anchor of a link, until it is on the page
 
-/** Go to the place that is wanted, and stay there while other parts come. */
+/** Scroll to the wanted anchor, and keep it in place while other parts arrive. */
 function reach() {
   const place = wanted && document.getElementById(wanted);
   if (!place) return;
   wanted = "";
   place.scrollIntoView({ block: "start" });
-  held = [{ place, top: parseFloat(getComputedStyle(place).scrollMarginTop) }]; // once the page is long enough
+  held = [{ place, top: parseFloat(getComputedStyle(place).scrollMarginTop) }]; // position once the page is long enough
   place.focus({ preventScroll: true });
 }
 
@@ -171,7 +171,7 @@ for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventLis
 const answer = document.getElementById("answer");
 const above = new IntersectionObserver(([{ isIntersecting, boundingClientRect: { top } }]) => (answer.hidden = isIntersecting || top > 0));
 
-/** Say the answer at the foot of the window while its place is scrolled out of sight. */
+/** Show the result at the bottom of the window while its part is scrolled out of view. */
 function summed() {
   above.disconnect();
   const told = main.querySelector("[data-spoken]");
@@ -186,7 +186,7 @@ function refocus(before) {
   (again || main).focus({ preventScroll: true });
 }
 
-/** Ask for the parts that take longer, one after the other, and draw. */
+/** Request the slow parts one after the other, and draw. */
 async function later(query) {
   extra.abort();
   extra = new AbortController();
@@ -217,7 +217,7 @@ async function later(query) {
   if (!signal.aborted) busy(false);
 }
 
-/** Write beside the values of controls what they would do, where a part tells that. */
+/** Append the effects that a part reports to the options of controls. */
 function annotate(part) {
   const notes = JSON.parse(part.querySelector("[data-notes]")?.dataset.notes ?? "{}");
   for (const [name, values] of Object.entries(notes)) {
@@ -228,23 +228,23 @@ function annotate(part) {
   }
 }
 
-// What people do
+// User input
 
 let timer = 0;
 
 function changed(event) {
   const { target, type } = event;
   if (!target.name || target.form !== form) return;
-  if (type === "input" && !["range", "number", "search"].includes(target.type)) return; // once it is left or entered
+  if (type === "input" && !["range", "number", "search"].includes(target.type)) return; // wait for the change event
   const [known, seen] = [target.asked === target.value, type === "change"];
   target.asked = seen ? undefined : target.value;
   if (known && seen) {
     const idle = !document.documentElement.hasAttribute("data-busy");
-    if (target.value === "" && idle && !EMPTIED.includes(target.name)) target.value = target.defaultValue; // emptied: what counts without it
-    return; // as it was typed
+    if (target.value === "" && idle && !EMPTIED.includes(target.name)) target.value = target.defaultValue; // emptied: show the default in use
+    return; // already sent while typing
   }
   touched.add(target.name);
-  const entry = type === "input" && pushed === target.name ? "replace" : "push"; // one entry for all of a drag
+  const entry = type === "input" && pushed === target.name ? "replace" : "push"; // one history entry per drag
   pushed = type === "input" ? target.name : "";
   busy(true);
   clearTimeout(timer);
@@ -252,7 +252,7 @@ function changed(event) {
   else show(target, { history: entry });
 }
 
-/** A slider without a name sets the number beside it to one of its stops. */
+/** A slider without a name sets its number input to one of its stops. */
 function slid({ target, type }) {
   if (!target.dataset.sets) return;
   const number = document.getElementById(target.dataset.sets);
@@ -260,7 +260,7 @@ function slid({ target, type }) {
   number.dispatchEvent(new Event(type, { bubbles: true }));
 }
 
-/** Offer names for the word that is being typed. */
+/** Offer completions for the word being typed. */
 function completed({ target }) {
   const words = document.getElementById(target.dataset?.completes ?? "");
   if (!words) return;
@@ -295,7 +295,7 @@ async function copy(button) {
     button.textContent = "Copied";
     status.textContent = "Copied";
   } catch {
-    prompt("Copy this:", text); // a page from another machine may not write to the clipboard
+    prompt("Copy this:", text); // only pages from this machine may write to the clipboard
   }
   setTimeout(() => (button.textContent = words), 1500);
 }
@@ -311,7 +311,7 @@ function escaped({ target }) {
     menu.open = false;
     menu.querySelector("summary").focus();
   } else if (target.form === form && target.defaultValue !== undefined && target.value !== target.defaultValue) {
-    target.value = target.defaultValue; // as the page has it
+    target.value = target.defaultValue; // restore the value of the page
     target.dispatchEvent(new Event("change", { bubbles: true }));
   }
 }
@@ -322,7 +322,7 @@ document.addEventListener("change", slid);
 document.addEventListener("input", slid);
 document.addEventListener("input", completed);
 document.addEventListener("focusin", completed);
-document.addEventListener("state", ({ detail }) => visit(detail)); // a point of a chart
+document.addEventListener("state", ({ detail }) => visit(detail)); // a click on a point of a chart
 document.addEventListener("keydown", (event) => event.key === "Escape" && escaped(event));
 form.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -343,7 +343,7 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", ({ state }) => {
   const query = location.search.slice(1);
-  if (query === current) return; // a jump within the page
+  if (query === current) return; // only the anchor changed
   pushed = "";
   clearTimeout(timer);
   show(query, { history: "none", top: state?.top ?? 0 });

@@ -1,5 +1,5 @@
-// Makes a part of the page equal to fresh HTML and keeps what is there: what has the focus, what is dragged or typed,
-// what was unfolded, and charts, which only change.
+// Updates a part of the page to match fresh HTML while preserving focus, values being dragged or typed,
+// opened sections, and charts.
 
 /** Parse HTML into a fragment. */
 export function parsed(text) {
@@ -8,23 +8,23 @@ export function parsed(text) {
   return holder.content;
 }
 
-/** Make what is inside of an element equal to HTML; controls that are `kept` keep their values. */
+/** Make the contents of an element match HTML; controls that are `kept` keep their values. */
 export function fill(place, text, kept = () => false) {
   children(place, parsed(text), kept);
 }
 
-/** Make an element equal to a fresh one of its kind. */
+/** Make an element match a fresh one of its kind. */
 export function morph(old, fresh, kept = () => false) {
   const filled = old.dataset.later === undefined || old.dataset.filled !== undefined;
   if (fresh.dataset.later !== undefined && filled) {
-    old.dataset.later = fresh.dataset.later; // until the new one is there, the one before stays
+    old.dataset.later = fresh.dataset.later; // keep the old contents until the new ones arrive
     old.setAttribute("aria-busy", "true");
     return;
   }
   const chart = old.classList.contains("chart");
   attributes(old, fresh, chart);
-  if (chart) return; // what is inside is Plotly's
-  const wanted = (kept(old) ? old : fresh).value; // before options move
+  if (chart) return; // Plotly owns the contents
+  const wanted = (kept(old) ? old : fresh).value; // read before options move
   children(old, fresh, kept);
   if (old.matches("input, select, textarea, output") && old.value !== wanted) old.value = wanted;
   if (kept(old)) return;
@@ -54,7 +54,7 @@ function children(old, fresh, kept) {
       old.insertBefore(one, at);
       continue;
     }
-    while (at && at !== match && !at.id) at = removed(at); // moving would take the focus away
+    while (at && at !== match && !at.id) at = removed(at); // moving a node would remove the focus
     if (at === match) at = at.nextSibling;
     else old.insertBefore(match, at);
     if (match.nodeType === Node.ELEMENT_NODE) morph(match, one, kept);

@@ -1,1 +1,1 @@
-"""What a page gives to take along: files, and the commands that say the same."""
+"""Exports of a page: files, and the equivalent commands."""

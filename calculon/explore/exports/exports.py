@@ -1,4 +1,4 @@
-"""Files of what a page shows: the documents and tables that commands write, an execution, launch files, a report."""
+"""Export files of a page: the documents and tables of the commands, an execution, launch files, a report."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -55,12 +55,12 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A file.
+    """File to download.
 
     Attributes:
-        name: Its name: letters, digits and a few signs alone, whatever specs are called.
-        media_type: What it is, for a browser.
-        text: What it contains.
+        name: Name of letters, digits and a few signs, for any names of specs.
+        media_type: Media type for the browser.
+        text: Contents.
     """
 
     name: str
@@ -70,13 +70,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A file that a page can give.
+    """Kind of file that a page offers.
 
     Attributes:
-        title: What it is.
-        text: Returns what it contains.
-        views: The views that offer it.
-        runs: It needs a plan that can run.
+        title: Title of the file.
+        text: Function that returns the contents.
+        views: Views that offer the file.
+        runs: True if it needs a feasible plan.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Export:
 
 
 def offered(state: State, answers: Answers) -> dict[str, Export]:
-    """Return the files that the view of a state offers, by name."""
+    """Return the exports of the state's view, by name."""
     runs = state.view == SERVING or answers.plan(state).estimate is not None
     return {
         name: one
@@ -99,12 +99,12 @@ def written(name: str, state: State, answers: Answers) -> Written:
     """Return a file.
 
     Args:
-        name: One of :data:`EXPORTS`, or of :data:`LAUNCH_FILES`.
-        state, answers: The page.
+        name: One of :data:`EXPORTS` or :data:`LAUNCH_FILES`.
+        state, answers: The page and its results.
 
     Raises:
-        SpecError: For another name, and for what a launcher cannot express.
-        Infeasible: Where no plan can run.
+        SpecError: For an unknown name, and for plans that a launcher cannot express.
+        Infeasible: If no plan can run.
     """
     known = EXPORTS | LAUNCH_FILES
     if name not in known:
@@ -119,8 +119,9 @@ def written(name: str, state: State, answers: Answers) -> Written:
 
 
 def _stem(state: State, answers: Answers) -> str:
-    """Return what the name of a file says of its page: model, system, what is changed of it, processors, and plan."""
+    """Return the stem of a file name: model, system, machine changes, processors and plan."""
     fields = _fields(state, answers)
+    # The plan is part of the name, so that downloads of several plans do not overwrite each other.
     degrees = [f"{mark}{fields[name]}" for name, mark in _MARKS.items() if name in fields]
     changed = [f"{path}={value:g}" for path, value in sorted(state.machine.items())]
     words = [state.model, state.system, *changed, str(state.procs), *degrees]
@@ -128,7 +129,7 @@ def _stem(state: State, answers: Answers) -> str:
 
 
 def _fields(state: State, answers: Answers) -> Mapping[str, Any]:
-    """Return the fields of the plan or the deployment of a page."""
+    """Return the fields of the page's plan or deployment."""
     if state.view != SERVING:
         return answers.plan(state).fields
     served = answered(state, answers).served
@@ -136,13 +137,13 @@ def _fields(state: State, answers: Answers) -> Mapping[str, Any]:
 
 
 _MARKS = {axis.degree: axis.name[0] for axis in PUBLISHED_AXES} | {"microbatch_size": "mbs"}
-"""Degrees in the name of a file, as executions of the catalog are called."""
+"""Degrees in file names, abbreviated as in the catalog's executions."""
 
-_LONGEST = 150  # characters of a name
+_LONGEST = 150  # maximum length of a file name
 
 
 def whole_answer(state: State, answers: Answers) -> Answer:
-    """Return the answer of the command that plans: the same question and sources; each count is searched once."""
+    """Return the result of ``calculon plan`` for the same question and sources; each count is searched once."""
     state = readable(state, answers)
     model, system = (answers.offer.source(*one) for one in _named(state))
     words: dict[str, Any] = {
@@ -159,7 +160,7 @@ def _named(state: State) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _sources(state: State, answers: Answers) -> tuple[Any, Any]:
-    """Return model and system as commands about a plan are given them: with their changes."""
+    """Return model and system with their changes, as the commands about a plan receive them."""
     model, system = (answers.offer.source(*one) for one in _named(state))
     length = own_length(state, answers)
     changes = {"seq_size": length} if length else {}
@@ -167,10 +168,10 @@ def _sources(state: State, answers: Answers) -> tuple[Any, Any]:
 
 
 def shown_estimate(state: State, answers: Answers) -> Estimate:
-    """Return the plan that is shown.
+    """Return the shown plan.
 
     Raises:
-        Infeasible: Where it cannot run.
+        Infeasible: If it cannot run.
     """
     shown = answers.plan(state)
     if shown.estimate is None:
@@ -179,7 +180,7 @@ def shown_estimate(state: State, answers: Answers) -> Estimate:
 
 
 def searched(state: State, answers: Answers) -> dict[str, Any]:
-    """Return the best execution of the search, as the command that searches writes it."""
+    """Return the best execution of the search, as the search command writes it."""
     model, system = _sources(state, answers)
     question = asked(state, answers).question
     campaign = read_campaign({}, {"tokens": state.tokens}) if state.tokens else None
@@ -204,14 +205,14 @@ def searched(state: State, answers: Answers) -> dict[str, Any]:
 
 
 def depends(state: State, answers: Answers) -> Sensitivity:
-    """Return what the plan depends on, as the command says it."""
+    """Return the sensitivity of the plan, as ``calculon sensitivity`` does."""
     model, system = _sources(state, answers)
     execution = shown_estimate(state, answers).execution
     return sensitivity(model, execution, system, **asked_effects(state))
 
 
 def operators(state: State, answers: Answers) -> Block:
-    """Return one block of the plan, as the command lists it."""
+    """Return one block of the plan, as ``calculon block`` does."""
     model, system = _sources(state, answers)
     return block(model, shown_estimate(state, answers).execution, system)
 
@@ -222,10 +223,10 @@ def _operator_rows(state: State, answers: Answers) -> str:
 
 
 def _served(state: State, answers: Answers) -> str:
-    """Return the deployment of a page.
+    """Return the deployment of a page as JSON.
 
     Raises:
-        Infeasible: Where none has room.
+        Infeasible: If no deployment fits in memory.
     """
     found = answered(state, answers)
     if found.served is None:
@@ -234,15 +235,15 @@ def _served(state: State, answers: Answers) -> str:
 
 
 def _report(state: State, answers: Answers) -> str:
-    """Return the page of the best plan, and of one's own beside."""
+    """Return the report page of the best plan and the user's plan."""
     return report_text(results_of("report", [whole_answer(state, answers)], {}))[0]
 
 
 def launch_file(dialect: str, state: State, answers: Answers) -> tuple[str, str]:
-    """Return the launch file of the plan, and why it is without the settings of the model, if it is.
+    """Return the launch file of the plan, and the reason if it lacks the model's settings.
 
     Raises:
-        SpecError: For what the launcher cannot express.
+        SpecError: If the launcher cannot express the plan.
     """
     tokens = answers.question(state).tokens
     return exported_plan(shown_estimate(state, answers), dialect, tokens)
@@ -252,7 +253,7 @@ _ALL = ("plan", "search", "machine", "pipeline")
 
 EXPORTS: dict[str, Export] = {
     "answer.json": Export(
-        title="Best plan, rivals and other counts",
+        title="Best plan, alternatives and other counts",
         text=lambda state, answers: json_text(whole_answer(state, answers).to_dict()),
         views=_ALL,
         runs=False,
@@ -286,7 +287,7 @@ EXPORTS: dict[str, Export] = {
         views=_ALL,
     ),
     "sensitivity.json": Export(
-        title="What this plan depends on",
+        title="Sensitivity of this plan",
         text=lambda state, answers: json_text(depends(state, answers).to_dict()),
         views=("machine",),
     ),
@@ -306,7 +307,7 @@ EXPORTS: dict[str, Export] = {
         views=("pipeline",),
     ),
     "served.json": Export(
-        title="All of this deployment",
+        title="This deployment in full",
         text=_served,
         views=(SERVING,),
     ),
@@ -316,12 +317,12 @@ EXPORTS: dict[str, Export] = {
         views=(SERVING,),
     ),
     "report.html": Export(
-        title="Report to send",
+        title="Report",
         text=_report,
         views=_ALL,
     ),
 }
-"""The files of a page by name."""
+"""The export files of a page by name."""
 
 
 def _launching(dialect: str) -> Export:

@@ -1,4 +1,4 @@
-"""The command lines, and the lines of Python, that give the numbers of a page."""
+"""Equivalent commands and Python code for the numbers of a page."""
 
 import json
 import shlex
@@ -39,14 +39,14 @@ PROGRAM = "calculon"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Same:
-    """What a page shows, in a terminal and in Python.
+class Equivalent:
+    """Equivalent of a page's result in a terminal and in Python.
 
     Attributes:
-        title: What it gives.
+        title: Title of the result.
         argv: The command and its arguments.
-        given: What the command reads from standard input: an execution as JSON; empty where it reads nothing.
-        name, call: The result in Python, and the expression that gives it.
+        given: Standard input of the command, an execution as JSON; empty if it reads none.
+        name, call: Variable name of the result in Python, and the expression that computes it.
     """
 
     title: str
@@ -62,20 +62,21 @@ class Same:
         return f"printf %s {shlex.quote(self.given)} |\n  {line}" if self.given else line
 
 
-def same(state: State, answers: Answers) -> list[Same]:
-    """Return the commands for the view of a state; of views of training the first is the one that plans.
+def equivalents(state: State, answers: Answers) -> list[Equivalent]:
+    """Return the commands for the view of a state; for training views ``calculon plan`` comes first.
 
     Raises:
-        SpecError: For a question that means nothing.
+        SpecError: For an invalid question.
     """
     planned = () if state.view == SERVING else (_answer(state, answers),)
     return [*planned, *_VIEWS[state.view](state, answers)]
 
 
-def script(commands: Sequence[Same]) -> str:
-    """Return the lines of Python that give the results of some commands, by their names."""
+def script(commands: Sequence[Equivalent]) -> str:
+    """Return a Python script that computes the results of some commands, by their names."""
     lines = [f"{one.name} = {one.call}" for one in commands]
     text = "\n".join(lines)
+    # Only imports that the code uses, so that the script passes a linter.
     imports = [line for name, line in _IMPORTS.items() if f"{name}(" in text]
     return "\n".join([f"import {PROGRAM}", *imports, "", *lines])
 
@@ -84,11 +85,11 @@ _IMPORTS = {
     " block": "from calculon.estimate.operators import block",
     "Changed": "from calculon.inputs import Changed",
 }
-"""What a script imports beside the package, by what it calls."""
+"""Import lines of a script in addition to the package, by the function that needs them."""
 
 
-def _answer(state: State, answers: Answers) -> Same:
-    """Return the command that plans: best plan, rivals, other counts, and one's own plan beside."""
+def _answer(state: State, answers: Answers) -> Equivalent:
+    """Return the ``calculon plan`` command: best plan, alternatives, other counts, and the user's plan."""
     state = readable(state, answers)
     words: dict[str, Any] = {name: getattr(state, name) for name in _WORDS if getattr(state, name)}
     own = dict(state.plan)
@@ -101,8 +102,8 @@ def _answer(state: State, answers: Answers) -> Same:
     model, system = _sources(state, answers)
     named = [f"{name}={value!r}" for name, value in words.items()]
     asked = ", ".join([repr(model), str(state.procs), _machine(state, system), *named])
-    return Same(
-        title=f"Best plan, rivals and other counts{', with this plan beside' if own else ''}",
+    return Equivalent(
+        title=f"Best plan, alternatives and other counts{', with this plan' if own else ''}",
         argv=("plan", model, str(state.procs), system, *options, *_changes(state)),
         name="answer",
         call=f"calculon.plan({asked})",
@@ -110,7 +111,7 @@ def _answer(state: State, answers: Answers) -> Same:
 
 
 def readable(state: State, answers: Answers) -> State:
-    """Return a state without a plan of one's own that is none: the command that plans refuses it."""
+    """Return a state without a user's plan that is invalid, which ``calculon plan`` would refuse."""
     if not state.plan or answers.plan(state).legal:
         return state
     try:
@@ -121,7 +122,7 @@ def readable(state: State, answers: Answers) -> State:
 
 
 _WORDS = ("preset", "batch", "seq", "dtype", "tokens")
-"""Words of a question that are options of the command."""
+"""Parts of a question that are options of the command."""
 
 
 def of_plan(
@@ -131,17 +132,17 @@ def of_plan(
     call: str,
     state: State,
     answers: Answers,
-) -> Same:
-    """Return a command about the plan that is shown, which it reads from standard input.
+) -> Equivalent:
+    """Return a command about the shown plan, which it reads from standard input.
 
     Args:
-        title, name, call: As of :class:`Same`.
-        argv: The command, and the options behind its three specs.
-        state, answers: The page.
+        title, name, call: As in :class:`Equivalent`.
+        argv: The command, and the options after its three specs.
+        state, answers: The page and its results.
     """
     command, *options = argv
     model, system = _sources(state, answers)
-    return Same(
+    return Equivalent(
         title=title,
         argv=(command, model, STDIN, system, *options, *_changes(state), *_lengths(state, answers)),
         given=json.dumps(stated_execution(state, answers)),
@@ -151,15 +152,16 @@ def of_plan(
 
 
 _SPECS = "plan.model, plan.execution, plan.system"
-"""What functions take of the plan that is shown."""
+"""Arguments of Python functions for the shown plan."""
 
 
 def stated_execution(state: State, answers: Answers) -> dict[str, Any]:
-    """Return the plan that is shown as a file states it: its framework, and what that does not say."""
+    """Return the shown plan as a file states it: its framework, and the fields that differ from the framework."""
     fields = answers.plan(state).fields
     stated = {"base": answers.question(state).framework}
     stated |= {name: fields[name] for name in _STATED if name in fields}
     rounds = _ROUNDS if fields.keys() >= set(NAMES) else 0
+    # The framework derives fields from others, so stating one field may change another: repeat until stable.
     for _ in range(rounds):
         read = inputs.execution(stated, edition=CORRECTED)
         more = {name: fields[name] for name in NAMES if getattr(read, name) != fields[name]}
@@ -176,24 +178,24 @@ _STATED = (
     "microbatch_size",
     "datatype",
 )
-"""Fields of a plan that are always stated."""
+"""Plan fields that are always stated."""
 
 _SAID = ("edition", "preset")
-"""Fields that the framework says."""
+"""Fields that the framework determines."""
 
 _ROUNDS = 3
-"""Readings before all fields are stated: one that follows another is as it should be after two."""
+"""Maximum number of readings: a field derived from another one is correct after two."""
 
 
-def _plan(state: State, answers: Answers) -> Iterator[Same]:
+def _plan(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         call = f"calculon.why({_SPECS})"
-        yield of_plan("What binds this plan", ("why",), "why", call, state, answers)
+        yield of_plan("Bottleneck of this plan", ("why",), "why", call, state, answers)
 
 
-def _shown(state: State, answers: Answers) -> Iterator[Same]:
-    """Yield the command that gives the plan, or says why it cannot run."""
+def _shown(state: State, answers: Answers) -> Iterator[Equivalent]:
+    """Yield the command that estimates the plan or explains why it cannot run."""
     shown = answers.plan(state)
     if shown.estimate is not None:
         of = "answer.mine.estimate" if state.plan else "answer.best"
@@ -202,12 +204,12 @@ def _shown(state: State, answers: Answers) -> Iterator[Same]:
         machine = _machine(state, _sources(state, answers)[1])
         stated = stated_execution(state, answers)
         call = f"calculon.why({_shape(state, answers)}, {stated}, {machine})"
-        title = "Why this plan cannot run, and what mends it"
+        title = "Why this plan cannot run, and how to fix it"
         yield of_plan(title, ("why",), "why", call, state, answers)
 
 
-def _search(state: State, answers: Answers) -> Iterator[Same]:
-    yield Same(
+def _search(state: State, answers: Answers) -> Iterator[Equivalent]:
+    yield Equivalent(
         title="The best execution of this search, into a file",
         argv=tuple(_searched(state, answers, (state.procs,), "best.json")),
         name="found",
@@ -215,11 +217,11 @@ def _search(state: State, answers: Answers) -> Iterator[Same]:
     )
     try:
         counts = counts_of(state, answers)
-    except SpecError:  # its own part says what is wrong with them
+    except SpecError:  # the part about counts reports the error
         return
     if counts:
-        yield Same(
-            title="The best execution on each number of processors, into a file",
+        yield Equivalent(
+            title="The best execution for each processor count, into a file",
             argv=tuple(_searched(state, answers, counts, "counts.csv")),
             name="by_count",
             call=f"{{n: {_search_call(state, answers, 'n', counts)} for n in {list(counts)}}}",
@@ -227,7 +229,7 @@ def _search(state: State, answers: Answers) -> Iterator[Same]:
 
 
 def _searched(state: State, answers: Answers, counts: Sequence[int], file: str) -> Iterator[str]:
-    """Yield the command of a search on some numbers of processors."""
+    """Yield the search command for some processor counts."""
     question = asked(state, answers).question
     model, system = _sources(state, answers)
     dtype = state.dtype or question.datatype
@@ -247,7 +249,7 @@ def _searched(state: State, answers: Answers, counts: Sequence[int], file: str) 
 
 
 def _ranked(state: State) -> dict[str, str]:
-    """Return the options of a search that say what is best, where they are not the usual ones of the command."""
+    """Return the ranking options of a search that differ from the defaults of the command."""
     found = {"objective": state.options.get("objective", ""), "where": state.option("where")}
     return {name: value for name, value in found.items() if value}
 
@@ -255,7 +257,7 @@ def _ranked(state: State) -> dict[str, str]:
 def _search_call(
     state: State, answers: Answers, procs: str, counts: Sequence[int] | None = None
 ) -> str:
-    """Return the same in Python."""
+    """Return the search as a Python expression."""
     question = asked(state, answers).question
     fixed, more = (
         fixed_values(state, answers),
@@ -273,7 +275,7 @@ def _search_call(
 
 
 def _more_on(state: State, answers: Answers, counts: Sequence[int]) -> dict[str, Values]:
-    """Return the values that searches on some numbers of processors try beside those that are usual."""
+    """Return the values that searches on some processor counts try in addition to the defaults."""
     found: dict[str, Values] = {}
     for procs in counts:
         other = state if procs == state.procs else on_count(state, answers, procs)
@@ -283,20 +285,20 @@ def _more_on(state: State, answers: Answers, counts: Sequence[int]) -> dict[str,
 
 
 def fixed_values(state: State, answers: Answers) -> dict[str, Values]:
-    """Return the values that a search holds fields to: those of the precision, and what the address says."""
+    """Return the values that a search fixes: by the precision, and by the address."""
     arithmetic = asked(state, answers).question.arithmetic
     recipe = {name: (value,) for name, value in arithmetic.items() if name != "datatype"}
     return recipe | parse("fix", state.option("fix").split())
 
 
 def more_values(state: State, answers: Answers) -> dict[str, Values]:
-    """Return the values that a search tries beside those that are usual."""
+    """Return the values that a search tries in addition to the defaults."""
     more = offered(state, answers)
     return {name: more[name] for name in sorted(opened(state)) if name in more}
 
 
 def _listed(one: tuple[str, Values]) -> str:
-    """Return a field with its values as ``--add`` takes them."""
+    """Return a field with its values in the syntax of ``--add``."""
     name, values = one
     return f"{name}={','.join(_written(value) for value in values)}"
 
@@ -305,10 +307,10 @@ def _written(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def _depends(state: State, answers: Answers) -> Iterator[Same]:
+def _depends(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
-        title, words = "What this plan depends on", asked_effects(state)
+        title, words = "Sensitivity of this plan", asked_effects(state)
         told = {"--of": words.get("of"), "--range": words.get("spread")}
         options = [part for name, value in told.items() if value for part in (name, str(value))]
         options += ["--replan"] if "replan" in words else []
@@ -318,22 +320,22 @@ def _depends(state: State, answers: Answers) -> Iterator[Same]:
 
 
 def asked_effects(state: State) -> dict[str, Any]:
-    """Return what the address asks of a sensitivity, by the argument of its function."""
+    """Return the sensitivity settings of the address, by function argument."""
     words: dict[str, Any] = {
         name: state.options[name] for name in ("of", "spread") if name in state.options
     }
     return words | ({"replan": True} if state.option("replan") else {})
 
 
-def _pipeline(state: State, answers: Answers) -> Iterator[Same]:
+def _pipeline(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         title = "One block of this plan, operator by operator"
         yield of_plan(title, ("block",), "operators", f"block({_SPECS})", state, answers)
 
 
-def _serving(state: State, answers: Answers) -> Iterator[Same]:
-    """Yield the command that searches for the best deployments, and the command for the deployment of the page."""
+def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
+    """Yield the search command for the best deployments, and the command for the page's deployment."""
     model, system = _sources(state, answers)
     load, held = workload(state), fixed(state)
     asked = stated(state, REQUESTS)
@@ -355,7 +357,7 @@ def _serving(state: State, answers: Answers) -> Iterator[Same]:
             *named,
         ]
     )
-    yield Same(
+    yield Equivalent(
         title="The best deployments",
         argv=("serve-optimal", model, count, system, *options, *fix, "-t", str(TOP), *changes),
         name="deployments",
@@ -377,8 +379,8 @@ def _serving(state: State, answers: Answers) -> Iterator[Same]:
             *named,
         ]
     )
-    yield Same(
-        title="All of this deployment",
+    yield Equivalent(
+        title="This deployment in full",
         argv=("serve", model, str(procs), system, *options, *sets, *changes, "-v"),
         name="served",
         call=f"calculon.serve({call})",
@@ -386,7 +388,7 @@ def _serving(state: State, answers: Answers) -> Iterator[Same]:
 
 
 def stated_deployment(one: Deployment) -> dict[str, Any]:
-    """Return the fields of a deployment that a command states over a number of processors."""
+    """Return the deployment fields that a command states in addition to the processor count."""
     fields = one.to_dict()
     return {
         each.key: fields[each.key]
@@ -406,11 +408,11 @@ _VIEWS = {
     "pipeline": _pipeline,
     SERVING: _serving,
 }
-"""The commands of each view; those of training also have the one that plans."""
+"""The commands of each view; training views also have ``calculon plan``."""
 
 
 def _sources(state: State, answers: Answers) -> tuple[str, str]:
-    """Return model and system as a command takes them: a name of the catalog, or the file that the owner named."""
+    """Return model and system as a command takes them: catalog names, or the files that the owner named."""
     return (
         str(answers.offer.source(MODEL, state.model)),
         str(answers.offer.source(SYSTEM, state.system)),
@@ -428,26 +430,26 @@ def _changes(state: State) -> list[str]:
 
 
 def _machine(state: State, system: str) -> str:
-    """Return the machine in Python."""
+    """Return the machine as a Python expression."""
     changed = dict(sorted(state.machine.items()))
     return f"Changed({system!r}, {changed!r})" if changed else repr(system)
 
 
 def _shape(state: State, answers: Answers) -> str:
-    """Return the model in Python, with the sequences of the question."""
+    """Return the model as a Python expression, with the sequence length of the question."""
     model, _ = _sources(state, answers)
     length = own_length(state, answers)
     return f'Changed({model!r}, {{"seq_size": {length}}})' if length else repr(model)
 
 
 def _lengths(state: State, answers: Answers) -> list[str]:
-    """Return the option that gives the model the sequences of the question."""
+    """Return the option that sets the model's sequence length to the question's."""
     length = own_length(state, answers)
     return ["--set", f"model.seq_size={length}"] if length else []
 
 
 def own_length(state: State, answers: Answers) -> int:
-    """Return the tokens of a sequence where the question has others than the model; else 0."""
+    """Return the question's sequence length if it differs from the model's; else 0."""
     source = answers.offer.source(MODEL, state.model)
     model = answers.kept(("model", state.model), lambda: inputs.model(source))
     length = answers.question(state).model.seq_size
@@ -455,7 +457,7 @@ def own_length(state: State, answers: Answers) -> int:
 
 
 def _pairs(plan: Mapping[str, Any]) -> str:
-    """Return fields as ``--mine`` takes them.
+    """Return fields in the syntax of ``--mine``.
 
     >>> _pairs({"tensor_par": 8, "optimizer_sharding": True})
     'tensor_par=8 optimizer_sharding=true'

@@ -1,9 +1,9 @@
-"""The foot of every view: files of what it shows, and the commands and Python that give its numbers."""
+"""The last part of every view: export files, and the equivalent commands and Python code."""
 
 from calculon.base.errors import SpecError
 from calculon.explore.answers import Answers
 from calculon.explore.exports.exports import LAUNCH_FILES, launch_file, offered
-from calculon.explore.exports.same_command import same, script
+from calculon.explore.exports.same_command import equivalents, script
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.launch.dialects import DIALECTS
@@ -15,15 +15,15 @@ def _files(state: State, answers: Answers) -> Part:
         (Styled(one.title, link=_address(name, state)), dim(name.rpartition(".")[2].upper()))
         for name, one in offered(state, answers).items()
     )
-    commands = same(state, answers)
+    commands = equivalents(state, answers)
     texts = {**{one.title: one.text for one in commands}, "In Python": script(commands)}
     code = (Section(name, (html("code.html", text=texts[name]),), opened=True) for name in texts)
-    same_words = Section("The same by command, and in Python", tuple(code))
+    same_words = Section("Equivalent commands and Python code", tuple(code))
     return Part(title="Export", blocks=(Grid(("left", "left"), files), same_words))
 
 
 def _launch_files(state: State, answers: Answers) -> Part | None:
-    """Return the launch files that run the plan, and why others cannot."""
+    """Return the launch files that run the plan, and why other launchers cannot."""
     if answers.plan(state).estimate is None:
         return None
     able, unable = [], []
@@ -35,12 +35,12 @@ def _launch_files(state: State, answers: Answers) -> Part | None:
             continue
         note = f"the settings of the model are left out: {left_out}" if left_out else ""
         able.append((Styled(one.title, link=_address(name, state)), dim(note)))
-    blocks: list[Block] = ["No launcher that calculon knows can run this plan."]
+    blocks: list[Block] = ["No known launcher can run this plan."]
     if able:
         blocks = [dim("Start this plan with:"), Grid(("left", "text"), tuple(able))]
     if unable:
         why = Grid(("left", "text"), tuple(unable))
-        blocks.append(Section("Launchers that cannot run this plan, and why", (why,)))
+        blocks.append(Section("Launchers that cannot run this plan, with reasons", (why,)))
     return Part(title="Launch files", blocks=tuple(blocks))
 
 
@@ -49,7 +49,7 @@ def _address(name: str, state: State) -> str:
 
 
 TAKE = PartKind(name="take", title="Export", make=_files, later=True)
-"""What stands at the foot of every view."""
+"""Last part of every view."""
 
 LAUNCH = PartKind(name="launch", title="Launch files", make=_launch_files, later=True)
-"""What the view of a plan has before it."""
+"""Launch files, only in the view of a plan."""

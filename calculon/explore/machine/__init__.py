@@ -1,1 +1,1 @@
-"""The view of the machine, and what more of it would buy."""
+"""The machine view: figures of the machine and the benefit of better ones."""

@@ -1,4 +1,4 @@
-"""A plan on the machine of the file and on the changed one, and the best plan of each, side by side."""
+"""Comparison of a plan, and of the best plans, on the unchanged and the changed machine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,22 +20,23 @@ from calculon.render.document import Block, Grid, Line, Section, Styled
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """What is shown of the machine as its file has it, and of the changed one."""
+    """Plans on the unchanged and on the changed machine."""
 
     before: Shown
     after: Shown
 
 
 def same_plan(state: State, answers: Answers) -> Both:
-    """Return the plan of a page on both machines: one's own, or the best on the machine of the file.
+    """Return the page's plan on both machines: the user's plan, or the best plan of the unchanged machine.
 
-    Where nothing fits on that machine, the other is the best plan of the changed one.
+    If nothing fits on the unchanged machine, the second plan is the best plan of the changed one.
     """
     before = answers.plan(replace(state, machine={}))
     if not state.machine:
         return Both(before, before)
     if state.plan or before.estimate is None:
         return Both(before, answers.plan(state))
+    # State the old plan's fields explicitly, so that the changed machine does not search a new one.
     kept = replace(state, plan=answers.own(replace(state, machine={}), before.fields))
     return Both(before, answers.plan(kept))
 
@@ -47,29 +48,29 @@ def best_plans(state: State, answers: Answers) -> Both:
 
 
 def digits_of(one: Estimate) -> Digits:
-    """Return the digits of the numbers of an estimate: those of its page."""
+    """Return the number format of an estimate's page."""
     return result_of(one, details=False).digits
 
 
 def usable_memory(one: Estimate) -> float:
-    """Return how many bytes of tier 1 plans get on the machine of an estimate."""
+    """Return the usable bytes of tier-1 memory on the machine of an estimate."""
     return EDITIONS[one.edition].machine(one.system).usable[0]
 
 
 def step_text(one: Estimate) -> str:
-    """Write the time of a step as the page of the estimate does."""
+    """Format the step time as on the page of the estimate."""
     return digits_of(one).duration(time_of(one))
 
 
 def time_of(one: Estimate) -> float:
-    """Return the time of a step in seconds."""
+    """Return the step time in seconds."""
     return one.stats["total_time"] or 0.0
 
 
 def readings(plans: Mapping[str, Shown]) -> tuple[Block, ...]:
-    """Return the figures that people look at first of each plan, and the comparison of all parts folded away.
+    """Return the key figures of each plan, followed by a closed section that compares all parts.
 
-    Nothing if no plan can run.
+    Empty if no plan can run.
     """
     results = {
         name: shown.brief and replace(shown.brief, label=name) for name, shown in plans.items()
@@ -89,11 +90,11 @@ def readings(plans: Mapping[str, Shown]) -> tuple[Block, ...]:
 
 
 _Figure = tuple[str, float, bool | None]
-"""A value in words, the value, and whether more is better; None if neither is."""
+"""A formatted value, the value, and True if larger is better; None if neither direction is."""
 
 
 def _figures(one: Result) -> dict[str, _Figure]:
-    """Return what is shown of a plan by name."""
+    """Return the figures of a plan by label."""
     digits, time, tokens = one.digits, one.value("total_time"), one.tokens_per_second or 0.0
     need, (usable, _) = one.value("proc_mem_tier1_cap_req"), one.capacities or (0.0, 0.0)
     return {
@@ -120,7 +121,7 @@ def _cells(figures: Sequence[_Figure | None]) -> Iterator[Line]:
 
 
 def faster_in_words(before: Estimate, after: Estimate, other: str = "") -> str:
-    """Say how much faster the second plan is, as a share of the time of the first, which `other` names."""
+    """Describe how much faster the second plan is, relative to the first one's time; `other` names the first."""
     said = change(time_of(after), time_of(before))
     if said == "0":
         return f"as fast as {other}" if other else "as fast"
@@ -129,7 +130,7 @@ def faster_in_words(before: Estimate, after: Estimate, other: str = "") -> str:
 
 
 def moved_in_words(state: State, answers: Answers, both: Both) -> str:
-    """Say what the second plan does otherwise than the first; empty where they are the same."""
+    """Describe how the second plan differs from the first; empty if it does not."""
     if both.before.estimate is None or both.after.estimate is None:
         return ""
     before, after = both.before.fields, both.after.fields

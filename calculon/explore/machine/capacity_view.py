@@ -1,4 +1,4 @@
-"""What more memory buys: the best plan of each capacity, as a chart and as a table."""
+"""Benefit of more memory: the best plan for each capacity, as a chart and a table."""
 
 import math
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import dim
 
 MOST = 10
-"""Steps to more memory that are listed."""
+"""Maximum number of listed steps to more memory."""
 
 
 def capacity(state: State, answers: Answers) -> Part | None:
-    """Show what memory buys when the plan is searched again."""
+    """Show the benefit of memory when the plan is searched again for each capacity."""
     found = answers.capacities(state)
     if found is None:
         return None
@@ -39,6 +39,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
     def link(size: float) -> str:
         return state.link(machine={**state.machine, CAPACITY: enough(size)})
 
+    # If nothing fits now, compare with the first capacity at which a plan fits.
     first = found.steps[0] if here is None else here
     section = memory_section(found, first.best.value, words, link, MOST)
     size, plan = f"{found.capacity / GIB:,.5g} GiB", words(first.best.execution)
@@ -48,10 +49,10 @@ def capacity(state: State, answers: Answers) -> Part | None:
         else f"With {size} the fastest plan predicted to fit is {plan}{_risk(state, answers, first)}."
     )
     return Part(
-        title="What more memory buys",
+        title="The benefit of more memory",
         blocks=(
             said,
-            dim("The plan is searched again for each capacity; the time of a step changes by:"),
+            dim("The plan is searched again for each capacity; change of the step time:"),
             *section.blocks,
         ),
         chart=capacity_chart(state.title, found, in_file, digits, link),
@@ -60,14 +61,14 @@ def capacity(state: State, answers: Answers) -> Part | None:
 
 
 def _risk(state: State, answers: Answers, step: Step) -> str:
-    """Return the risk of a plan on the machine of a page, in words; empty if it is not known."""
+    """Return a plan's out-of-memory risk on the page's machine in words; empty if unknown."""
     own = answers.own(state, step.best.execution)
     result = answers.plan(replace(state, plan=own)).brief
     return "" if result is None or result.fits is None else f", with a {risk_words(result.fits)}"
 
 
 def enough(capacity: float) -> float:
-    """Return the least capacity in GiB, with one decimal, that is at least as many bytes.
+    """Return the capacity in GiB, rounded up to one decimal.
 
     >>> enough(80 * GIB), enough(95.82 * GIB)
     (80.0, 95.9)
@@ -76,7 +77,7 @@ def enough(capacity: float) -> float:
 
 
 def capacity_text(capacity: float) -> str:
-    """Write a capacity that suffices.
+    """Format a sufficient capacity.
 
     >>> capacity_text(80 * GIB), capacity_text(95.82 * GIB)
     ('80 GiB', '95.9 GiB')

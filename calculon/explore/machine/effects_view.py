@@ -1,4 +1,4 @@
-"""What each figure of the machine is worth to the plan: elasticities, a tornado, and what else does as much."""
+"""Sensitivity of the plan to each machine figure: elasticities, a tornado chart, and equivalent changes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -27,22 +27,22 @@ STATISTICS = {
     "dp_comm_exposed_time": "exposed communication, data parallel",
     "bubble_time": "pipeline bubble",
 }
-"""Statistics that are offered, with their names; an address may ask for any other."""
+"""Statistics on offer, with labels; an address may name any other statistic."""
 
 RANGES = ("10%", "25%", "50%", CALIBRATED)
 
 LEAST = 0.005
-"""Share from which on an effect is told."""
+"""Smallest relative effect that is reported."""
 
 MOST = 5
-"""Figures that are told in words."""
+"""Maximum number of figures described in words."""
 
-EVEN = "What else would do as much"
-"""Title of the part that compares a change of the machine with changes of single figures."""
+EVEN = "Equivalent single changes"
+"""Title of the part that compares a machine change with changes of single figures."""
 
 
 def effects(state: State, answers: Answers) -> Part | None:
-    """Show what each figure does to a statistic of the plan."""
+    """Show the effect of each figure on a statistic of the plan."""
     found = answers.sensitivity(state)
     if found is None:
         return None
@@ -64,7 +64,7 @@ def effects(state: State, answers: Answers) -> Part | None:
     shown = document["value"] and kinds_shown(document)
     everything = sensitivity_page(found)
     return Part(
-        title="What each figure is worth",
+        title="Sensitivity to each figure",
         blocks=(
             form,
             dim(found.statistic.help),
@@ -91,11 +91,12 @@ def _link(state: State, path: str, value: float) -> str:
 
 
 def _worth(found: Sensitivity, stairs: CapacitySweep | None) -> Iterator[tuple[str, str, str]]:
-    """Yield the figures of hardware that change the statistic most: name, value now, and the effect of more."""
+    """Yield the hardware figures with the largest effect: label, current value, and the effect of an increase."""
     names = labels(found.system)
     statistic = "time a step" if found.statistic.name == TIME else _called(found)
     rows = [row for row in found.rows() if row["hardware"]]
     rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
+    # Largest effects first, regardless of sign.
     rates.sort(key=lambda row: -abs(row["elasticity"]))
     effects = [(row, f"1 % more gives {_less(row['elasticity'], 2)}") for row in rates[:MOST]]
     for row in rows:
@@ -115,7 +116,7 @@ def _less(percent: float, decimals: int) -> str:
 
 
 def _of_memory(stairs: CapacitySweep) -> str:
-    """Say what more memory gives: nothing to the same plan, and from the next step on a better one."""
+    """Describe the effect of more memory: none for the same plan, until a better plan fits."""
     if not stairs.up:
         return "more makes no plan faster"
     step = stairs.up[0]
@@ -130,11 +131,9 @@ def break_even(state: State, answers: Answers) -> Part:
     both = same_plan(state, answers)
     before, after = both.before.estimate, both.after.estimate
     if not state.machine:
-        return _said(
-            "Change the machine, and other figures stand here that would do as much alone."
-        )
+        return _said("Change the machine to see which single figures would have the same effect.")
     if before is None or after is None:
-        return _said("The plan does not run on both machines: there is nothing to compare.")
+        return _said("The plan does not run on both machines, so there is nothing to compare.")
     if abs(time_of(after) / time_of(before) - 1) < STEADY:
         return _said("The change makes the same plan neither faster nor slower.")
     even = answers.as_fast_as_changed(state, before)
@@ -143,7 +142,7 @@ def break_even(state: State, answers: Answers) -> Part:
         figure_labels(before.system, answers.figures(state)),
         lambda path, value: state.link(machine={path: float(f"{value:.6g}")}),
     )
-    said = "With the same plan, one of these figures alone makes a step as long as the changed machine does."
+    said = "With the same plan, each of these single changes gives the step time of the changed machine."
     return Part(title=EVEN, blocks=(said, *section.blocks[1:]))
 
 

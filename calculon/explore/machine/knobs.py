@@ -1,4 +1,4 @@
-"""The figures of a machine that sliders set: which ones, in which words, and over which values."""
+"""Machine figures with sliders: selection, labels and values."""
 
 import math
 import re
@@ -11,22 +11,22 @@ from calculon.hardware.figures import OF_SERVING, OF_WHOLE_RUNS, Figure
 from calculon.hardware.system import System
 
 CAPACITY = "mem1.GiB"
-"""The figure that decides which plans fit."""
+"""Path of the memory capacity, which decides which plans fit."""
 
 FURTHEST = (0.25, 8.0)
-"""The ends of a slider, as multiples of the value in the file."""
+"""Ends of a slider, as multiples of the value in the file."""
 
 _MANTISSAS = (
     *(1 + i / 10 for i in range(10)),
     *(2 + i / 5 for i in range(15)),
     *(5 + i / 2 for i in range(10)),
 )
-"""Round numbers of a decade: 10, 11 ... 20, 22 ... 50, 55 ... 95; each 4 to 10 % above the one before."""
+"""Round numbers of a decade: 10, 11 ... 20, 22 ... 50, 55 ... 95; each 4 to 10 % above the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An input of a figure: its name in an address, its number, and the unit of the number."""
+    """Input for a figure: its name in the address, its number, and the unit of the number."""
 
     name: str
     number: str
@@ -34,7 +34,7 @@ class Field:
 
 
 def field_of(figure: Figure, value: float) -> Field:
-    """Return the input of a value of a figure: times are set in microseconds, others in the unit of the file."""
+    """Return the input for a value of a figure: times in microseconds, others in the unit of the file."""
     name = MACHINE + figure.path
     if figure.unit == "s":
         return Field(name + MICRO, number(value * 1e6), "us")
@@ -43,13 +43,13 @@ def field_of(figure: Figure, value: float) -> Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """A figure of a machine with a slider.
+    """Machine figure with a slider.
 
     Attributes:
         figure: The figure, with its value in the file.
-        label: Its name on the page.
-        value: Its value now.
-        stops: The values of the slider, in rising order; that of the file is among them.
+        label: Label on the page.
+        value: Current value.
+        stops: Values of the slider in ascending order, including the value in the file.
     """
 
     figure: Figure
@@ -59,48 +59,49 @@ class Knob:
 
     @property
     def path(self) -> str:
-        """The path of the figure in its file."""
+        """Path of the figure in its file."""
         return self.figure.path
 
     @property
     def changed(self) -> bool:
-        """Whether it has another value than in the file."""
+        """True if the value differs from the file."""
         return self.value != self.figure.value
 
     @property
     def place(self) -> int:
-        """The number of the stop that is nearest to its value."""
+        """Index of the stop nearest to the value."""
+        # Compare logarithms: stops are spaced geometrically. 1e-300 avoids a division by zero.
         nearest = min(self.stops, key=lambda stop: abs(math.log(stop / max(self.value, 1e-300))))
         return self.stops.index(nearest)
 
     @property
     def mark(self) -> int:
-        """The number of the stop of the value in the file."""
+        """Index of the stop with the value in the file."""
         return self.stops.index(self.figure.value)
 
     @property
     def field(self) -> Field:
-        """The input of its value."""
+        """Input for the current value."""
         return field_of(self.figure, self.value)
 
     @property
     def numbers(self) -> list[str]:
-        """The values of the slider as the input takes them."""
+        """Slider values as the input expects them."""
         return [field_of(self.figure, stop).number for stop in self.stops]
 
     @property
     def text(self) -> str:
-        """Its value now, with its unit."""
+        """Current value with its unit."""
         return stated(self.value, self.figure.unit)
 
     @property
     def text_in_file(self) -> str:
-        """Its value in the file, with its unit."""
+        """Value in the file with its unit."""
         return stated(self.figure.value, self.figure.unit)
 
 
 def number(value: float) -> str:
-    """Write a value in the unit of the file, as an input takes it.
+    """Format a value in the unit of the file for an input.
 
     >>> number(80.0), number(1e-05), number(72)
     ('80', '1e-05', '72')
@@ -109,7 +110,7 @@ def number(value: float) -> str:
 
 
 Figures = Mapping[str, Figure]
-"""The figures of a machine as its file has it, by path."""
+"""Figures of a machine file by path."""
 
 
 def knobs(
@@ -118,10 +119,10 @@ def knobs(
     """Return the sliders of a machine.
 
     Args:
-        system: The machine as its file has it.
+        system: The machine as in its file.
         known: Its figures by path.
-        changes: New values of its figures by path.
-        arithmetic: Type of the products of the plan that is shown: the engine for it is the one that counts.
+        changes: New values of figures by path.
+        arithmetic: Datatype of the shown plan's products, which selects the matrix engine.
     """
     return [
         Knob(
@@ -136,7 +137,7 @@ def knobs(
 
 
 def _labels(system: System, arithmetic: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the name of each figure that may have a slider, in the order of the page."""
+    """Yield path and label of each figure that may have a slider, in page order."""
     yield CAPACITY, "Memory capacity"
     yield "mem1.GBps", "Memory bandwidth"
     yield _rate_path(system, arithmetic), _rate_label(arithmetic)
@@ -152,7 +153,7 @@ def _labels(system: System, arithmetic: str) -> Iterator[tuple[str, str]]:
 
 
 def labels(system: System) -> dict[str, str]:
-    """Return the names of figures that people buy machines by, by path."""
+    """Return labels, by path, of the figures that matter when buying machines."""
     rates = {_rate_path(system, one): _rate_label(one) for one in system.matrix}
     rates |= {f"vector.{one}.tflops": f"Vector rate, {one}" for one in system.vector}
     return dict(_labels(system, next(iter(system.matrix)))) | rates
@@ -171,16 +172,16 @@ _PARTS = {
     "GiB": "capacity",
     "GBps": "bandwidth",
 }
-"""Words of parts of paths, where they are not the parts themselves."""
+"""Labels of path parts that differ from the parts themselves."""
 
 _LEFT_OUT = ("ext", "kernels", "any", "operations")
-"""Parts of paths that say nothing to readers."""
+"""Path parts without meaning for readers."""
 
 _PATH = re.compile(r"(ext|matrix|vector|mem[12]|networks\[\d+\])\.")
 
 
 def figure_words(path: str, networks: int = 2) -> str:
-    """Return the path of a figure of a machine in words; nothing of what is no such path.
+    """Return the path of a machine figure in words; empty for other texts.
 
     >>> figure_words("ext.kernels.product.bfloat16.sustained"), figure_words("networks[1].processor_usage")
     ('Product, bfloat16: sustained', 'Outer network: processor usage')
@@ -192,12 +193,14 @@ def figure_words(path: str, networks: int = 2) -> str:
     words = [_part_words(part, networks) for part in path.split(".") if part not in _LEFT_OUT]
     *place, last = words
     found = f"{', '.join(place)}: {last}" if place else last
-    extended = " (extended)" if path.startswith("ext.networks") else ""  # networks have some, too
+    extended = (
+        " (extended)" if path.startswith("ext.networks") else ""
+    )  # networks proper have fields of the same names
     return found[:1].upper() + found[1:] + extended
 
 
 def _part_words(part: str, networks: int) -> str:
-    """Return a part of a path in words."""
+    """Return one part of a path in words."""
     name, *numbers = re.split(r"\[(\d+)\]", part)
     if name == "networks":
         return network_name(int(numbers[0]), networks)
@@ -206,7 +209,7 @@ def _part_words(part: str, networks: int) -> str:
 
 
 def figure_labels(system: System, known: Iterable[str]) -> dict[str, str]:
-    """Return a label for each of some paths of figures: that of its slider, if it may have one."""
+    """Return a label for each path of a figure: its slider's label if it may have a slider."""
     own, networks = labels(system), len(system.networks)
     return {path: figure_words(path, networks) for path in known} | own
 
@@ -221,7 +224,7 @@ def _rate_label(arithmetic: str) -> str:
 
 
 def network_name(number: int, count: int) -> str:
-    """Return what a network is called: the innermost one joins the processors of a node or of a rack.
+    """Return the label of a network: the innermost one connects the processors of a node or rack.
 
     >>> network_name(0, 2), network_name(1, 2), network_name(1, 3), network_name(0, 1)
     ('Inner network', 'Outer network', 'Network 1', 'Network')
@@ -234,15 +237,15 @@ def network_name(number: int, count: int) -> str:
 
 
 def _states_latencies(system: System, number: int) -> bool:
-    """Whether the collectives of a network have latencies of their own, beside which its own counts for nothing."""
+    """Return True if a network's collectives state latencies, which replace the network's own."""
     links = system.ext.networks
     return number < len(links) and bool(links[number].operations)
 
 
 def stops(figure: Figure) -> tuple[float, ...]:
-    """Return the values of a slider: round ones between :data:`FURTHEST`, and the value in the file.
+    """Return the slider values: round numbers between :data:`FURTHEST`, and the value in the file.
 
-    Sizes of networks are powers of 2, but for that of the file.
+    Sizes of networks are powers of 2, except the value in the file.
     """
     low, high = (figure.value * end for end in FURTHEST)
     if figure.kind is int:
@@ -259,7 +262,7 @@ def stops(figure: Figure) -> tuple[float, ...]:
 
 
 def others(known: Figures, changes: Mapping[str, float], shown: list[Knob]) -> list[Figure]:
-    """Return the figures without a slider on which steps of training depend; those that are changed first."""
+    """Return the figures without sliders that affect training steps, changed ones first."""
     sliders = {one.path for one in shown}
     every = [
         one
@@ -273,7 +276,7 @@ def others(known: Figures, changes: Mapping[str, float], shown: list[Knob]) -> l
 
 
 def found_by(figures: list[Figure], words: str, names: Mapping[str, str]) -> list[Figure]:
-    """Return the figures whose path, name, label in `names`, or unit has all words of a filter."""
+    """Return the figures whose path, name, label in `names`, or unit contains all words of a filter."""
     wanted = words.lower().split()
     return [
         one
@@ -285,7 +288,7 @@ def found_by(figures: list[Figure], words: str, names: Mapping[str, str]) -> lis
 
 
 def unlike_file(known: Figures, changes: Mapping[str, float]) -> dict[str, float]:
-    """Return the changes of a machine without values that its file has, too."""
+    """Return the machine changes without values that equal the file's."""
     return {
         path: value
         for path, value in changes.items()
@@ -296,12 +299,12 @@ def unlike_file(known: Figures, changes: Mapping[str, float]) -> dict[str, float
 def changes_in_words(
     system: System, known: Figures, changes: Mapping[str, float]
 ) -> list[tuple[str, str, str]]:
-    """Return what differs from the file of a machine: path, what it is, and both values in words."""
+    """Return the differences from the machine file: path, label, and both values in words."""
     names = figure_labels(system, known)
     told = []
     for path in sorted(changes):
         figure = known.get(path)
-        if figure is None:  # a number of a table, say
+        if figure is None:  # for example an entry of a table
             told.append((path, path, number(changes[path])))
             continue
         before, after = (stated(one, figure.unit) for one in (figure.value, changes[path]))

@@ -1,4 +1,4 @@
-"""The view of the machine: sliders for its figures, and what they do to the plan and to the best plan."""
+"""The machine view: sliders for its figures, and their effect on the shown and the best plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ from calculon.hardware.system import System
 from calculon.render.document import Block, Grid, Line, Styled, bold, dim
 
 MOST = 24
-"""Figures without a slider that are listed at once."""
+"""Maximum number of listed figures without a slider."""
 
 
 def _in_file(state: State, answers: Answers) -> System:
@@ -47,24 +47,24 @@ def _in_file(state: State, answers: Answers) -> System:
 
 
 def _without(state: State, path: str) -> str:
-    """Return the address of a page on which a figure has the value of the file again."""
+    """Return the address of the page with one figure reset to the value in the file."""
     return state.link(machine={name: one for name, one in state.machine.items() if name != path})
 
 
 def _changed(state: State, answers: Answers) -> Part | None:
-    """Say on the other views what of the machine is not as in its file."""
+    """Return the machine changes, for the other views."""
     if not state.machine:
         return None
-    what = Styled("What it does", link=state.link(view="machine"))
+    what = Styled("Effect", link=state.link(view="machine"))
     return Part(title="", blocks=((*_changes(state, answers), what),))
 
 
 def _changes(state: State, answers: Answers) -> Iterator[str | Styled]:
-    """Say what is changed, with links to pages on which it is not."""
+    """Yield the changes of the machine, with links that reset them."""
     changes = changes_in_words(_in_file(state, answers), answers.figures(state), state.machine)
     yield bold("Machine changed: ")
     for path, name, values in changes:
-        hint = f"{name} to the value of the file"
+        hint = f"reset {name} to the value in the file"
         yield f"{name} {values} "
         yield Styled("reset", link=_without(state, path), hint=hint)
         yield "; " if len(changes) > 1 else " "
@@ -74,11 +74,11 @@ def _changes(state: State, answers: Answers) -> Iterator[str | Styled]:
 
 
 CHANGED_MACHINE = PartKind(name="machine-changed", title="", make=_changed)
-"""A part of every other view; that of the machine says it below its sliders."""
+"""Part of every other view; the machine view lists the changes below its sliders."""
 
 
 def _machine(state: State, answers: Answers) -> Part | None:
-    """Set the figures of the machine, beside what they make of the plan."""
+    """Return the sliders of the machine, with their effect on the plan."""
     system, both = _in_file(state, answers), same_plan(state, answers)
     known = both.before.estimate or both.after.estimate
     figures = answers.figures(state)
@@ -120,7 +120,7 @@ def _machine(state: State, answers: Answers) -> Part | None:
 
 
 def _compared(plans: Mapping[str, Shown]) -> Iterator[Block]:
-    """Yield why plans cannot run, unless none can, and the figures of those that can."""
+    """Yield the problems of infeasible plans, unless all are, and the figures of the feasible ones."""
     figures = readings(plans)
     for name, plan in plans.items():
         if plan.problem and figures:
@@ -135,7 +135,7 @@ def _whose(state: State, plans: Mapping[str, Shown]) -> str:
 
 
 def _arithmetic(state: State, answers: Answers) -> str:
-    """Return the type of products that the question and a plan of one's own ask for, where no plan can run."""
+    """Return the datatype of products requested by the question and the user's plan, for infeasible plans."""
     asked, shown = dict(answers.question(state).arithmetic), answers.plan(state)
     if state.plan and shown.legal:
         asked |= shown.fields
@@ -145,7 +145,7 @@ def _arithmetic(state: State, answers: Answers) -> str:
 
 
 def _columns(state: State, answers: Answers, both: Both) -> dict[str, Shown]:
-    """Return the plans that are compared: without a plan of one's own also the best of the changed machine."""
+    """Return the plans to compare; without a user's plan also the best plan of the changed machine."""
     if not state.machine:
         return {"now": both.after}
     if both.before.estimate is None:
@@ -158,7 +158,7 @@ def _columns(state: State, answers: Answers, both: Both) -> dict[str, Shown]:
 
 
 def _best_so_far(state: State, answers: Answers) -> Shown | None:
-    """Return the best plan; None while it is looked for, as the sliders wait for nothing."""
+    """Return the best plan; None during the search, so that the sliders never wait."""
     try:
         return answers.plan(state)
     except Pending:
@@ -166,16 +166,18 @@ def _best_so_far(state: State, answers: Answers) -> Shown | None:
 
 
 def _misfit(state: State, answers: Answers, both: Both) -> str:
-    """Say what memory the shown plan needs that does not fit on the changed machine; empty where that is not why."""
+    """Describe the memory that the shown plan lacks on the changed machine; empty if memory is not the reason."""
     fields = both.after.fields or both.before.fields
     if not state.machine or both.after.estimate is not None or not fields:
         return ""
     plan = state.plan or answers.own(replace(state, machine={}), fields)
+    # Estimate with ample memory to learn the plan's need: an infeasible plan has no estimate.
     ample = replace(state, plan=plan, machine={**state.machine, CAPACITY: AMPLE})
     one = answers.plan(ample).estimate
     if one is None:
         return ""
     need = one.stats["proc_mem_tier1_cap_req"] or 0.0
+    # The reserved memory does not depend on the capacity.
     withheld = AMPLE * GIB - usable_memory(one)
     there = answers.system(state).mem1.capacity
     digits, usable = digits_of(one), there - withheld
@@ -185,12 +187,12 @@ def _misfit(state: State, answers: Answers, both: Both) -> str:
     return (
         f"{whose} does not fit: it needs {digits.gib(need)}, {digits.gib(need - usable)} more than the "
         f"{digits.gib(usable)} that are usable of {there / GIB:,.5g} GiB. "
-        f"It is predicted to fit from a capacity of {capacity_text(need + withheld)} on."
+        f"It is predicted to fit with a capacity of {capacity_text(need + withheld)} or more."
     )
 
 
 def _spoken(plans: Sequence[Shown], misfit: str) -> str:
-    """Say in a line what the changes of the machine do."""
+    """Summarize the effect of the machine changes in one line."""
     first, *others = plans
     if not others:
         return first.problem if first.estimate is None else f"{step_text(first.estimate)} a step."
@@ -210,18 +212,18 @@ def _spoken(plans: Sequence[Shown], misfit: str) -> str:
 
 
 def _step(first: Shown, one: Shown, *, in_file: bool = False) -> str:
-    """Say how long a step takes, and how much faster that is than with the first plan."""
+    """Describe the step time, and the speedup over the first plan."""
     if one.estimate is None:
         return "it does not fit" if one.fields else "nothing fits"
     text = f"{step_text(one.estimate)} a step"
     if first.estimate is None:
         return text
-    where = "on the machine of the file" if in_file else ""
+    where = "on the unchanged machine" if in_file else ""
     return f"{text}, {faster_in_words(first.estimate, one.estimate, where)}"
 
 
 def _example(state: State, shown: list[Knob]) -> Line:
-    """Return a first change to try: half as much memory again."""
+    """Return a first change to try: 50 % more memory."""
     found = next((one for one in shown if one.path == CAPACITY), None)
     if found is None:
         return ""
@@ -232,7 +234,7 @@ def _example(state: State, shown: list[Knob]) -> Line:
 
 
 def _best(state: State, answers: Answers) -> Part | None:
-    """Compare the best plan of the changed machine with that of the machine in the file."""
+    """Compare the best plans of the changed and the unchanged machine."""
     both, asked = best_plans(state, answers), replace(state, plan={})
     first = "system file" if state.machine else "best plan"
     columns = {first: (both.before, replace(asked, machine={}))}
@@ -254,7 +256,7 @@ def _best(state: State, answers: Answers) -> Part | None:
 
 
 def _plan(state: State, answers: Answers, shown: Shown) -> Line:
-    """Return a plan in words with a link to its page, or why there is none."""
+    """Return a plan in words with a link to its page, or the reason if there is none."""
     if shown.estimate is None:
         return shown.problem
     link = state.with_plan(answers.own(state, shown.fields))
@@ -267,32 +269,34 @@ def _sentence(both: Both) -> str:
         return (
             "Nothing fits."
             if after is None
-            else f"Nothing fits on the machine of the file; on this one a step takes {step_text(after)}."
+            else f"Nothing fits on the unchanged machine; on this one a step takes {step_text(after)}."
         )
     if after is None:
         return (
-            f"Nothing fits on this machine; on that of the file a step takes {step_text(before)}."
+            f"Nothing fits on this machine; on the unchanged one a step takes {step_text(before)}."
         )
     if after is before:
         return f"The best plan takes {step_text(after)} a step."
     return (
         f"The best plan of this machine takes {step_text(after)} a step: "
-        f"{faster_in_words(before, after, 'that of the machine in the file')} ({step_text(before)})."
+        f"{faster_in_words(before, after, 'on the unchanged machine')} ({step_text(before)})."
     )
 
 
 def _against_mine(state: State, answers: Answers, both: Both) -> str:
-    """Say how a plan of one's own compares with the best of the same machine."""
+    """Compare the user's plan with the best plan of the same machine."""
     mine, best = answers.plan(state).estimate if state.plan else None, both.after.estimate
     if mine is None or best is None:
         return ""
-    return f" Yours takes {step_text(mine)} there: {faster_in_words(best, mine)}."
+    return f" Your plan takes {step_text(mine)} there: {faster_in_words(best, mine)}."
 
 
 PARTS = (
     PartKind(name="machine", title="The machine", make=_machine),
     PartKind(name="machine-best", title="The best plan", make=_best, later=True),
-    PartKind(name="machine-capacity", title="What more memory buys", make=capacity, later=True),
-    PartKind(name="machine-effects", title="What each figure is worth", make=effects, later=True),
+    PartKind(
+        name="machine-capacity", title="The benefit of more memory", make=capacity, later=True
+    ),
+    PartKind(name="machine-effects", title="Sensitivity to each figure", make=effects, later=True),
     PartKind(name="machine-even", title=EVEN, make=break_even, later=True),
 )

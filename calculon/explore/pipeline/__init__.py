@@ -1,1 +1,1 @@
-"""The view of the schedule, down to single operators."""
+"""The pipeline view: the schedule, its stages, and single operators."""

@@ -1,4 +1,4 @@
-"""The parts of the pipeline view about a block: its operators, their place on the roofline, and one of them."""
+"""Parts of the pipeline view about a block: its operators, their place on the roofline, and one operator."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,9 +35,9 @@ from calculon.render.texts import counted, percent, seconds
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The plan, the kind of block that is shown, its operators by time, and the selected operator.
+    """The plan, the shown kind of block, its operators by time, and the selected operator.
 
-    ``lacking`` says what the address asks for that is not there.
+    ``lacking`` is a note on a block or operator of the address that does not exist.
     """
 
     result: Result
@@ -50,17 +50,17 @@ class _Seen:
 
     @property
     def names(self) -> dict[str, str]:
-        """What operators are called."""
+        """Labels of operators by name."""
         return {one["name"]: _name(one) for one in self.operators}
 
 
 def _name(operator: Layer) -> str:
-    """Return the name of an operator, with the half of the block that it is in."""
+    """Return the label of an operator, including its half of the block."""
     return " ".join(split_name(operator)).replace("_", " ")
 
 
 def _seen(state: State, answers: Answers) -> _Seen | None:
-    """Return what is looked at; None where the plan cannot run."""
+    """Return the shown block; None if the plan cannot run."""
     result = answers.plan(state).brief
     if result is None:
         return None
@@ -68,6 +68,7 @@ def _seen(state: State, answers: Answers) -> _Seen | None:
     asked, lacking = state.option("block"), ""
     if asked and asked not in kinds:
         lacking = f"No kind of block is called {asked!r}."
+    # By default, show the kind of block that occurs most often.
     most = max(kinds, key=lambda kind: kinds[kind][0].get("blocks", 1))
     kind = asked if asked in kinds else most
     passes = [one for one in answers.operators(state) if one.kind == kind]
@@ -76,20 +77,20 @@ def _seen(state: State, answers: Answers) -> _Seen | None:
         timed[one.operator] = timed.get(one.operator, 0.0) + one.time
     wanted = state.option("operator")
     if wanted and wanted not in timed:
-        lacking = f"No operator of this block that computes is called {wanted!r}."
+        lacking = f"No computing operator of this block is called {wanted!r}."
     selected = wanted if wanted in timed else max(timed, key=timed.__getitem__)
     every = list(kinds.values())
     return _Seen(result, every, kind, by_time(kinds[kind]), passes, selected, lacking)
 
 
 def _operator_link(seen: _Seen, links: Mapping[str, str], name: str) -> Styled:
-    """Return the name of an operator with its address, marked if it is selected."""
+    """Return an operator's label with its link, highlighted if it is selected."""
     style = "current" if name == seen.selected else ""
     return Styled(seen.names[name], style, link=links[name])
 
 
 def _links(state: State, seen: _Seen) -> dict[str, str]:
-    """Return the address of each operator; of one that only sends, the address of the traffic of the plan."""
+    """Return the address of each operator; communication operators link to the plan's traffic."""
     timed = {one.operator for one in seen.passes}
     traffic = f"{state.link(view='plan')}#part-traffic"
     return {
@@ -99,7 +100,7 @@ def _links(state: State, seen: _Seen) -> dict[str, str]:
 
 
 def _block(state: State, answers: Answers) -> Part | None:
-    """Return where the time of a block goes."""
+    """Return the time of a block by operator."""
     seen = _seen(state, answers)
     if seen is None:
         return None
@@ -135,7 +136,7 @@ def _block(state: State, answers: Answers) -> Part | None:
         blocks=(
             Styled(seen.lacking, "alert"),
             _kinds(state, seen),
-            f"A microbatch takes {whole[-1]} in a block. {largest}. A click on an operator tells more of it below.",
+            f"A microbatch takes {whole[-1]} in a block. {largest}. Click an operator for details below.",
             dim(f"{'; '.join(words)}." if words else ""),
             Section("Table of operators", (operators,)),
             Section("As calculon block prints it", (block_page(answers.block(state)),)),
@@ -150,13 +151,13 @@ def _block(state: State, answers: Answers) -> Part | None:
 
 
 def _apart(found: Block) -> dict[str, str]:
-    """Return the names of operators within their half of a block, in words."""
+    """Return the labels of operator names without their half of the block."""
     names = (split_name(one)[1] for one in found.operators)
     return {name: name.replace("_", " ") for name in names if "_" in name}
 
 
 def _kinds(state: State, seen: _Seen) -> Line:
-    """Return the kinds of block with their addresses; nothing of the only one."""
+    """Return the kinds of block with links; empty if there is only one kind."""
     kinds = {rows[0]["kind"]: kind_of(rows) for rows in seen.kinds if "kind" in rows[0]}
     return spaced(
         Styled(
@@ -169,7 +170,7 @@ def _kinds(state: State, seen: _Seen) -> Line:
 
 
 def _dashed(times: Sequence[float], largest: float) -> list[str]:
-    """Write times; a dash is exactly nothing."""
+    """Format times; exact zeros become dashes."""
     return [
         text if time else "-" for time, text in zip(times, seconds(times, largest), strict=True)
     ]
@@ -203,10 +204,10 @@ def _roofline(state: State, answers: Answers) -> Part | None:
     return Part(
         title="Operators on the roofline",
         blocks=(
-            f"The computing time is bound by {bounds}. At the roofs, all of it would take {roof} of the time.",
+            f"The computing time is bound by {bounds}. At the roofline, all of it would take {roof} of the time.",
             dim(
                 "The size of a point is its share of the time: circles are products, diamonds attention, squares the "
-                f"vector engine. {left} only move or only compute ({share} of the time) and are not drawn."
+                f"vector engine. {left} only move data or only compute ({share} of the time) and are not drawn."
             ),
             Section("Table of points", (points,)),
         ),
@@ -217,18 +218,18 @@ def _roofline(state: State, answers: Answers) -> Part | None:
 
 
 _FIGURES = ("FLOP/byte", "reached", "of the roof", "time", "bound by")
-"""Titles of the figures of a pass."""
+"""Column titles for the figures of a pass."""
 
 
 def _figures(one: OperatorPass) -> tuple[str, ...]:
-    """Return intensity, rate, share of the roof, time and bound of a pass in words."""
+    """Return intensity, rate, share of the roof, time and bound of a pass as text."""
     intensity = "-" if one.intensity is None else f"{one.intensity:,.1f}"
     rate = scaled(one.achieved, "FLOP/s", digits=1)
     return intensity, rate, percent(one.share_of_roof), duration(one.time), BOUND[one.bound]
 
 
 def _operator(state: State, answers: Answers) -> Part | None:
-    """Return one operator in words, and what would make it faster."""
+    """Return one operator in words, and the changes that would speed it up."""
     seen = _seen(state, answers)
     if seen is None:
         return None
@@ -247,24 +248,24 @@ def _operator(state: State, answers: Answers) -> Part | None:
     faster = numbers(titles, _faster(state, answers, seen, passes))
     kernel, roof = kernel_words(passes[0]), duration(sum(one.at_roof for one in passes))
     both = (
-        "run beside each other: the longer one counts"
+        "overlap: the longer one determines the time"
         if answers.block(state).system.mode == "roofline"
-        else "run one after the other: both count"
+        else "run one after the other: their times add up"
     )
     return Part(
         title=f"Operator {seen.names[seen.selected]}",
         blocks=(
             f"{kernel.capitalize()}: {duration(time)} of a microbatch, {percent(time / total)} of the computing time "
-            f"of the block. At the roof it would take {roof}.",
+            f"of the block. At the roofline it would take {roof}.",
             works,
-            f"Its rate follows {rates}. Arithmetic and traffic {both}.",
+            f"Its rate is determined by {rates}. Arithmetic and traffic {both}.",
             Section("What would make it faster", (faster,), opened=True),
         ),
     )
 
 
 def _work(one: OperatorPass) -> tuple[str, ...]:
-    """Return arithmetic, traffic and figures of a pass in words."""
+    """Return arithmetic, traffic and figures of a pass as text."""
     flops = scaled(one.flops, "FLOP", digits=2) if one.flops else "-"
     moved = scaled(one.moved, "B", binary=True, digits=1) if one.moved else "-"
     return flops, moved, *_figures(one)
@@ -273,13 +274,14 @@ def _work(one: OperatorPass) -> tuple[str, ...]:
 def _faster(
     state: State, answers: Answers, seen: _Seen, passes: Sequence[OperatorPass]
 ) -> Iterator[tuple[Cell, ...]]:
-    """Yield what a faster part of the machine and a larger microbatch would save."""
+    """Yield the savings from a faster part of the machine and from a larger microbatch."""
     found, own = answers.block(state), answers.stated(state)
     time, whole = sum(one.time for one in passes), sum(map(whole_time, seen.operators))
     for words, path, value in _figures_of(found, passes):
         other = answers.kept(("block", state.key, path), partial(_on, found, {path: 2 * value}))
         link = state.link(plan=own, machine={**state.machine, path: 2 * value})
         yield _saved(words, link, _times(other, seen, 1), (time, whole))
+    # Twice the microbatch halves the number of passes; times are compared per original microbatch.
     more = 2 * found.execution.microbatch_size
     try:
         other = answers.kept(("block", state.key, more), partial(_with_microbatch, found, more))
@@ -294,19 +296,19 @@ def _faster(
 
 
 def _on(found: Block, figures: Mapping[str, float]) -> Block:
-    """Return the block on a machine with other figures."""
+    """Return the block on a machine with changed figures."""
     system = with_figures(found.system, figures)
     return block(found.model, found.execution, system, edition=found.edition)
 
 
 def _with_microbatch(found: Block, size: int) -> Block:
-    """Return the block for a microbatch of another size."""
+    """Return the block with another microbatch size."""
     execution = replace(found.execution, microbatch_size=size)
     return block(found.model, execution, found.system, edition=found.edition)
 
 
 def _figures_of(found: Block, passes: Sequence[OperatorPass]) -> Iterator[tuple[str, str, float]]:
-    """Yield words, path and value of the figures of the machine that may bound an operator."""
+    """Yield label, path and value of the machine figures that may bound an operator."""
     known = figures_of(found.system)
     engines = {("vector" if one.engine == "vector" else "matrix", one.datatype) for one in passes}
     for engine, datatype in sorted(engines):
@@ -318,7 +320,7 @@ def _figures_of(found: Block, passes: Sequence[OperatorPass]) -> Iterator[tuple[
 
 
 def _times(other: Block, seen: _Seen, times: int) -> tuple[float, float]:
-    """Return the seconds of the selected operator and of the block for a microbatch of the plan."""
+    """Return the seconds of the selected operator and of the block, per microbatch of the plan."""
     inside = [one for one in other.operators if one.get("kind", "") == seen.kind]
     computing = sum(sum(one["time"].values()) for one in inside if one["name"] == seen.selected)
     return computing / times, sum(map(whole_time, inside)) / times
@@ -327,7 +329,7 @@ def _times(other: Block, seen: _Seen, times: int) -> tuple[float, float]:
 def _saved(
     words: str, link: str, after: tuple[float, float], before: tuple[float, float]
 ) -> tuple[Cell, ...]:
-    """Return a row of what a change saves of the operator and of the block."""
+    """Return a row with the savings of a change for the operator and the block."""
     shares = [1 - one / other for one, other in zip(after, before, strict=True)]
     texts = [percent(share) if share >= 0 else f"-{percent(-share)}" for share in shares]
     return Styled(words, link=link), duration(after[0]), *texts
@@ -338,4 +340,4 @@ BLOCK_PARTS = (
     PartKind(name="roofline", title="Operators on the roofline", make=_roofline, later=True),
     PartKind(name="operator", title="An operator", make=_operator, later=True),
 )
-"""The parts, from the block to one of its operators."""
+"""The parts, from the block to one operator."""

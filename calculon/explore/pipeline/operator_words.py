@@ -1,4 +1,4 @@
-"""An operator in words: what it computes, what bounds it, and what its rate rests on."""
+"""Operators in words: their arithmetic, their bound, and the model of their rate."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,12 +17,12 @@ from calculon.hardware.kernels.stated_rates import (
 _OVER = {"flops": "FLOP of a pass", "keys": "keys per query", "bytes": "bytes of a pass"}
 
 _RATES: Mapping[type, Callable[[Any], str]] = {
-    EngineRate: lambda rate: "the efficiency curve of the engine, by the FLOP of a pass",
-    StatedCurve: lambda rate: f"an efficiency curve of its kind of kernel, by {_OVER[rate.over]}",
+    EngineRate: lambda rate: "the efficiency curve of the engine by FLOP of a pass",
+    StatedCurve: lambda rate: f"the efficiency curve of its kind of kernel by {_OVER[rate.over]}",
     MeasuredTable: lambda rate: (
         f"a table of {len(rate.rates):,} measured kernels, interpolated between them"
     ),
-    ShareOfPeak: lambda rate: f"{100 * rate.share:g} % of the peak, whatever the size",
+    ShareOfPeak: lambda rate: f"{100 * rate.share:g} % of the peak for any size",
     Gemm: lambda rate: (
         "the law of tiles: the shape of the product, in tiles and waves of multiprocessors, its "
         "alignment and depth, with constants fitted to measured products"
@@ -32,7 +32,7 @@ _RATES: Mapping[type, Callable[[Any], str]] = {
         "tiles of queries, with constants fitted to measured kernels"
     ),
     Stream: lambda rate: (
-        f"bandwidth alone: {100 * rate.efficiency:g} % of that of the memory, after a start of "
+        f"bandwidth alone: {100 * rate.efficiency:g} % of the memory bandwidth, after a start-up of "
         f"{rate.start * 1e6:.1f} us"
     ),
     ExpertCalls: lambda rate: (
@@ -42,12 +42,12 @@ _RATES: Mapping[type, Callable[[Any], str]] = {
 
 
 def rate_words(rate: Rate) -> str:
-    """Say what the rate of a kind of kernel rests on."""
+    """Describe the rate model of a kind of kernel."""
     return _RATES[type(rate)](rate)
 
 
 def product_words(one: OperatorPass) -> str:
-    """Write the sizes of a matrix product, or the keys of attention; nothing of others."""
+    """Return the sizes of a matrix product, or the keys of attention; empty for other operators."""
     if one.product is not None:
         batch, rows, columns, depth = (f"{size:,.0f}" for size in one.product)
         many = f"{batch} x " if one.product[0] != 1 else ""
@@ -56,6 +56,6 @@ def product_words(one: OperatorPass) -> str:
 
 
 def kernel_words(one: OperatorPass) -> str:
-    """Name the kind of kernel, and the engine and type that it computes in."""
+    """Return the kind of kernel, and the engine and datatype that compute it."""
     engine = "vector" if one.engine == "vector" else "matrix"
     return f"{one.kernel.replace('_', ' ')}, {engine} engine in {one.datatype}"

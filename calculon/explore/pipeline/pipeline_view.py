@@ -1,4 +1,4 @@
-"""The view of the pipeline: its schedule, its stages, one of them, and the operators of a block."""
+"""The pipeline view: the schedule, its stages (with the pipeline bubble), one stage, and the operators of a block."""
 
 import re
 from collections.abc import Sequence
@@ -41,10 +41,10 @@ from calculon.render.document import (
 from calculon.render.texts import counted
 
 USUAL, MOST = 4_096, 16_384
-"""Passes that are drawn unless more are asked for, and at most."""
+"""Default and maximum number of drawn passes; Plotly becomes slow beyond the maximum."""
 
 LISTED = 200
-"""Passes that a table lists."""
+"""Maximum number of passes in a table."""
 
 
 def _problem(state: State, answers: Answers) -> Part | None:
@@ -56,7 +56,7 @@ def _problem(state: State, answers: Answers) -> Part | None:
 
 
 def _schedule(state: State, answers: Answers) -> Part | None:
-    """Return the passes of the first microbatches."""
+    """Return the schedule of the first microbatches."""
     shown = answers.plan(state)
     if shown.estimate is None:
         return None
@@ -75,7 +75,7 @@ def _schedule(state: State, answers: Answers) -> Part | None:
     )
     time = replace(time_section(result), title="The parts of an iteration", opened=alone)
     row = gantt.row.lower()
-    click = () if alone else (dim(f"A click on a row shows that {row} below."),)
+    click = () if alone else (dim(f"Click a row for details of that {row} below."),)
     return Part(
         title="Schedule",
         blocks=(
@@ -89,12 +89,12 @@ def _schedule(state: State, answers: Answers) -> Part | None:
         ),
         key=True,
         chart=schedule(gantt, result.digits, links, _stage(state, stages)),
-        summary=f"Passes of each stage over time: {said}. The table of stages says how long they take.",
+        summary=f"Passes of each stage over time: {said}. The table of stages has their times.",
     )
 
 
 def _order(gantt: Gantt, result: Result, number: int) -> Section:
-    """Return the first passes of a stage in order."""
+    """Return the first passes of a stage in execution order."""
     pieces = sorted(
         (piece for piece in gantt.pieces if piece.stage == number), key=lambda piece: piece.start
     )
@@ -120,7 +120,7 @@ def _order(gantt: Gantt, result: Result, number: int) -> Section:
 
 
 def _stages(state: State, answers: Answers) -> Part | None:
-    """Return time and memory of each of several stages."""
+    """Return time and memory of each stage, if there are several."""
     shown = answers.plan(state)
     if shown.estimate is None or len(shown.estimate.stages) == 1:
         return None
@@ -138,7 +138,7 @@ def _stages(state: State, answers: Answers) -> Part | None:
 
 
 def _one_stage(state: State, answers: Answers) -> Part | None:
-    """Return what one stage has and does."""
+    """Return the layers, time and memory of one stage."""
     shown = answers.plan(state)
     if shown.estimate is None:
         return None
@@ -170,14 +170,14 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
 
 
 def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
-    """Return the passes of a stage, its memory, and what its iteration waits for."""
+    """Return the passes of a stage, its memory, and its exposed communication."""
     stage, digits, word = found.stages[number], result.digits, _word(found.stages)
     times = {
         "forward": stage["forward_time"],
         "backward": stage["backward_time"],
         "of which recomputation": stage["recompute_time"],
         "of which weight gradients": stage["weight_grad_time"],
-        "hidden beside other passes": -stage["hidden_time"],
+        "overlapped with other passes": -stage["hidden_time"],
     }
     times = {name: time for name, time in times.items() if time}
     *texts, whole = digits.seconds([*times.values(), stage_time(stage)], stage_time(stage))
@@ -187,7 +187,7 @@ def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
     passes = Section(
         "Passes of a microbatch",
         (Grid(("left", "right"), rows),),
-        "with what they wait for",
+        "including waiting times",
         opened=True,
     )
     needed = Section(
@@ -195,16 +195,16 @@ def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
     )
     columns = [(passes,), (needed,)]
     if exposed := exposed_grid(result):
-        where = f"on the {word} that limits it" if len(found.stages) > 1 else ""
+        where = f"on the limiting {word}" if len(found.stages) > 1 else ""
         columns.append((Section("Exposed in an iteration", (exposed,), where, opened=True),))
     return SideBySide(tuple(columns), 0)
 
 
-# What the address asks for
+# Options of the address
 
 
 def _whole(state: State, name: str) -> int | None:
-    """Return an option that is a whole number; None where it is not stated."""
+    """Return an integer option; None if it is not stated."""
     text = state.option(name)
     if not text:
         return None
@@ -214,13 +214,13 @@ def _whole(state: State, name: str) -> int | None:
 
 
 def _stage(state: State, stages: Sequence[Stage]) -> int:
-    """Return the stage that is looked at: the slowest where none is asked for, or none of that number is there."""
+    """Return the selected stage; the slowest one if none or a nonexistent one is selected."""
     asked = _whole(state, "stage")
     return slowest_stage(stages) if asked is None or asked >= len(stages) else asked
 
 
 def _drawn(state: State, found: Estimate) -> int:
-    """Return how many microbatches are drawn: twice as many as stages, if that are not too many passes."""
+    """Return the number of microbatches to draw: by default two per stage, within the limit on passes."""
     asked, most = _whole(state, "microbatches"), _microbatches(found)
     if asked:
         return min(asked, most, _room(found, MOST))
@@ -228,18 +228,18 @@ def _drawn(state: State, found: Estimate) -> int:
 
 
 def _room(found: Estimate, passes: int) -> int:
-    """Return the number of microbatches with at most this number of passes, at least one."""
+    """Return the largest number of microbatches with at most this number of passes, at least one."""
     execution = found.execution
     return max(1, passes // (2 * execution.pipeline_par * execution.pipeline_interleaving))
 
 
 def _microbatches(found: Estimate) -> int:
-    """Return the microbatches of a pipeline's batch."""
+    """Return the number of microbatches in a pipeline's batch."""
     execution = found.execution
     return execution.batch_size // execution.data_par // execution.microbatch_size
 
 
-# What stages are
+# Properties of stages
 
 
 def _result(shown: Shown) -> Result:
@@ -252,7 +252,7 @@ def _word(stages: Sequence[Stage]) -> str:
 
 
 def _mirrored(found: Estimate) -> bool:
-    """Tell whether each rank has a stage of both directions."""
+    """Return True if each rank has a stage of both directions (DualPipe)."""
     return found.execution.pp_schedule == "dualpipe"
 
 
@@ -261,13 +261,13 @@ def _capacity(result: Result) -> float:
 
 
 def _memory(found: Estimate, result: Result, stage: Stage) -> dict[str, float]:
-    """Return bytes in tier 1 by kind."""
+    """Return the bytes in tier 1 by kind."""
     here, _ = memory_by_kind({**found.stats, **stage}, result.execution or {}, stage["blocks"])
     return here
 
 
 def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
-    """Say which part of the model a stage has."""
+    """Describe the part of the model on a stage."""
     stage, chunks = stages[number], found.execution.pipeline_interleaving
     of, blocks = found.model.num_blocks, int(stage["blocks"])
     told = f"{blocks:,} of {counted(of, 'block')}" if blocks < of else f"all {counted(of, 'block')}"

@@ -1,1 +1,1 @@
-"""The view of one plan."""
+"""The plan view."""

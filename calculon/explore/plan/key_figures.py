@@ -1,4 +1,4 @@
-"""The key figures of a plan: label, number in words, and a remark."""
+"""Key figures of a plan: label, value in words, and a note."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ from calculon.render.texts import level_text, token_count
 
 
 def words_of(state: State, answers: Answers, shown: Shown) -> str:
-    """Return a plan in words; nothing where too little of it can be read."""
+    """Return a plan in words; empty if too few fields are readable."""
     if not shown.legal:
         return ""
     return plan_words(shown.fields, answers.question(state).preset.usual(shown.fields))
@@ -27,11 +27,14 @@ def words_of(state: State, answers: Answers, shown: Shown) -> str:
 def key_figures(
     state: State, answers: Answers, shown: Shown, result: Result
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the key figures of the plan of a page, with the digits that its interval leaves."""
+    """Yield the key figures of the page's plan, with the digits that its prediction interval allows."""
     assert shown.estimate is not None
     yield _risk(result)
     training = _training(state, answers, shown.estimate)
-    *rows, _ = headline(result, training, money=True)  # the last one is memory, told with its risk
+    *rows, _ = headline(
+        result, training, money=True
+    )  # the last row is memory, already reported with its risk
+    # Without an interval (edition sc23) the column of intervals stays empty.
     level = f"{level_text(result.interval)}: " if result.interval else ""
     for label, value, interval in rows:
         name = words(label)
@@ -46,7 +49,7 @@ def key_figures(
 
 
 def _risk(result: Result) -> tuple[str, str, str]:
-    """Return the risk of running out of memory, and the memory that this is about."""
+    """Return the risk of running out of memory, and the memory use."""
     digits, there = result.digits, (result.capacities or (0.0, 0.0))[0]
     used = result.value("proc_mem_tier1_cap_req")
     memory = f"{digits.gib(used)} of {digits.gib(there)} usable, {digits.left(there - used)}"
@@ -55,7 +58,7 @@ def _risk(result: Result) -> tuple[str, str, str]:
 
 
 def _training(state: State, answers: Answers, estimate: Estimate) -> Plain:
-    """Return the run by a plan, of the tokens of the question or of the usual ones."""
+    """Return the whole run with a plan, for the question's or the default number of tokens."""
     question = answers.question(state)
     lengths = question.tokens or TOKENS, question.tokens_per_step
     plans = [candidate_of(estimate)]
@@ -64,7 +67,7 @@ def _training(state: State, answers: Answers, estimate: Estimate) -> Plain:
 
 
 def _against_best(state: State, answers: Answers, result: Result) -> Iterator[tuple[str, str, str]]:
-    """Yield how far the plan is from the best, as far as that is known already."""
+    """Yield the distance of the plan from the best plan, if that is already known."""
     found = answers.found_before(state)
     if found is None or not len(found):
         return

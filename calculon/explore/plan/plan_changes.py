@@ -1,4 +1,4 @@
-"""What changes of a plan would do: those that make it run, those that lead to the best, and every single one."""
+"""Effects of changes of a plan: those that make it run, those that lead to the best plan, and single changes."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, isnan
@@ -38,31 +38,32 @@ from calculon.render.texts import counted
 from calculon.search.space import Space
 
 LEAST = 0.0005
-"""Relative difference of times below which neither is longer."""
+"""Relative time difference below which two plans count as equally fast."""
 
 
 def mend(state: State, answers: Answers) -> Part | None:
-    """Return the smallest changes after which a plan runs, as buttons; None of one that runs."""
+    """Return the smallest changes that make a plan run, as buttons; None if it runs."""
     shown = answers.plan(state)
     if shown.estimate is not None:
         return None
     if not state.plan:
         return _infeasible(state, answers)
     found = answers.why(state)
+    # Fixes are shown relative to the plan as completed by its framework.
     before = all_fields(found.execution)
     rows = [_proposed(state, answers, one, before) for one in found.proposals]
     others = [
         f"{one.field}: {one.message}".removeprefix(": ") + (f" ({one.hint})" if one.hint else "")
         for one in found.failures[1:]
     ]
-    said = "The fewest changes first." if rows else "Nothing that was tried makes it run."
+    said = "The fewest changes first." if rows else "No change that was tried makes it run."
     rules = "another rule" if len(others) == 1 else f"{len(others)} other rules"
-    more = [Section(f"It breaks {rules}, too", tuple(others))] if others else []
+    more = [Section(f"It also violates {rules}", tuple(others))] if others else []
     return Part(title="What would make it run", blocks=(dim(said), *rows, *more))
 
 
 def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any]) -> Line:
-    """Return a fix as a button, and its costs."""
+    """Return a fix as a button, with its costs."""
     fields = all_fields(one.execution)
     asked = {
         word: value
@@ -85,12 +86,12 @@ def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any
 
 
 def _offer(change: str, link: str, cost: str) -> Line:
-    """Return a change as a button, and its costs."""
+    """Return a change as a button, with its costs."""
     return Styled(change, "button", link=link), " ", dim(cost)
 
 
 def _infeasible(state: State, answers: Answers) -> Part:
-    """Return what would do where no plan fits."""
+    """Return the changes that would help if no plan fits."""
     found = answers.infeasibility_report(state)
     rows = [
         _offer(
@@ -110,7 +111,7 @@ def _infeasible(state: State, answers: Answers) -> Part:
 
 
 def _fixed(state: State, answers: Answers, one: SpaceFix, space: Space) -> str:
-    """Return the address of a page on which a fix is taken over."""
+    """Return the address of the page with a fix applied."""
     change = one.change
     if one.kind in ("memory", "product"):
         sizes = {f"{name}.GiB": ceil(size / GIB * 10) / 10 for name, size in change.items()}
@@ -127,7 +128,7 @@ def _fixed(state: State, answers: Answers, one: SpaceFix, space: Space) -> str:
 
 
 def against(state: State, answers: Answers) -> Part | None:
-    """Return the changes from a plan of one's own to the best; None where the best is shown, or nothing fits."""
+    """Return the changes from the user's plan to the best; None if the best is shown or nothing fits."""
     shown = answers.plan(state)
     if not state.plan or not shown.legal:
         return None
@@ -165,7 +166,7 @@ def against(state: State, answers: Answers) -> Part | None:
 
 
 def _drawn(told: Mapping[str, Any], digits: Digits, best: Shown) -> WaterfallData:
-    """Return the waterfall with the words of its chart."""
+    """Return the waterfall with the texts of its chart."""
     assert best.brief is not None
     title = f"{best.brief.title}: one change at a time"
     return WaterfallData(told, ("your plan", "the best"), title, best.brief.terms, digits)
@@ -174,7 +175,7 @@ def _drawn(told: Mapping[str, Any], digits: Digits, best: Shown) -> WaterfallDat
 def _with_steps(
     state: State, chart: Chart | None, alone: Sequence[tuple[str, str]]
 ) -> Chart | None:
-    """Return a waterfall whose bars make their change alone; those of the plans at its ends lead to them."""
+    """Return a waterfall whose bars link to their single change, and whose ends link to the plans."""
     if chart is None:
         return None
     steps = (link or f"{state.link()}#part-changes" for _, link in alone)
@@ -182,7 +183,7 @@ def _with_steps(
 
 
 def _with_buttons(table: Table, alone: Sequence[tuple[str, str]]) -> Table:
-    """Return the changes of a waterfall, each with its effect alone as a button that makes it."""
+    """Return the changes of a waterfall; a button applies each change alone."""
     columns = {column.key: column for column in table.columns}
     columns["alone"] = Column("alone", "only this", right=True)
     shown = [columns[key] for key in ("change", "seconds", "bytes", "alone", "parts")]
@@ -202,14 +203,14 @@ def _button(change: str, effect: str, link: str) -> Styled:
 def _extended(
     state: State, answers: Answers, text: str, untried: Mapping[str, Any]
 ) -> tuple[str | Styled, ...]:
-    """Say that a search does not try some values, with the address of one that does, if there is one."""
+    """Return the values that a search does not try, with a link to a search that does, if possible."""
     link = with_opened(state, answers, untried)
     add = (": ", Styled("add it to the search", link=link)) if link else ()
     return (text, *add, ".")
 
 
 def _worth(shown: Shown, best: Shown) -> bool:
-    """Tell whether the best plan is worth to be taken in the place of one's own: it runs, or is faster."""
+    """Return True if the best plan improves on the user's plan: that cannot run, or is slower."""
     if shown.brief is None or best.brief is None:
         return True
     return shown.brief.value("total_time") > best.brief.value("total_time") * (1 + LEAST)
@@ -224,7 +225,7 @@ def _changed_words(values: Mapping[str, Any]) -> str:
 
 
 def _said_against(shown: Shown, best: Shown, order: Any) -> str:
-    """Say how a plan of one's own compares with the best."""
+    """Describe how the user's plan compares with the best plan."""
     assert best.brief is not None
     least = best.brief.value("total_time")
     if shown.brief is None:
@@ -240,7 +241,7 @@ def _said_against(shown: Shown, best: Shown, order: Any) -> str:
 
 
 def _alone(state: State, answers: Answers, steps: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return for each of some steps what it does by itself, and the address of a page with it."""
+    """Return for each step its effect alone, and the address of a page with it."""
     found = answers.choices(state)
     if found is None:
         return [("", "")] * len(steps)
@@ -257,7 +258,7 @@ def _alone(state: State, answers: Answers, steps: list[Mapping[str, Any]]) -> li
 
 
 def single_changes(state: State, answers: Answers) -> Part | None:
-    """Return every single change of a plan, with what it does to the time, or the memory that it lacks."""
+    """Return every single change of a plan, with its effect on the time, or the missing memory."""
     shown, found = answers.plan(state), answers.choices(state)
     if found is None:
         return None
@@ -290,7 +291,7 @@ def single_changes(state: State, answers: Answers) -> Part | None:
 
 
 def _best_of(outcomes: Sequence[Outcome], shown: Shown) -> Outcome | None:
-    """Return the fastest of changes that run, with at most the risk of recommended plans, or of the plan of now."""
+    """Return the fastest feasible change with an acceptable risk, or one no higher than the current plan's."""
     now = shown.estimate.stats.get(FITS) if shown.estimate is not None else None
     least = 1 - RISK if now is None else min(1 - RISK, now)
     good = (one for one in outcomes if not one.reason and not one.fits < least)
@@ -298,13 +299,13 @@ def _best_of(outcomes: Sequence[Outcome], shown: Shown) -> Outcome | None:
 
 
 def _gains(one: Outcome | None, shown: Shown) -> bool:
-    """Tell whether a change makes a plan that runs faster."""
+    """Return True if a change makes a running plan faster."""
     longer = None if one is None else _longer(one, shown)
     return longer is not None and longer < -LEAST
 
 
 def _untried(state: State, answers: Answers, one: Outcome | None) -> dict[str, Any]:
-    """Return the changes of the best plan that the search for it did not try."""
+    """Return the changes of the best plan that its search did not try."""
     if one is None or state.plan:
         return {}
     tried = answers.found(state).space.switches
@@ -316,7 +317,7 @@ def _untried(state: State, answers: Answers, one: Outcome | None) -> dict[str, A
 
 
 def _row(choice: Choice, chips: Mapping[str, Mapping[str, str]]) -> Mapping[str, Any]:
-    """Return the values of a field in their order, that of now among them."""
+    """Return the values of a field in order, including the current one."""
     now = {"kind": "now", "words": value_words(choice.field, choice.value), "link": ""}
     now["id"] = _id(choice.field, choice.value)
     texts = [(value_text(value), value == choice.value) for value in choice.values]
@@ -356,12 +357,12 @@ def _chip(
 
 
 def _id(name: str, value: Any) -> str:
-    """Return the name of a value on the page, which has the focus again once it is the value of now."""
+    """Return the page id of a value, which keeps the focus when the value becomes current."""
     return f"chip-{name}-{value_text(value)}"
 
 
 def _kind(one: Outcome, shown: Shown) -> str:
-    """Return whether a change is better, worse, neither, or cannot run."""
+    """Return the kind of a change: better, worse, same, or over capacity."""
     if one.reason:
         return "over"
     longer = _longer(one, shown)
@@ -371,16 +372,16 @@ def _kind(one: Outcome, shown: Shown) -> str:
 
 
 def _longer(one: Outcome, shown: Shown) -> float | None:
-    """Return how much longer a changed plan takes; None where the plan of now cannot run."""
+    """Return the relative time increase of a changed plan; None if the current plan cannot run."""
     if shown.estimate is None:
         return None
     return one.time / (shown.estimate.stats["total_time"] or 1.0) - 1
 
 
 def _effect(one: Outcome, shown: Shown, usable: tuple[float, float]) -> str:
-    """Say in few words what a change does.
+    """Summarize the effect of a change in a few words.
 
-    Of a plan that runs the relative difference of its time, of another the time with which it runs.
+    For a running plan the relative change of its time, otherwise the time with which it would run.
     """
     digits = _digits(shown)
     if one.reason in MEMORY_REASONS:
@@ -392,7 +393,7 @@ def _effect(one: Outcome, shown: Shown, usable: tuple[float, float]) -> str:
 
 
 def _said_single(shown: Shown, outcomes: tuple[Outcome, ...], found: Choices) -> str:
-    """Name the best of all single changes."""
+    """Describe the best single change."""
     running = sum(not one.reason for one in outcomes)
     best = _best_of(outcomes, shown)
     if best is None:

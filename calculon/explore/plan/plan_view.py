@@ -1,4 +1,4 @@
-"""The view of one plan: what it costs, where time and memory go, how sure that is, and what would be better."""
+"""The plan view: cost, time and memory by part, prediction interval, and improvements."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ from calculon.render.document import Block, Facts, Section, Swatches, dim, numbe
 
 
 def _problem(state: State, answers: Answers) -> Part | None:
-    """Say why the plan cannot run."""
+    """Return the reason why the plan cannot run."""
     shown = answers.plan(state)
     if not shown.problem:
         return None
@@ -40,7 +40,7 @@ def _problem(state: State, answers: Answers) -> Part | None:
 
 
 def _figures(state: State, answers: Answers) -> Part | None:
-    """Return the plan in words and its key figures."""
+    """Return the plan in words with its key figures."""
     shown = answers.plan(state)
     result = shown.brief
     if result is None:
@@ -62,7 +62,7 @@ def _time(state: State, answers: Answers) -> Part | None:
     links = [_of_time(state, name) for name in parts_of_time(result)]
     return Part(
         title="Where the time goes",
-        blocks=(dim("A click on a part leads to its operators, passes or traffic."),),
+        blocks=(dim("Click a part for its operators, passes or traffic."),),
         chart=linked(time_parts(result), links),
         summary=f"Parts of the time: {words(section.remark)}.",
         below=(_folded(*section.blocks),),
@@ -70,7 +70,7 @@ def _time(state: State, answers: Answers) -> Part | None:
 
 
 def _of_time(state: State, name: str) -> str:
-    """Return the address of what shows a part of the time in detail."""
+    """Return the address with the details of a part of the time."""
     if name == "bubble_time":
         return f"{state.link(view='pipeline')}#part-schedule"
     if name in ("fw_time", "bw_time", "recompute_time"):
@@ -87,6 +87,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
         return None
     result = answers.plan(state).brief
     digits = Digits(WITHOUT_INTERVAL) if result is None else result.digits
+    # The stage with the largest need over its capacity decides if the plan fits.
     worst = max(stages, key=lambda one: one.over(1))
     place = f" on stage {worst.stage}" if len(stages) > 1 else ""
     said = f"{digits.gib(worst.needed[0])} of {digits.gib(worst.available[0])} usable{place}: "
@@ -113,7 +114,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
         title="Memory of each stage" if len(stages) > 1 else "Memory",
         blocks=(
             said,
-            dim("A click on a bar shows the stage.") if shown_runs else "",
+            dim("Click a bar for the stage.") if shown_runs else "",
             Swatches(entries),
         ),
         chart=chart,
@@ -130,7 +131,7 @@ def _of_stage(state: State, number: int) -> str:
 
 
 def _sure(state: State, answers: Answers) -> Part | None:
-    """Say what the interval rests on, and which measured runs are near."""
+    """Return the basis of the prediction interval, and similar measured runs."""
     result = answers.plan(state).brief
     if result is None or result.belief is None:
         return None
@@ -138,14 +139,14 @@ def _sure(state: State, answers: Answers) -> Part | None:
     said = result.digits.duration(result.value("total_time"))
     if result.ends:
         level = f"{100 * belief['level']:.0f} of 100"
-        said += f"; measured steps of such runs lie within {result.ends} in {level}"
+        said += f"; {level} similar measured runs fell within {result.ends}"
     section = how_sure_section(belief, memory=True)
-    basis = dim(f"It rests on {words(section.remark)}.")
+    basis = dim(f"Based on {words(section.remark)}.")
     return Part(title="How sure this is", blocks=(f"{said}.", basis, *section.blocks))
 
 
 def _traffic(state: State, answers: Answers) -> Part | None:
-    """Return the traffic of each kind of parallelism, and the groups of ranks."""
+    """Return the traffic by kind of parallelism, and the process groups."""
     result = answers.plan(state).result
     if result is None:
         return None
@@ -156,7 +157,7 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     links = [f"{state.link()}#{_alternatives(one)}" for one in traffic_degrees(result)]
     return Part(
         title="Traffic",
-        blocks=(section.remark, dim("A click on a bar leads to other degrees of its parallelism.")),
+        blocks=(section.remark, dim("Click a bar for other degrees of its parallelism.")),
         chart=linked(chart, links),
         summary=f"Traffic of each kind of parallelism in a step: {words(section.remark)}.",
         below=(_folded(*section.blocks), *([replace(groups, opened=True)] if groups else [])),
@@ -164,7 +165,7 @@ def _traffic(state: State, answers: Answers) -> Part | None:
 
 
 def _alternatives(degree: str) -> str:
-    """Return the place on the page of other values of a degree; the degree of replicas follows from the others."""
+    """Return the anchor of alternative degrees; data parallelism, which follows from the others, links to ZeRO."""
     return f"changes-{'zero_stage' if degree == 'data_par' else degree}"
 
 
@@ -173,12 +174,12 @@ def _whole(state: State, answers: Answers) -> Part | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    whole = Section("The whole page, as the command prints it", (estimate_page(result),))
+    whole = Section("The full page of the command", (estimate_page(result),))
     return Part(title="", blocks=(whole,))
 
 
 def _folded(*blocks: Block) -> Section:
-    """Return blocks folded away: the chart as a table."""
+    """Return the chart's data as a table in a closed section."""
     return Section("The same as a table", blocks)
 
 

@@ -1,1 +1,1 @@
-"""The view of a search."""
+"""The search view."""

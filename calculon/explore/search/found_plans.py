@@ -1,4 +1,4 @@
-"""The plans that a search found, as rows of a page: best of each split, with links that take them over."""
+"""Plans found by a search as rows of a page: the best of each split, with links that select them."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -21,13 +21,13 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FoundPlans:
-    """The plans of a search.
+    """Plans found by a search.
 
     Attributes:
-        asked: What was searched.
+        asked: The search.
         found: The plans, best first.
-        state: The page that they are shown on.
-        answers: What computes.
+        state: The page that shows them.
+        answers: Cached results.
     """
 
     asked: Asked
@@ -42,20 +42,20 @@ class FoundPlans:
 
     @cached_property
     def table(self) -> Evaluation:
-        """All statistics of the plans; with the figures of whole runs, where these are asked about."""
+        """All statistics of the plans; with figures of whole runs if the question asks for them."""
         found, runs = self.found.evaluation, self.asked.space.runs
         return found if self.found.space.runs is not None else with_figures(runs, found)
 
     @cached_property
     def ranks(self) -> list[int]:
-        """Ranks of the best plan of each split of the processors, the best of all first."""
+        """Ranks of the best plan of each split, the overall best first."""
         first: dict[str, int] = {}
         for rank in range(len(self.winners)):
             first.setdefault(self.split(rank), rank)
         return list(first.values())
 
     def split(self, rank: int) -> str:
-        """Return the name of the split of a plan, which points, cells and rows share."""
+        """Return the name of a plan's split, shared by points, cells and rows."""
         fields = self.winners[rank][0]
         return split_name(fields["tensor_par"], fields["pipeline_par"])
 
@@ -69,38 +69,39 @@ class FoundPlans:
         return plan_words(fields, self.asked.space.preset.usual(fields))
 
     def tied(self, rank: int) -> bool:
-        """Return whether measured runs do not tell a plan apart from the fastest, which is another."""
+        """Return True if measured runs cannot distinguish a plan from the fastest one."""
         return rank != self.found.fastest and not self.found.orders[rank].distinguishable
 
     @property
     def shown(self) -> Column:
-        """What plans are compared by: the objective; instead of a rate the time, which ranks them alike."""
+        """Statistic by which plans are compared: the objective, or for a rate the time, which gives the same order."""
         one = self.asked.objective.statistic
         return column(CorrectedStats, "total_time") if one.name == "sample_rate" else one
 
     def value(self, rank: int) -> float:
-        """Return what a plan is compared by."""
+        """Return a plan's value of the compared statistic."""
         return float(self.table[self.shown.name][rank])
 
     def text(self, rank: int) -> str:
-        """Write what a plan is compared by."""
+        """Format a plan's value of the compared statistic."""
         return figure(self.shown, self.value(rank), self.winners[rank][1])
 
     def worse(self, value: float, than: float) -> float:
-        """Return by what share a value is worse than another; negative where it is better."""
+        """Return the relative difference by which a value is worse than another; negative if it is better."""
         objective = self.asked.objective
+        # A rate is shown as a time, for which smaller is better.
         larger = objective.sense == "max" and self.shown == objective.statistic
         one, other = (than, value) if larger else (value, than)
         return one / other - 1 if other else 0.0
 
     @cached_property
     def usual(self) -> list[dict[str, Any]]:
-        """What the framework has where nothing is stated, of each plan of :attr:`ranks`."""
+        """Framework defaults for each plan of :attr:`ranks`."""
         return [self.asked.space.preset.usual(self.winners[rank][0]) for rank in self.ranks]
 
     @cached_property
     def plans(self) -> Plans:
-        """The best plan of each split as a table, as the commands print it."""
+        """Table of the best plan of each split, as the commands print it."""
         executions, stats = zip(*(self.winners[rank] for rank in self.ranks), strict=True)
         one = self.asked.objective.statistic
         ties = [self.tied(rank) for rank in self.ranks]
@@ -117,7 +118,7 @@ def plan_point(
     words: str,
     link: str = "",
 ) -> PlanPoint:
-    """Return a plan at its place on the chart of two statistics, with both in words."""
+    """Return a plan as a point of a chart of two statistics, labelled with both."""
     figures = ", ".join(figure(*pair, stats) for pair in ((y, place[1]), (x, place[0])))
     return PlanPoint(
         x=place[0],

@@ -1,4 +1,4 @@
-"""The view of the search: what is looked for and tried, and the plans that were found as table, map and chart."""
+"""The search view: objective and candidates, and the plans found as a table, a heatmap and a chart."""
 
 import math
 from collections import Counter
@@ -57,16 +57,16 @@ USUAL = (
     *("total_time", "proc_mem_tier1_cap_req", "mfu", "sample_rate"),
     *("total_efficiency", "tp_comm_exposed_time"),
 )
-"""Statistics that people look for, which are offered first."""
+"""Most useful statistics, which are offered first."""
 
 OF_RUNS = ("days", "usd", "processor_hours", "mwh")
-"""Figures of whole runs among them."""
+"""Most useful figures of whole runs."""
 
 
 def _question(state: State, answers: Answers) -> Part:
     """Return the controls of the search."""
     it, more = asked(state, answers), offered(state, answers)
-    for name in ("y", "x"):  # refused here, if they are none
+    for name in ("y", "x"):  # raises an error for unknown statistics
         Objective.parse(state.option(name), name, whole_runs=it.space.runs is not None)
     form = html(
         "search_question.html",
@@ -80,11 +80,11 @@ def _question(state: State, answers: Answers) -> Part:
         opened=opened(state) & {*more},
     )
     fixed = ", ".join(f"{name.lower()} {values}" for name, values in _fixed(it).items())
-    return Part(title="What to look for", blocks=(form, dim(f"The same for all: {fixed}.")))
+    return Part(title="What to look for", blocks=(form, dim(f"Fixed: {fixed}.")))
 
 
 def _words(state: State) -> dict[str, dict[str, str]]:
-    """Return what may be written into the fields, each with its meaning: short names first."""
+    """Return the completions of the text controls with their meanings, short names first."""
     known = _statistics(state)
     statistics = {short_of(name): known[name].help for name in (*_usual(state), *known)}
     fields = {short_of(name): label(name) for name in FIXABLE}
@@ -96,12 +96,12 @@ def _words(state: State) -> dict[str, dict[str, str]]:
 
 
 def _usual(state: State) -> tuple[str, ...]:
-    """Return the statistics that people look for."""
+    """Return the most useful statistics."""
     return (*USUAL, *(OF_RUNS if state.tokens else ()))
 
 
 def _offered(state: State, name: str) -> list[tuple[str, list[tuple[str, str, bool]]]]:
-    """Return the statistics that an option may name, in groups: value, words, and whether it is the value of now."""
+    """Return the statistics for an option in groups: value, label, and True for the current value."""
     known, now, usual = _statistics(state), state.option(name), _usual(state)
 
     def options(names: Iterable[str]) -> list[tuple[str, str, bool]]:
@@ -111,6 +111,7 @@ def _offered(state: State, name: str) -> list[tuple[str, list[tuple[str, str, bo
         ]
 
     groups = [("Usual", options(usual)), ("All", options(one for one in known if one not in usual))]
+    # An address may name any statistic, which then needs an option of its own.
     if not any(chosen for _, several in groups for *_, chosen in several):
         statistic, _, sense = now.partition(":")
         words = known[statistic].help if statistic in known else statistic
@@ -120,13 +121,13 @@ def _offered(state: State, name: str) -> list[tuple[str, list[tuple[str, str, bo
 
 
 def _statistics(state: State) -> Mapping[str, Statistic]:
-    """Return the statistics that may be looked for, by name."""
+    """Return the available statistics by name."""
     known = {one.name: one for one in columns(CorrectedStats)}
     return {**known, **RUN_FIGURES} if state.tokens else known
 
 
 def _fixed(it: Asked) -> dict[str, str]:
-    """Return what every execution that is tried has, of what a question says."""
+    """Return the fields that the question fixes for every execution."""
     fixed = it.question.fixed
     return {
         label(name): ", ".join(value_words(name, one) for one in _several(values))
@@ -139,7 +140,7 @@ def _several(values: Any) -> tuple[Any, ...]:
 
 
 def _best(state: State, answers: Answers) -> Part:
-    """Return the best of all, how many were tried, and why others cannot run."""
+    """Return the best plan, the number of tried executions, and the reasons of infeasibility."""
     it, found = asked(state, answers), best_of_all(state, answers)
     counts = found.counts
     reasons = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
@@ -161,7 +162,7 @@ def _best(state: State, answers: Answers) -> Part:
 
 
 def _figures(plans: FoundPlans) -> list[tuple[str, str]]:
-    """Return the figures of the best plan, with their names."""
+    """Return the figures of the best plan with their labels."""
     stats = plans.winners[0][1]
     one = plans.asked.objective.statistic
     names = ["total_time", "proc_mem_tier1_cap_req", "sample_rate"]
@@ -178,7 +179,7 @@ def _statistic(it: Asked, name: str) -> Statistic:
 
 
 def _shown(plans: FoundPlans, shown: Estimate) -> str:
-    """Say how the plan of the page compares with the best."""
+    """Describe how the page's plan compares with the best."""
     stats = candidate_of(shown).stats
     if (value := stats.get(plans.shown.name)) is None:
         return ""
@@ -210,9 +211,9 @@ def _table(state: State, answers: Answers) -> Part | None:
     known = {one.key: one for one in listed.table.columns if one.key not in ("rank", "procs")}
     words = known.pop("words", None)
     columns = (
-        known.pop("plan"),  # which names the row
+        known.pop("plan"),  # the label of the row
         *known.values(),
-        Column("further", "behind the best", right=True),
+        Column("further", "against the best", right=True),
         *((Column("own", "against yours", right=True),) if own is not None else ()),
         *((words,) if words else ()),
     )
@@ -240,7 +241,7 @@ def _table(state: State, answers: Answers) -> Part | None:
 
 
 FEW_ROWS = 12
-"""Plans that are listed at once."""
+"""Number of plans listed initially."""
 
 
 def _plan(plans: FoundPlans, rank: int, *, selected: bool) -> Styled:
@@ -251,14 +252,14 @@ def _plan(plans: FoundPlans, rank: int, *, selected: bool) -> Styled:
 
 
 def _same(plan: Mapping[str, Any], shown: Estimate | None) -> bool:
-    """Tell whether a plan of a search is the shown one, not only one of the same split."""
+    """Return True if a plan of a search is the shown plan, not only one with the same split."""
     return shown is not None and all(
         getattr(shown.execution, name) == value for name, value in plan.items()
     )
 
 
 def _splits(state: State, answers: Answers) -> Part | None:
-    """Return the map of splits."""
+    """Return the heatmap of splits."""
     it, found = asked(state, answers), each_split(state, answers)
     plans = FoundPlans(it, found, state, answers)
     cells = list(_cells(plans))
@@ -278,8 +279,8 @@ def _splits(state: State, answers: Answers) -> Part | None:
         title="Tensor against pipeline parallelism",
         blocks=(
             dim(
-                f"Each cell: {plans.shown.help} of the best plan{ties if tied else ''}; a cross where no plan can run; "
-                "blank where there is nothing to try. A click shows the plan."
+                f"Each cell: {plans.shown.help} of the best plan{ties if tied else ''}; a cross: no plan can run; "
+                "blank cells have nothing to try. Click a cell for its plan."
             ),
             Section("As a table", tuple(_split_table(cells, *shown_map.degrees))),
         ),
@@ -292,7 +293,7 @@ def _splits(state: State, answers: Answers) -> Part | None:
 def _split_table(
     cells: Sequence[Cell], tensor: Sequence[int], pipeline: Sequence[int]
 ) -> Iterator[Block]:
-    """Yield the splits as a grid, and why splits have no plan."""
+    """Yield the splits as a grid, and the reasons of splits without a plan."""
     known = {
         (cell.tensor_par, cell.pipeline_par): Styled(
             cell.text or "\N{MULTIPLICATION SIGN}", link=cell.link, hint=cell.words, key=cell.key
@@ -307,7 +308,7 @@ def _split_table(
 
 
 def _cells(plans: FoundPlans) -> Iterator[Cell]:
-    """Yield the splits that were tried: each with its best plan, or why it has none."""
+    """Yield the tried splits: each with its best plan, or the reason why it has none."""
     best = {plans.split(rank): rank for rank in reversed(plans.ranks)}
     for (tensor_par, pipeline_par), reasons in sorted(plans.found.splits.items()):
         name = split_name(tensor_par, pipeline_par)
@@ -325,7 +326,7 @@ def _cells(plans: FoundPlans) -> Iterator[Cell]:
 
 
 def _reason(reasons: Counter[str]) -> str:
-    """Say why no plan of a split can run."""
+    """Return the reason why no plan of a split can run."""
     if reasons[FEASIBLE]:
         return f"none of {reasons[FEASIBLE]:,} feasible executions meets the condition"
     reason, times = reasons.most_common(1)[0]
@@ -352,8 +353,8 @@ def _front(state: State, answers: Answers) -> Part | None:
         for plan, figures in [one.words.split("\n")]
     )
     unbeaten_words = (
-        f"{len(rows)} executions are unbeaten: no other is better in one and as good in the other. "
-        "A click on a point shows its plan."
+        f"{len(rows)} executions are Pareto-optimal: no other is better in one and as good in the other statistic. "
+        "Click a point for its plan."
     )
     own = _own_point(state, answers, it)
     chart = None
@@ -376,14 +377,14 @@ def _front(state: State, answers: Answers) -> Part | None:
             Section("As a table", (Grid(("text", "left"), lines),)),
         ),
         chart=chart,
-        summary=f"{y.help} over {x.help}: {len(rows)} executions that no other one beats in both",
+        summary=f"{y.help} over {x.help}: {len(rows)} executions on the Pareto front",
     )
 
 
 def _points(
     plans: FoundPlans, x: Statistic, y: Statistic, ranks: Iterable[int]
 ) -> Iterator[PlanPoint]:
-    """Yield plans as points; those without one of the statistics have no place."""
+    """Yield plans as points; plans without one of the statistics are omitted."""
     across, up = plans.table[x.name].tolist(), plans.table[y.name].tolist()
     for rank in ranks:
         if math.isfinite(across[rank] + up[rank]):
@@ -392,7 +393,7 @@ def _points(
 
 
 def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
-    """Return the plan of one's own as a point."""
+    """Return the user's plan as a point."""
     shown = answers.plan(state)
     if not state.plan or shown.estimate is None:
         return None
@@ -406,7 +407,7 @@ def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
 
 
 def _counts(state: State, answers: Answers) -> Part | None:
-    """Return the best plan on several numbers of processors, with the same batch."""
+    """Return the best plan for several processor counts with the same batch."""
     counts = counts_of(state, answers)
     if not counts:
         return None
@@ -429,11 +430,11 @@ def _counts(state: State, answers: Answers) -> Part | None:
         points.append(count_point(procs, one.words(0), stats, link))
     heads = ("processors", *names, "efficiency", "best plan")
     return Part(
-        title="Other numbers of processors",
+        title="Other processor counts",
         blocks=(
             headed(("right", *["right"] * (len(names) + 1), "text"), heads, rows),
             dim(
-                "With the same batch; efficiency: sequences per second of each processor, over those of the first row; "
+                "With the same batch; efficiency: sequences per second per processor relative to the first row; "
                 "total efficiency: useful arithmetic at peak rate, over the time."
             ),
         ),
@@ -444,7 +445,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
 
 
 def _series(it: Asked, points: list[CountPoint]) -> Series:
-    """Return the plans on several numbers of processors as a series of a chart."""
+    """Return the plans for several processor counts as a series of a chart."""
     label = f"{it.question.model.name} on {it.question.system.name}"
     return Series(label, points, _terms(it))
 
@@ -454,12 +455,12 @@ def _searched(it: Asked, state: State) -> str:
 
 
 def _terms(it: Asked) -> str:
-    """Return the edition with the preset of a search."""
+    """Return the edition and preset of a search."""
     return f"{CORRECTED}, {it.space.preset.name}"
 
 
 def _on_count(state: State, answers: Answers) -> FoundPlans | str:
-    """Return the best plan of a search on a number of processors, or why there is none."""
+    """Return the best plan of a search for a processor count, or the reason why there is none."""
     try:
         it, found = asked(state, answers), best_alone(state, answers)
     except CalculonError as error:
@@ -473,5 +474,5 @@ PARTS: tuple[PartKind, ...] = (
     PartKind(name="search-splits", title="Tensor against pipeline parallelism", make=_splits),
     PartKind(name="search-plans", title="The best plan of each split", make=_table),
     PartKind(name="search-front", title="What each plan costs", make=_front, later=True),
-    PartKind(name="search-counts", title="Other numbers of processors", make=_counts, later=True),
+    PartKind(name="search-counts", title="Other processor counts", make=_counts, later=True),
 )

@@ -1,4 +1,4 @@
-"""The searches of a page: what is asked for, and what is found; each is computed once."""
+"""Searches of a page: their settings and results, each computed once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,20 +29,20 @@ from calculon.search.search_result import SearchResult
 from calculon.search.space import Space, Values
 
 FEW = 100_000
-"""Executions up to which the best of each split are found about as soon as the best of all."""
+"""Number of executions up to which finding the best of each split is about as fast as the overall best."""
 
 MOST_COUNTS = 12
-"""Numbers of processors that are compared."""
+"""Maximum number of compared processor counts."""
 
 OPENED = tuple(
     name
     for name in ("context_par", *SWITCHES, "tp_user_buffers")
     if field_of(name).declaration.adds
 )
-"""Fields of which a search may try more than is usual in a framework: those that change nothing of the training."""
+"""Fields for which a search may try more than a framework's defaults, without changing the training itself."""
 
 _DEGREES = (2, 4, 8, 16)
-"""Degrees that are tried of an axis which is opened."""
+"""Degrees tried for an axis that is opened."""
 
 _READ = ("objective", "where", "open", "fix")
 """Options of the view that a search depends on."""
@@ -50,15 +50,15 @@ _READ = ("objective", "where", "open", "fix")
 
 @dataclass(frozen=True)
 class Asked:
-    """What is searched.
+    """Settings of a search.
 
     Attributes:
-        question: The question, with what is fixed and opened.
-        space: All that is tried.
-        objective: What is looked for.
-        where: What an execution must meet.
-        condition: The same as it was written.
-        plain: It is the search for the best plan that every view has.
+        question: The question, with fixed and opened fields.
+        space: The search space.
+        objective: Statistic to optimize.
+        where: Condition on executions.
+        condition: Text of the condition.
+        plain: True for the default search for the best plan, which every view shares.
     """
 
     question: Question
@@ -69,24 +69,24 @@ class Asked:
     plain: bool
 
     def best(self) -> Best:
-        """Return a fresh ranking that keeps the best of all."""
+        """Return a new ranking that keeps the overall best."""
         return Best(self.objective, 1, self.where)
 
     def each(self) -> BestOfEach:
-        """Return a fresh ranking that keeps the best of each split and number of chunks."""
+        """Return a new ranking that keeps the best of each split and number of chunks."""
         stride = self.space.strides["pipeline_interleaving"]
         return BestOfEach(self.objective, stride, self.where)
 
     def front(self, names: Sequence[str]) -> Ranking:
-        """Return a fresh ranking that keeps what no other beats in some statistics."""
+        """Return a new ranking that keeps the Pareto front of some statistics."""
         return make_ranking(1, "", names, self.condition or None, CORRECTED, self.space.runs)
 
 
 def asked(state: State, answers: Answers) -> Asked:
-    """Return what is searched.
+    """Return the settings of the search.
 
     Raises:
-        SpecError: For an objective, a condition or fields that mean nothing, and where nothing is left to try.
+        SpecError: For an invalid objective, condition or field, and for an empty search space.
     """
     return answers.kept(("asked", _key(state)), lambda: _asked(state, answers))
 
@@ -116,7 +116,7 @@ def _asked(state: State, answers: Answers) -> Asked:
 
 
 def offered(state: State, answers: Answers) -> Mapping[str, Values]:
-    """Return the values that a search may try beside those of its framework, by field."""
+    """Return the values that a search may try in addition to the framework's defaults, by field."""
     return answers.kept(("offered", state.key), lambda: _offered(state, answers))
 
 
@@ -128,7 +128,7 @@ def _offered(state: State, answers: Answers) -> dict[str, Values]:
 
 
 def _more(space: Space, name: str) -> Values:
-    """Return values of a field that the framework has, and that a search does not try without being asked."""
+    """Return the values of a field that the framework has but a search does not try by default."""
     declared, tried = field_of(name), space.switches[name]
     named = declared.declaration.choices or ((False, True) if declared.annotation is bool else ())
     values = (
@@ -142,10 +142,10 @@ def _more(space: Space, name: str) -> Values:
 
 
 def _opened(state: State) -> list[str]:
-    """Return the fields of which more is tried.
+    """Return the opened fields, for which more values are tried.
 
     Raises:
-        SpecError: For one that is none of :data:`OPENED`.
+        SpecError: For a field that is not in :data:`OPENED`.
     """
     names = [name.strip() for name in state.option("open").split(",") if name.strip()]
     for name in names:
@@ -156,12 +156,12 @@ def _opened(state: State) -> list[str]:
 
 
 def opened(state: State) -> frozenset[str]:
-    """Return the fields of which more is tried than usual."""
+    """Return the opened fields, for which more values are tried than by default."""
     return frozenset(_opened(state))
 
 
 def with_opened(state: State, answers: Answers, names: Iterable[str]) -> str:
-    """Return the address of the search with more fields of which more is tried; empty where none can be opened."""
+    """Return the address of the search with further fields opened; empty if none can be opened."""
     more = [name for name in names if name in offered(state, answers)]
     if not more:
         return ""
@@ -170,21 +170,22 @@ def with_opened(state: State, answers: Answers, names: Iterable[str]) -> str:
 
 
 def best_of_all(state: State, answers: Answers) -> SearchResult:
-    """Return the best of all as soon as it is known: in large spaces that is before the best of each split."""
+    """Return the overall best plan; in large spaces it is known before the best of each split."""
     it = asked(state, answers)
+    # One search for both is cheaper when the space is small or the result is already cached.
     if it.plain or size(state, answers) <= FEW:
         return each_split(state, answers)
     return best_alone(state, answers)
 
 
 def size(state: State, answers: Answers) -> int:
-    """Return how many executions are tried."""
+    """Return the number of executions in the search space."""
     it = asked(state, answers)
     return answers.searched(("size", _key(state)), lambda: count_space(it.space))
 
 
 def each_split(state: State, answers: Answers) -> SearchResult:
-    """Return the best of each split and number of chunks, the best of all first."""
+    """Return the best of each split and number of chunks, the overall best first."""
     it = asked(state, answers)
     if it.plain and within(found := answers.found(state)):
         return found
@@ -192,26 +193,26 @@ def each_split(state: State, answers: Answers) -> SearchResult:
 
 
 def within(found: SearchResult) -> bool:
-    """Return whether the best plan that every view has meets the usual condition: a search for it may accept more."""
+    """Return True if the shared best plan meets the default risk: its search may have accepted a higher one."""
     return bool(len(found)) and found.evaluation[FITS][0] >= 1 - RISK
 
 
 def front(state: State, answers: Answers) -> SearchResult:
-    """Return the executions that no other one beats in both statistics of the chart, the best by the first in front."""
+    """Return the Pareto front of both statistics of the chart, ordered by the first."""
     it, key = asked(state, answers), ("front", _key(state), *axes(state))
     return answers.searched(key, lambda: run(it.space, it.front(axes(state)), seen=seen))
 
 
 def axes(state: State) -> tuple[str, str]:
-    """Return the statistics of the chart, that of the vertical axis first."""
+    """Return the statistics of the chart, vertical axis first."""
     return state.option("y"), state.option("x")
 
 
 def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
-    """Return the numbers of processors that are compared, that of the page among them, ascending.
+    """Return the processor counts to compare, including the page's own, in ascending order.
 
     Raises:
-        SpecError: For what is no number, and for more than :data:`MOST_COUNTS`.
+        SpecError: For a text that is no count, and for more than :data:`MOST_COUNTS`.
     """
     text = state.option("counts")
     if not text:
@@ -225,12 +226,12 @@ def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
 
 
 def on_count(state: State, answers: Answers, procs: int) -> State:
-    """Return the same search on another number of processors, with the same batch."""
+    """Return the same search for another processor count, with the same batch."""
     batch = state.batch or f"{answers.question(replace(state, plan={})).batch_size}seq"
     return replace(state, procs=procs, batch=batch, plan={})
 
 
 def best_alone(state: State, answers: Answers) -> SearchResult:
-    """Return the best of all, and nothing else."""
+    """Return only the overall best plan."""
     it = asked(state, answers)
     return answers.searched(("best", _key(state)), lambda: run(it.space, it.best(), seen=seen))

@@ -1,1 +1,1 @@
-"""The view of deployments that answer requests."""
+"""The serving view: deployments that answer requests."""

@@ -1,4 +1,4 @@
-"""What the view of serving asks for: requests, deployments that are tried, the best of them, and their frontier."""
+"""Inputs and results of the serving view: requests, candidate deployments, the best ones, and their frontier."""
 
 import re
 from collections.abc import Mapping
@@ -28,19 +28,19 @@ from calculon.serving.records.read_records import read_workload
 from calculon.serving.serve import Served, serve
 
 TOP = 8
-"""Deployments that are listed."""
+"""Number of listed deployments."""
 
 LISTED = tuple(name for name in (*SPLIT, "token_budget") if f"deployment.{name}" in DEPLOYMENT)
-"""Numbers of which only values are taken that a deployment of the question can have; each narrows those after it."""
+"""Numeric fields restricted to values of possible deployments; each narrows the fields after it."""
 
 
 def workloads() -> list[str]:
-    """Return the names of workloads that an address may have."""
+    """Return the names of workloads that an address may contain."""
     return list(catalog.names("workload"))
 
 
 def stated(state: State, words: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that an address states, of those of some words, by their names in files.
+    """Return the fields stated by an address, among some words, by their names in files.
 
     Raises:
         SpecError: For a text that is no value.
@@ -60,7 +60,7 @@ def workload(state: State) -> Workload:
     """Return the requests and their limits.
 
     Raises:
-        SpecError: For another workload than those of the catalog, and for values that its fields do not take.
+        SpecError: For an unknown workload, and for invalid values of its fields.
     """
     name, known = state.option("workload"), workloads()
     if name not in known:
@@ -70,11 +70,12 @@ def workload(state: State) -> Workload:
 
 
 def counts(state: State, load: Workload) -> str:
-    """Return the numbers of processors that are tried: of a stated load, as few as it takes."""
+    """Return the processor counts to try: for a given load, as few processors as it needs."""
     if own := state.option(f"deployment.{COUNT}"):
         return _own_count(state, own)
     if load.kind == SATURATED or state.procs == 1:
         return str(state.procs)
+    # Powers of two cover the usual replica counts; the available count is added if it is none.
     doubling = f"1:{state.procs}:x2"
     return doubling if state.procs & (state.procs - 1) == 0 else f"{doubling},{state.procs}"
 
@@ -87,10 +88,10 @@ def _own_count(state: State, text: str) -> str:
 
 
 def fixed(state: State) -> dict[str, Any]:
-    """Return the values that deployments are held to, as an address states them.
+    """Return the deployment fields fixed by an address.
 
     Raises:
-        SpecError: For values that their fields do not take.
+        SpecError: For invalid values.
     """
     found = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
     checked("deployment", found)
@@ -98,7 +99,7 @@ def fixed(state: State) -> dict[str, Any]:
 
 
 def key_of(state: State) -> str:
-    """Return all of a state that its deployments depend on."""
+    """Return the part of a state that its deployments depend on."""
     asked = ("workload", *REQUESTS, *DEPLOYMENT)
     options = {name: one for name, one in state.options.items() if name in asked}
     bare = State(model=state.model, system=state.system, procs=state.procs, machine=state.machine)
@@ -106,10 +107,10 @@ def key_of(state: State) -> str:
 
 
 def space(state: State, answers: Answers) -> DeploymentSpace:
-    """Return the deployments that are tried.
+    """Return the search space of deployments.
 
     Raises:
-        SpecError: For everything wrong with the question.
+        SpecError: For an invalid question.
     """
     return answers.kept(("deployments tried", key_of(state)), lambda: _space(state, answers))
 
@@ -135,7 +136,7 @@ def _make(
 
 
 def possible(state: State, answers: Answers, name: str) -> list[int]:
-    """Return the values of a number of deployments that go with types and with the numbers before it in the address."""
+    """Return the possible values of a numeric field, given the types and the previous numbers of the address."""
     return answers.kept(("possible", key_of(state), name), lambda: _possible(state, answers, name))
 
 
@@ -155,18 +156,18 @@ def _possible(state: State, answers: Answers, name: str) -> list[int]:
 
 
 def deployments(state: State, answers: Answers) -> DeploymentSearch:
-    """Return the best deployments, best first: by generated tokens/s of a processor, so that they are the cheapest."""
+    """Return the best deployments by generated tokens/s per processor, which are the cheapest ones."""
     tried = space(state, answers)
     return answers.searched(("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP))
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The deployment of a page.
+    """Deployment of a page.
 
     Attributes:
-        served: What it gives: the best, or where none keeps the limits the nearest; None where none has room.
-        problem: Why there is none that keeps them.
+        served: The best deployment, or the nearest if none meets the limits; None if none fits in memory.
+        problem: Reason why none meets the limits.
     """
 
     served: Served | None
@@ -194,10 +195,10 @@ def _answered(found: DeploymentSearch) -> Answered:
 
 
 def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
-    """Return the frontier of all deployments on all processors at every batch, with the types that are stated.
+    """Return the frontier of all deployments on all processors at every batch, with the stated types.
 
     Raises:
-        Infeasible: Where the model fits on none, and where no batch of any deployment keeps the limits.
+        Infeasible: If the model fits in no deployment, or if no batch meets the limits.
     """
     numbers = [word for word, one in DEPLOYMENT.items() if one.key not in CHOICES]
     options = {name: one for name, one in state.options.items() if name not in numbers}
@@ -207,14 +208,16 @@ def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
 
 def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     load = workload(state)
-    pause = load.think if load.turns > 1 else TimeSpan(0)  # single requests have no users who think
-    load = replace(load, rate=None, users=None, think=pause)  # every batch, and so every load
+    pause = load.think if load.turns > 1 else TimeSpan(0)  # single requests have no think time
+    load = replace(
+        load, rate=None, users=None, think=pause
+    )  # no fixed load, so that every batch is tried
     tried = _make(state, answers, load, fixed(state), front=True)
     return frontier_in(searched(tried, pareto=AXES))
 
 
 def with_deployment(state: State, fields: Mapping[str, Any]) -> str:
-    """Return the address of a page with a deployment: its split and schedule, and other types than the usual ones."""
+    """Return the address of a page with a deployment: its split, schedule and non-default types."""
     options = {
         word: str(value)
         for word, one in DEPLOYMENT.items()

@@ -1,6 +1,6 @@
-"""The words of an address about serving: fields of workloads and deployments, as ``--set`` names them.
+"""Words of an address about serving: fields of workloads and deployments, as ``--set`` names them.
 
-Only fields with a control are words of an address: no other may name a file.
+Only fields with a control are allowed in addresses, so that no field can name a file.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
 USUAL = "chat"
-"""The workload where none is asked for, as of ``calculon serve``."""
+"""Default workload, as in ``calculon serve``."""
 
 
 def _words(kind: str, record: type) -> Mapping[str, SpecField]:
@@ -24,4 +24,4 @@ DEPLOYMENT = _words("deployment", Deployment)
 """Fields of a deployment, by word."""
 
 SERVED_FIELDS = {one.key: one for one in (*REQUESTS.values(), *DEPLOYMENT.values())}
-"""All of them by their names in files."""
+"""All serving fields by their names in files."""

@@ -1,4 +1,4 @@
-"""The controls of the view of serving: requests, their limits, and the deployment."""
+"""Controls of the serving view: requests, their limits, and the deployment."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
 _BATCH = "max_batch"
-"""The number of a deployment that people write; others are chosen."""
+"""Deployment field with a text control; other fields have lists."""
 
 _WORD = "deployment."
 
@@ -40,10 +40,10 @@ def serving_controls(
     """Return the controls of requests and of a deployment as HTML.
 
     Args:
-        state: What the page shows.
-        answers: What computes.
-        likely: A state that has an answer, where that of the page has none.
-        wrong: What was typed into controls and means nothing, by name.
+        state: State of the page.
+        answers: Cached results.
+        likely: A state with a valid question, if the page's own has none.
+        wrong: Invalid texts of controls, by name.
     """
     load, best = workload(likely), _best(likely, answers)
     own = [word for word in DEPLOYMENT if state.option(word)]
@@ -68,7 +68,7 @@ def serving_controls(
 
 
 def _best(state: State, answers: Answers) -> Deployment | None:
-    """Return the deployment of a page; None while it is searched for, and if none has room."""
+    """Return the deployment of a page; None during a search, and if none fits in memory."""
     try:
         served = answered(state, answers).served
     except Pending:
@@ -81,7 +81,7 @@ def _best(state: State, answers: Answers) -> Deployment | None:
 def _request(
     word: str, one: SpecField, state: State, load: Workload, wrong: Mapping[str, str]
 ) -> TextControl:
-    """Return the control of a field of requests."""
+    """Return the control of a request field."""
     return TextControl(
         name=word,
         label=label(one.key),
@@ -93,14 +93,14 @@ def _request(
 
 
 def _usual(one: SpecField, value: Any) -> str:
-    """Write a value of a workload in the place of a control that states none."""
+    """Format a workload's value as the placeholder of a control."""
     if value is None or (value == 0 and one.default == 0):
         return "none"
     return duration(value, value / 20) if one.declaration.unit == "s" else f"{value:,g}"
 
 
 def _values(one: SpecField, state: State, answers: Answers) -> tuple[Any, ...]:
-    """Return the values of a field of a deployment that the control offers."""
+    """Return the values that the control of a deployment field offers."""
     if choices := one.declaration.choices:
         return tuple(choices)
     return tuple(possible(state, answers, one.key))
@@ -109,7 +109,7 @@ def _values(one: SpecField, state: State, answers: Answers) -> tuple[Any, ...]:
 def _choice(
     word: str, one: SpecField, values: tuple[Any, ...], state: State, best: Deployment | None
 ) -> Control:
-    """Return the control of a field of a deployment: the best value unless one is stated."""
+    """Return the control of a deployment field: the best value unless one is stated."""
     stated = state.option(word)
     found = None if best is None else getattr(best, one.name)
     usual = "best" if found is None else f"{value_words(one.key, found)} (best)"
@@ -117,7 +117,7 @@ def _choice(
         usual = value_words(one.key, one.default)
         values = tuple(value for value in values if value != one.default)
 
-    def beside(step: int) -> tuple[str, ...]:
+    def adjacent(step: int) -> tuple[str, ...]:
         if one.declaration.choices or found not in values:
             return ()
         place = values.index(found) + step
@@ -141,8 +141,8 @@ def _choice(
             ),
         ),
         follows=not stated,
-        less=beside(-1),
-        more=beside(1),
+        less=adjacent(-1),
+        more=adjacent(1),
     )
 
 
@@ -153,16 +153,17 @@ def _batch(state: State) -> TextControl:
         label=label(_BATCH),
         help=DEPLOYMENT[word].declaration.help,
         value=state.option(word),
-        usual="as fits",
+        usual="largest that fits",
     )
 
 
 def settled_deployment(state: State, answers: Answers, changed: str) -> State:
-    """Return a state after a control of a deployment has changed: numbers that do not go with it any more are free."""
+    """Return a state after a change of a deployment control, without numbers that became impossible."""
     name = changed.removeprefix(_WORD)
     if name not in LISTED or not state.option(changed):
         return state
     freed = []
+    # Later fields were narrowed by the changed one and may have become impossible.
     for other in LISTED[LISTED.index(name) + 1 :]:
         stated = state.option(f"{_WORD}{other}")
         if stated and stated not in map(str, possible(state, answers, other)):

@@ -1,4 +1,4 @@
-"""The view of serving: a deployment with its latency and rates, the cheapest ones, and the frontier of all."""
+"""The serving view: a deployment with its latency and rates, the cheapest deployments, and the frontier."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,7 +41,7 @@ from calculon.serving.records.deployment import Deployment
 
 
 def _served(state: State, answers: Answers) -> Part:
-    """Return the deployment in words, and its latency, rates and costs."""
+    """Return the deployment in words, with its latency, rates and costs."""
     found = answered(state, answers)
     if found.served is None:
         return _none(found.problem)
@@ -53,7 +53,7 @@ def _served(state: State, answers: Answers) -> Part:
     about = dim(deployment_words(found.served.deployment))
     blocks: tuple[Block, ...] = (about, *inner_blocks(first), _asked(page))
     if found.problem:
-        title = "No deployment keeps the limits"
+        title = "No deployment meets the limits"
         nearest = "The nearest deployment, which misses them:"
         blocks = (_sentence(found.problem), nearest, *blocks)
     return Part(
@@ -64,7 +64,7 @@ def _served(state: State, answers: Answers) -> Part:
 
 
 def _none(problem: str) -> Part:
-    """Say why there is no deployment."""
+    """Return the reason why there is no deployment."""
     text = _sentence(problem)
     return Part(title="No deployment fits", blocks=(text,), spoken=f"No deployment fits: {text}")
 
@@ -74,18 +74,18 @@ def _sentence(text: str) -> str:
 
 
 def _asked(page: Document) -> Block:
-    """Return the requests, and what limits the batch, of the lead of the page of a deployment."""
+    """Return the requests, and the limits of the batch, from the deployment's page."""
     (lead,) = page.lead
     assert isinstance(lead, Grid)
     return replace(lead, rows=tuple(row for row in lead.rows if words(row[0]) in _ASKED))
 
 
 _ASKED = ("requests", "batch", "drafts")
-"""Rows of this lead that the page of a deployment repeats nowhere."""
+"""Rows of the page's lead that no other part of it repeats."""
 
 
 def _best(state: State, answers: Answers) -> Part | None:
-    """Return the cheapest deployments as a table, whose rows lead to them."""
+    """Return the cheapest deployments as a table whose rows link to them."""
     found = deployments(state, answers)
     if not len(found):
         return None
@@ -96,9 +96,7 @@ def _best(state: State, answers: Answers) -> Part | None:
         for block in inner_blocks(best)
     )
     tried = Section("What was tried", page.lead)
-    said = (
-        "Those that generate the most tokens/s with each processor, and so cost the least a token."
-    )
+    said = "The deployments with the most tokens/s per processor, and so the lowest cost per token."
     return Part(title="The cheapest deployments", blocks=(dim(said), *blocks, *others, tried))
 
 
@@ -109,17 +107,17 @@ def _with_links(state: State, found: DeploymentSearch, table: Table) -> Table:
 
 
 def _linked(state: State, one: Deployment, row: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a row of a table whose cell leads to a deployment."""
+    """Return a table row with a cell that links to a deployment."""
     return {**row, key: Styled(str(row[key]), link=with_deployment(state, one.to_dict()))}
 
 
 def _frontier(state: State, answers: Answers) -> Part:
-    """Return the rates of processors against the rates of users, of all deployments at every batch."""
-    title = "Tokens/s of a processor against tokens/s of a user"
+    """Return the frontier of tokens/s per processor and per user, of all deployments at every batch."""
+    title = "Tokens/s per processor against tokens/s per user"
     try:
         found = frontier(state, answers)
     except Infeasible:
-        return Part(title=title, blocks=("No deployment fits and keeps the limits at any batch.",))
+        return Part(title=title, blocks=("No deployment fits and meets the limits at any batch.",))
 
     def link(point: Plain) -> str:
         return with_deployment(state, _of_point(point))
@@ -130,7 +128,9 @@ def _frontier(state: State, answers: Answers) -> Part:
     ]
     one = answered(state, answers).served
     here = None if one is None else (one["interactivity"], one["output_rate_per_proc"])
-    said = "No deployment at any batch beats a point in both rates. A click on a point shows its deployment."
+    said = (
+        "No deployment at any batch beats a point in both rates. Click a point for its deployment."
+    )
     return Part(
         title=title,
         blocks=(f"{requests_words(found['workload'])}.", dim(said)),
@@ -141,23 +141,23 @@ def _frontier(state: State, answers: Answers) -> Part:
 
 
 def _of_point(point: Plain) -> dict[str, Any]:
-    """Return the deployment of a point, with its batch as the largest."""
+    """Return the deployment of a point, with the point's batch as the largest."""
     fields: dict[str, Any] = point["deployment"].to_dict()
     return fields | {"max_batch": int(point["batch"])}
 
 
 def _details(state: State, answers: Answers) -> Part | None:
-    """Return what limits the deployment, its memory, its passes, and what would help."""
+    """Return the limits of the deployment, its memory, its passes, and improvements."""
     served = answered(state, answers).served
     if served is None:
         return None
     _, *parts = serving_page(served.record).parts
-    return Part(title="What limits it, its memory and its passes", blocks=tuple(parts))
+    return Part(title="Limits, memory and passes", blocks=tuple(parts))
 
 
 PARTS = (
     PartKind(name="served", title="The deployment", make=_served),
     PartKind(name="serving-frontier", title="Frontier", make=_frontier, later=True),
     PartKind(name="serving-best", title="The cheapest deployments", make=_best, later=True),
-    PartKind(name="serving-details", title="What limits it", make=_details, later=True),
+    PartKind(name="serving-details", title="Limits", make=_details, later=True),
 )

@@ -1,1 +1,1 @@
-"""The server of the page, from a terminal and from Python."""
+"""Web server of the page, for terminals and for Python."""

@@ -1,4 +1,4 @@
-"""The first page: what a command line asks for, as a state."""
+"""The first page: the state described by a command line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +18,14 @@ from calculon.explore.page_state import State, read_state
 from calculon.plan.plan import all_fields
 
 _SAID = {name: word for name, word in QUESTION_WORDS.items() if word in ("batch", "seq")}
-"""Fields that a plan may say, and that are words of the question."""
+"""Fields that a plan may state and that are also parts of the question."""
 
 _ELSEWHERE = {
     name: "PROCS" if word == "procs" else f"--{word}"
     for name, word in QUESTION_WORDS.items()
     if name not in _SAID
 } | {"edition": ""}
-"""Fields that only the question says, and what says them there."""
+"""Fields that only the question may state, with the argument that does."""
 
 
 def first_page(
@@ -34,13 +34,13 @@ def first_page(
     """Return the state that a page shows first.
 
     Args:
-        answers: What may be asked for; its offer has a model and a system.
+        answers: Cached results; their offer has a model and a system.
         words: The address, without model and system.
-        mine: A plan of one's own, as ``calculon plan --mine`` takes it.
+        mine: The user's plan, as ``calculon plan --mine`` accepts it.
 
     Raises:
-        SpecError: For anything malformed.
-        Infeasible: For more processors than the networks of the system join.
+        SpecError: For malformed input.
+        Infeasible: For more processors than the networks of the system connect.
     """
     offer = answers.offer
     state = read_state(words, offer, State(model=offer.model, system=offer.system, procs=1))
@@ -75,7 +75,7 @@ def _of_pairs(state: State, fields: Mapping[str, Any]) -> State:
 
 
 def _of_file(answers: Answers, state: State, file: str) -> State:
-    """Return a state with the plan of a file, whose batch, sequences, precision and framework are asked for."""
+    """Return a state with the plan of a file, including its batch, sequence length, precision and framework."""
     asked = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
     model = answers.offer.source(MODEL, state.model)
     question = ask(model, state.procs, answers.system(state), **asked, mine=file)
@@ -94,7 +94,7 @@ def _of_file(answers: Answers, state: State, file: str) -> State:
 def _words(
     state: State, question: Question, execution: Execution, *, launched: bool
 ) -> dict[str, Any]:
-    """Return the words of the question that a file says, where no option does."""
+    """Return the parts of the question that a file states and no option overrides."""
     said: dict[str, Any] = {"batch": str(execution.batch_size)}
     if execution.seq_length:
         said["seq"] = str(execution.seq_length)

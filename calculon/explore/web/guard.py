@@ -1,4 +1,4 @@
-"""What stands before every answer: who may ask, how long an address may be, and what a browser may do with it."""
+"""Checks before every response: permitted hosts, address length, and security headers for browsers."""
 
 import re
 import socket
@@ -17,29 +17,29 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""What a browser may do with an answer: load scripts and styles from here alone."""
+"""Permissions of a browser for the page: scripts and styles only from this server."""
 
-_POLICY = "Content-Security-Policy"  # it ends with the frames
+_POLICY = "Content-Security-Policy"  # its last directive, frame-ancestors, is extended by Guard
 
 NOTEBOOKS = ("http://localhost:*", "http://127.0.0.1:*", "vscode-webview:")
-"""Pages of this machine in which a notebook shows others."""
+"""Local pages in which notebooks may embed the page."""
 
 LONGEST_ADDRESS = 8_000
-"""Characters of an address."""
+"""Maximum length of an address in characters."""
 
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]]+))(?::\d{1,5})?")
 
 
 class Guard:
-    """Lets requests through that name this server, and adds :data:`HEADERS` to every answer.
+    """Middleware that admits requests addressed to this server, and adds :data:`HEADERS` to every response.
 
-    A page of somebody else's can make its own name lead here, but not take another in its requests: only names that
-    are this machine's are answered. A number is never the name of somebody else's site.
+    A foreign page can make its own host name resolve to this server (DNS rebinding), but its requests then carry that
+    name: only names of this machine are answered. An IP address cannot be the name of a foreign site.
 
     Args:
-        app: What answers.
-        names: Names by which it may be asked for.
-        frames: Pages that may show it inside of them beside its own, as the policy of a browser names them.
+        app: The application.
+        names: Host names that are answered.
+        frames: Additional pages that may embed this one, in the syntax of the content security policy.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str], frames: Collection[str] = ()):
@@ -58,18 +58,19 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
+                    # Assets set their own caching, which must not be overwritten.
                     headers.setdefault(name, value)
             await send(message)
 
         refusal = None
         if not self.answers(Headers(scope=scope).get("host", "")):
-            refusal = PlainTextResponse("calculon is not asked for by this name", 400)
+            refusal = PlainTextResponse("calculon does not answer requests for this host name", 400)
         elif len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
             refusal = PlainTextResponse("the address is too long", 414)
         await (refusal or self._app)(scope, receive, guarded)
 
     def answers(self, host: str) -> bool:
-        """Return whether a request with this header ``Host`` is answered."""
+        """Return True if requests with this ``Host`` header are answered."""
         found = _HOST.fullmatch(host)
         if found is None:
             return False
@@ -86,7 +87,7 @@ def _is_number(name: str) -> bool:
 
 
 def names_of(host: str) -> set[str]:
-    """Return the names by which a server at an address is asked for: all of this machine, where others reach it."""
+    """Return the host names of a server; all names of this machine if others can reach it."""
     names = {"localhost", host}
     if not is_loopback(host):
         own = {socket.gethostname(), socket.getfqdn()}
@@ -95,5 +96,5 @@ def names_of(host: str) -> set[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a server that listens at an address."""
+    """Return True if a server listening on an address is reachable only from this machine."""
     return host == "localhost" or (_is_number(host) and ip_address(host).is_loopback)

@@ -1,4 +1,4 @@
-"""Where the page is served: a free port, the server, and a browser to open it in."""
+"""Listening socket on a free port, the server, and the browser that opens the page."""
 
 import asyncio
 import errno
@@ -21,23 +21,24 @@ from calculon.explore.web.guard import is_loopback
 from calculon.explore.web.patience import config
 
 TRIED = 20
-"""Ports that are tried one after the other, before any that is free."""
+"""Number of consecutive ports to try before any free port."""
 
 QUIET = 60
-"""Seconds for which a browser may keep a connection that it does not use."""
+"""Seconds for which an idle browser connection is kept open."""
 
 
 def listening(host: str, port: int, *, only: bool) -> socket.socket:
-    """Return a socket that listens.
+    """Return a listening socket.
 
     Args:
         host: Name or number of the address.
-        port: Port; 0 for any that is free.
-        only: At this port or not at all; else the next that is free is taken.
+        port: Port; 0 for any free port.
+        only: True to fail if the port is taken; otherwise the next free one is used.
 
     Raises:
-        SpecError: When that cannot be.
+        SpecError: If it cannot listen.
     """
+    # Port 0 at the end lets the system choose if all tried ports are taken.
     ports = [port] if only or not port else [*range(port, min(port + TRIED, 2**16)), 0]
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
@@ -47,6 +48,7 @@ def listening(host: str, port: int, *, only: bool) -> socket.socket:
     for one in ports:
         found = socket.socket(family, kind, protocol)
         try:
+            # Without SO_REUSEADDR, a restart would find the port taken by closed connections for a minute.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind((place[0], one, *place[2:]))
             found.listen(2_048)
@@ -70,7 +72,7 @@ def _refused(host: str, port: int, error: OSError) -> SpecError:
 
 
 def address_of(listener: socket.socket, host: str) -> str:
-    """Return the address at which a browser finds what a socket serves."""
+    """Return the address of a socket's page for browsers."""
     port = listener.getsockname()[1]
     if not is_loopback(host) and host in ("0.0.0.0", "::"):
         host = socket.gethostname()
@@ -83,13 +85,13 @@ def serve(
     """Serve a page until a signal ends the program.
 
     Args:
-        page: What answers.
-        listener: Where it is asked.
-        endings: Signals that end it. Their handlers are put aside meanwhile: an error that one raises would be that of
-            the request which is just being answered, and lost there.
+        page: The application.
+        listener: The listening socket.
+        endings: Signals that end the server. Their handlers are suspended meanwhile, since an exception raised by one
+            would hit the request being answered and be lost there.
 
     Returns:
-        The number of the signal of `endings` that came; None where the server ended by itself.
+        The number of the received signal of `endings`; None if the server ended by itself.
 
     Raises:
         KeyboardInterrupt: For Ctrl-C.
@@ -112,7 +114,7 @@ def serve(
         try:
             await own
         except asyncio.CancelledError:
-            if not came:  # Ctrl-C, which asyncio makes a KeyboardInterrupt of
+            if not came:  # Ctrl-C: asyncio turns it into KeyboardInterrupt
                 raise
 
     before = {number: signal.getsignal(number) for number in endings}
@@ -125,7 +127,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the program."""
+    """Server that leaves signal handling to the program."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -133,7 +135,7 @@ class _Server(uvicorn.Server):
 
 
 def has_browser() -> bool:
-    """Return whether there is a screen with a browser: none beyond ssh, and none that would fill the terminal."""
+    """Return True if a graphical browser is available: not through ssh, and not a text browser in the terminal."""
     if os.environ.get("BROWSER"):
         return True
     if sys.platform in ("darwin", "win32"):
@@ -142,5 +144,5 @@ def has_browser() -> bool:
 
 
 def open_browser(address: str) -> None:
-    """Open an address in the browser, while the page is served."""
+    """Open an address in the browser while the page is served."""
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""The page from Python: served by a thread, for a browser or inside of a notebook."""
+"""The page from Python: served by a thread, for a browser or inside a notebook."""
 
 import os
 import socket
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 
 _PATIENCE = 10.0
-"""Seconds until the server listens, or has stopped."""
+"""Seconds to wait for the server to start or stop."""
 
-_BEAT = 0.01  # seconds between two looks
+_BEAT = 0.01  # seconds between polls
 
 _HEIGHT = 720
-"""Pixels of the page inside of a notebook."""
+"""Height of the page inside a notebook, in pixels."""
 
 
 class ExplorePage:
-    """A page that is being served, until it is closed; a context, too.
+    """Page that is served until it is closed; also a context manager.
 
     Attributes:
-        url: Its address.
+        url: Address of the page.
     """
 
     def __init__(self, app: "ASGIApp", query: str, port: int = 0):
@@ -47,19 +47,20 @@ class ExplorePage:
         name = f"calculon {self.url}"
         self._thread = Thread(target=self._server.run, kwargs=sockets, name=name, daemon=True)
         self._thread.start()
+        # uvicorn has no event for a started server, so poll its flag.
         end = time.monotonic() + _PATIENCE
         while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
             time.sleep(_BEAT)
 
     def close(self) -> None:
-        """Stop serving, and free the port; once closed nothing happens."""
+        """Stop serving and free the port; closing again does nothing."""
         self._server.should_exit = True
         self._thread.join(_PATIENCE)
         self._socket.close()
 
     @property
     def closed(self) -> bool:
-        """Whether it is served no more."""
+        """True if the page is no longer served."""
         return not self._thread.is_alive()
 
     def __enter__(self) -> Self:
@@ -91,22 +92,22 @@ def explore(
     port: int = 0,
     **words: str | int,
 ) -> ExplorePage:
-    """Open the page of ``calculon explore`` from Python: served to this machine alone, in the background.
+    """Open the page of ``calculon explore`` from Python, served in the background and only to this machine.
 
     Args:
-        model, procs, system: What is shown first: names of the catalog or files, and processors (``"1k"`` is 1,024).
-        mine: A plan of one's own, as :func:`calculon.plan` takes it; by default the best is shown.
-        port: Where to listen; 0 takes a port that is free.
-        **words: Further words of the address: ``batch``, ``seq``, ``dtype``, ``preset``, ``tokens``,
+        model, procs, system: Initial question: catalog names or files, and processors (``"1k"`` is 1,024).
+        mine: The user's plan, as :func:`calculon.plan` accepts it; by default the best plan is shown.
+        port: Port to listen on; 0 takes a free port.
+        **words: Further parts of the address: ``batch``, ``seq``, ``dtype``, ``preset``, ``tokens``,
             ``view="pipeline"``.
 
     Returns:
-        Its ``url`` is the address; a notebook shows the page below the cell. It is served until ``close()``, the end of
-        a ``with`` block, or the end of Python.
+        The page with its address in ``url``; notebooks show it below the cell. It is served until ``close()``,
+        the end of a ``with`` block, or the end of Python.
 
     Raises:
-        SpecError: For anything malformed, for a port that is taken, and where the packages of the page are missing,
-            with the command that installs them.
+        SpecError: For malformed input, for a port in use, and if the packages of the page are missing, with the
+            command that installs them.
 
     Examples:
         >>> from calculon import explore
@@ -129,14 +130,14 @@ def explore(
 
 
 def _listening(port: int) -> socket.socket:
-    """Return a socket that listens at a port of this machine.
+    """Return a socket listening on a port of this machine.
 
     Raises:
-        SpecError: When something else does, or it is none.
+        SpecError: If the port is in use or invalid.
     """
     found = socket.socket()
     try:
-        if sys.platform != "win32":  # where it would share the port with whoever has it
+        if sys.platform != "win32":  # there it would share a port in use
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((HOST, port))
         found.listen()

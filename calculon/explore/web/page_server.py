@@ -1,4 +1,4 @@
-"""The server of the page: one address for the page, one for what changes of it, one for each part that takes longer."""
+"""Web application of the page: addresses for the page, for its changes, and for each slow part."""
 
 import asyncio
 import sys
@@ -34,13 +34,13 @@ from calculon.explore.visits import Cancelled, Pending, Visit, under_way
 from calculon.explore.web.guard import Guard
 
 PATIENCE = 0.2
-"""Seconds that the page waits for a search; then it shows what is known without it, and asks again."""
+"""Seconds that the page waits for a search before it shows partial results and polls."""
 
 QUICK, LONG = 8, 16
-"""Threads that answer for the page at once, and those that make parts that take longer."""
+"""Threads for quick requests of the page, and for slow parts; separate, so that slow parts never block the page."""
 
 MOST_MENDS = 6
-"""Names that are offered in the place of one that means several."""
+"""Maximum number of suggestions for an ambiguous name."""
 
 _LABELS = {
     "model": "Model",
@@ -53,16 +53,16 @@ _LABELS = {
     "datatype": "Precision",
     "tokens": "Training tokens",
     "view": "View",
-    "objective": "The best by",
+    "objective": "Objective",
     "where": "Only executions with",
     "fix": "Only these values",
     "open": "Try more values of these fields",
     "workload": "Workload",
-    "counts": "Compare numbers of processors",
+    "counts": "Compare processor counts",
     "x": "Horizontal axis",
     "y": "Vertical axis",
 }
-"""Parts of the question, and fields of the search, as the page calls them."""
+"""Labels of parts of the question and of search options on the page."""
 
 _TYPES = {
     "explore.css": "text/css",
@@ -74,11 +74,11 @@ _TYPES = {
 
 
 class Site:
-    """Answers requests.
+    """Request handlers of the page.
 
     Args:
-        answers: What computes.
-        first: What an empty address shows.
+        answers: Cached results.
+        first: State for an empty address.
     """
 
     def __init__(self, answers: Answers, first: State):
@@ -92,7 +92,7 @@ class Site:
         return HTMLResponse(html("page.html", **content), code)
 
     def parts(self, request: Request) -> Response:
-        """Return what a change of the state changes of the page; the controls of one that means nothing stay."""
+        """Return the parts of the page that a change of state affects; an invalid state keeps its controls."""
         content, code = self._content(request)
         told: dict[str, Any] = {"tabs": html("tabs.html", **content)}
         told |= {"controls": content["controls"], "main": html("parts.html", **content)}
@@ -101,13 +101,13 @@ class Site:
         return JSONResponse(told, code)
 
     def part(self, request: Request) -> Response:
-        """Return one part; to a browser that follows a link to it, as a page."""
+        """Return one part as JSON; as a page if a browser follows a link to it."""
         kind = KINDS.get(request.path_params["name"])
         if kind is None:
             return PlainTextResponse("no such part", 404)
         try:
             state = self._state(request)
-            with telling():  # the page says it
+            with telling():  # the page itself shows the warnings
                 part = kind.make(state, self._answers)
         except CalculonError as error:
             part = _failed(kind, error)
@@ -119,7 +119,7 @@ class Site:
         return JSONResponse({"name": kind.name, "html": told})
 
     def export(self, request: Request) -> Response:
-        """Return a file of what the page shows."""
+        """Return an export file of the page."""
         began = perf_counter()
         try:
             found = written(request.path_params["name"], self._state(request), self._answers)
@@ -131,34 +131,35 @@ class Site:
         return Response(found.text, media_type=found.media_type, headers=headers)
 
     def asset(self, request: Request) -> Response:
-        """Return a script or a style: one of a closed list."""
+        """Return a script or style from a fixed list."""
         name = request.path_params["name"]
         if name not in _TYPES:
             return PlainTextResponse("no such file", 404)
         headers = {
+            # Plotly is large and changes only with its version; the page's own assets are revalidated.
             "Cache-Control": "public, max-age=3600" if name == "plotly.min.js" else "no-cache"
         }
         return Response(_asset(name), media_type=_TYPES[name], headers=headers)
 
     def _asked(self, request: Request) -> State:
-        """Return the state that the address says."""
+        """Return the state of the address."""
         return read_state(_said(request), self._answers.offer, self._first)
 
     def _state(self, request: Request) -> State:
-        """Return the same after a control has changed."""
+        """Return the state of the address after a control has changed."""
         changed = request.query_params.get(CHANGED, "")
         state = self._asked(request)
         return settled(state, self._answers, changed) if changed else state
 
     def _content(self, request: Request) -> tuple[dict[str, Any], int]:
-        """Return what the templates of the page take, and the status; what is warned of is said on the page."""
+        """Return the values of the page's templates, including warnings, and the HTTP status."""
         with telling() as warned:
             content, code = self._understood(request)
         content["warned"] = warned
         return content, code
 
     def _understood(self, request: Request) -> tuple[dict[str, Any], int]:
-        """Return the same without warnings."""
+        """Return the values of the page's templates without warnings, and the HTTP status."""
         try:
             state = self._asked(request)
             try:
@@ -170,13 +171,13 @@ class Site:
             return self._misunderstood(error, request), 400
 
     def _shown(self, state: State) -> dict[str, Any]:
-        """Return the page of a state; in the place of parts that come later is nothing yet."""
+        """Return the page of a state, with placeholders for slow parts."""
         content = self._frame(state, controls(state, self._answers))
         self._fill(content, state)
         return content
 
     def _fill(self, content: dict[str, Any], state: State) -> None:
-        """Put into a page the parts that there are at once, and name those that come later."""
+        """Add the quick parts to a page, and placeholders for the slow ones."""
         for kind in PARTS[state.view]:
             try:
                 part = None if kind.later else kind.make(state, self._answers)
@@ -187,7 +188,7 @@ class Site:
                 content["parts"].append((kind, part))
 
     def _searching(self, state: State, pending: Pending) -> dict[str, Any]:
-        """Return the page while the best plan is looked for, with the parts that do without it."""
+        """Return the page during the search for the best plan, with the parts that do not need it."""
         unknown = self._unsearched
         content = self._frame(state, controls(state, unknown))
         self._fill(content, state)
@@ -197,7 +198,7 @@ class Site:
         return content
 
     def _progress(self, state: State, pending: Pending) -> dict[str, Any]:
-        """Return what is searched for, and how far that is."""
+        """Return the subject and the progress of the search."""
         if state.view == SERVING:
             return {"what": "deployment", "total": 0, "note": "Trying deployments ..."}
         try:
@@ -208,10 +209,10 @@ class Site:
         counting = "Counting the executions ..."
         return {"what": "plan", "total": total, "looked_at": looked_at, "note": counting}
 
-    def _frame(self, state: State, beside: str) -> dict[str, Any]:
-        """Return a page without parts, with its controls."""
+    def _frame(self, state: State, controls_html: str) -> dict[str, Any]:
+        """Return a page with controls and without parts."""
         return {
-            "controls": beside,
+            "controls": controls_html,
             "title": f"{state.model} on {state.procs:,} x {state.system}",
             "tabs": [(view, state.link(view=view)) for view in VIEWS],
             "view": state.view,
@@ -223,11 +224,11 @@ class Site:
         }
 
     def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
-        """Return the page of an address that means nothing: the message, and what can be understood."""
+        """Return the page of an invalid address: the message, and everything that can be understood."""
         said, offer = _said(request), self._answers.offer
         state, problems = read_good(said, offer, self._first)
         wrong = {name: text.strip()[:LONGEST] for name, text in said if name in problems}
-        beside = self._beside(state, wrong)
+        controls_html = self._likely_controls(state, wrong)
         kinds = tuple(name for name in (MODEL, SYSTEM) if name in problems)
         meant = {name: offer.meant(name, wrong[name])[:MOST_MENDS] for name in kinds}
         mends = [(one, state.link(**{name: one})) for name in meant for one in meant[name]]
@@ -238,7 +239,7 @@ class Site:
             ]
             mends = [(f"Precision {one}", state.link(dtype=one)) for one in others]
         return {
-            **self._frame(state, beside),
+            **self._frame(state, controls_html),
             "title": "Not understood",
             "view": "",
             "query": urlencode(said),
@@ -246,9 +247,10 @@ class Site:
             "mends": mends,
         }
 
-    def _beside(self, state: State, wrong: Mapping[str, str]) -> Markup:
-        """Return the controls of a state that may have no question, before any plan is known."""
+    def _likely_controls(self, state: State, wrong: Mapping[str, str]) -> Markup:
+        """Return the controls of a state that may have no valid question, before any plan is known."""
         bare = State(model=state.model, system=state.system, procs=state.procs, view=state.view)
+        # A precision that the machine lacks is the usual reason for an invalid question, so try all others.
         for likely in (state, *(replace(bare, dtype=one) for one in ("", *PRECISIONS))):
             try:
                 return controls(state, self._unsearched, likely, wrong)
@@ -257,7 +259,7 @@ class Site:
         return controls(self._first, self._unsearched)
 
     def _precisions(self, state: State) -> list[str]:
-        """Return the precisions of the machine of a state, where it lacks that of the question."""
+        """Return the precisions of the state's machine if it lacks the one of the question."""
         try:
             known = self._answers.system(state).datatypes
         except CalculonError:
@@ -267,14 +269,14 @@ class Site:
 
 
 def _said(request: Request) -> list[tuple[str, str]]:
-    """Return names and values of an address, without the control that has changed."""
+    """Return names and values of an address, without the word for the changed control."""
     return [pair for pair in request.query_params.multi_items() if pair[0] != CHANGED]
 
 
 def in_words(error: CalculonError, linked: Collection[str] = ()) -> list[str]:
-    """Return the lines of an error with the words of the page in place of those of commands.
+    """Return the lines of an error with labels of the page in place of command names.
 
-    Without the hints of fields whose values that may be meant are shown as links.
+    Hints are omitted for fields whose likely values are shown as links.
     """
     lines = str(error).splitlines()
     if not isinstance(error, SpecError):
@@ -304,11 +306,11 @@ def _asset(name: str) -> bytes:
 def app(
     answers: Answers, first: State, names: Collection[str], frames: Collection[str] = ()
 ) -> Starlette:
-    """Return the application.
+    """Return the ASGI application.
 
     Args:
-        answers, first: As of :class:`Site`.
-        names, frames: As of :class:`~calculon.explore.web.guard.Guard`.
+        answers, first: As in :class:`Site`.
+        names, frames: As in :class:`~calculon.explore.web.guard.Guard`.
     """
     listen()
     site = Site(answers, first)
@@ -336,10 +338,11 @@ def app(
 def _answered(
     make: Callable[[Request], Response], threads: Executor, patience: float | None = None
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that computes in threads, and stops waiting when the client has left."""
+    """Return an endpoint that computes in threads, and stops waiting when the client disconnects."""
 
     async def endpoint(request: Request) -> Response:
         visit = Visit(patience)
+        # Watch for a disconnect during the computation, so that abandoned work is cancelled.
         answer = asyncio.get_running_loop().run_in_executor(threads, _made, make, request, visit)
         left = asyncio.ensure_future(_left(request))
         try:
@@ -354,17 +357,17 @@ def _answered(
 
 
 _NOBODY = Response(status_code=204)
-"""The answer that nobody reads."""
+"""Response after a disconnect, which nobody reads."""
 
 
 async def _left(request: Request) -> None:
-    """Return when the client has left."""
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _made(make: Callable[[Request], Response], request: Request, visit: Visit) -> Response:
-    """Return the answer to a request; defects are told in the terminal alone."""
+    """Return the response to a request; details of defects appear only in the terminal."""
     visit.begin()
     try:
         with under_way(visit):
@@ -372,7 +375,7 @@ def _made(make: Callable[[Request], Response], request: Request, visit: Visit) -
     except Cancelled:
         return _NOBODY
     except MemoryError:
-        return PlainTextResponse("not enough memory: ask for less at once", 503)
+        return PlainTextResponse("not enough memory: request less at once", 503)
     except Exception:
         traceback.print_exc(file=sys.stderr)
         return PlainTextResponse("a defect of calculon; the terminal has the details", 500)

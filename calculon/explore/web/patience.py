@@ -1,4 +1,4 @@
-"""How the page is served, and connections that are dropped: those that do not complete a request in time."""
+"""HTTP server settings, with a limit on idle connections and incomplete requests."""
 
 import asyncio
 from typing import Any
@@ -8,24 +8,24 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEADERS = 10.0
-"""Seconds within which the headers of a request must be complete. A browser sends them at once."""
+"""Seconds within which request headers must arrive. Browsers send them immediately."""
 
 MOST_CONNECTIONS = 256
-"""Connections at a time; further requests are answered with 503. A browser opens six."""
+"""Maximum number of connections; further requests get status 503. A browser opens six."""
 
 
 class Patient(H11Protocol):
-    """HTTP that closes a connection whose request does not come; uvicorn waits for it without end."""
+    """HTTP protocol that closes a connection without a complete request; uvicorn would wait for it forever."""
 
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Expect a request."""
+        """Start the timeout for the first request."""
         super().connection_made(transport)
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request; while it is not complete, the time goes on."""
+        """Receive part of a request; the timeout continues until the request is complete."""
         super().data_received(data)
         answering: RequestResponseCycle | None = self.cycle  # None until the first request
         if answering is not None and not answering.response_complete:
@@ -34,7 +34,7 @@ class Patient(H11Protocol):
             self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing more."""
+        """Stop the timeout."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -48,7 +48,7 @@ class Patient(H11Protocol):
 
 
 def config(page: ASGIApp, **more: Any) -> uvicorn.Config:
-    """Return how the page is served, with further settings."""
+    """Return the server configuration with further settings."""
     return uvicorn.Config(
         page,
         http=Patient,

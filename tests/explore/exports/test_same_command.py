@@ -11,7 +11,7 @@ from calculon.cli.main import main
 from calculon.declarations.files import json_text
 from calculon.declarations.result_records import QUESTION
 from calculon.explore.exports.exports import offered, written
-from calculon.explore.exports.same_command import same, script
+from calculon.explore.exports.same_command import equivalents, script
 from calculon.explore.exports.take_view import LAUNCH
 from calculon.explore.search.searches import best_alone, counts_of, each_split, on_count
 from calculon.explore.serving.asked_deployments import answered
@@ -30,7 +30,7 @@ def first_of(names, cases, count=1):
 
 def commands(address, view="plan"):
     """Return the commands of a view by the name of the command."""
-    return {one.argv[0]: one for one in same(state_of(address, view), answers())}
+    return {one.argv[0]: one for one in equivalents(state_of(address, view), answers())}
 
 
 def printed(one, capsys, monkeypatch, *options):
@@ -128,7 +128,7 @@ def test_a_search_is_that_of_the_command(name, options, tmp_path, capsys):
 def test_the_table_of_other_counts_is_that_of_the_command(tmp_path, capsys):
     address = f"{TINY}&procs=2&counts=1&open=optimizer_offload&fix=tp=1"
     state = state_of(address, "search")
-    one = same(state, answers())[-1]
+    one = equivalents(state, answers())[-1]
     path = tmp_path / "counts.csv"
     assert main([str(path) if word == "counts.csv" else word for word in one.argv]) == 0
     capsys.readouterr()
@@ -148,7 +148,7 @@ def test_the_table_of_other_counts_is_that_of_the_command(tmp_path, capsys):
 def test_python_gives_what_commands_give(name):
     state = state_of(STATES[name], "pipeline")
     names: dict = {}
-    exec(script(same(state, answers())), names)
+    exec(script(equivalents(state, answers())), names)
     answer, found = names["answer"], json.loads(json_text(names["answer"].to_dict()))
     assert found == exported("answer.json", state)
     assert names["plan"] is answer.mine.estimate
@@ -217,7 +217,7 @@ def test_deployments_are_those_of_the_commands(options, capsys, monkeypatch):
     address = f"model=llama3-8B&system=h100_80g_sxm&procs=4&{options}"
     state, known = state_of(address, "serving"), commands(address, "serving")
     names: dict = {}
-    exec(script(same(state, answers())), names)
+    exec(script(equivalents(state, answers())), names)
     missed = not len(names["deployments"])
     found = exported("deployments.json", state)
     assert json.loads(json_text(names["deployments"].to_dict())) == found

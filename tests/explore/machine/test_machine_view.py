@@ -187,7 +187,7 @@ def test_what_has_no_break_even_says_why():
 def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does():
     state = replace(FIRST, plan=MINE, machine={CAPACITY: 10})
     told = made("machine", state).html
-    (enough,) = re.findall(r"Your plan does not fit.*from a capacity of ([\d.]+) GiB on", told)
+    (enough,) = re.findall(r"Your plan does not fit.*with a capacity of ([\d.]+) GiB or more", told)
     enough = float(enough)
     for capacity, fits in ((enough, True), (enough - 0.2, False)):
         found = answers().plan(replace(state, machine={CAPACITY: capacity})).estimate

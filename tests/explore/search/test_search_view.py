@@ -11,7 +11,7 @@ from calculon.base.errors import SpecError
 from calculon.cli.main import main
 from calculon.declarations.plan_words import degrees_words
 from calculon.estimate.estimate import estimate
-from calculon.explore.exports.same_command import same
+from calculon.explore.exports.same_command import equivalents
 from calculon.explore.page_state import OPTIONS, State, read_state
 from calculon.explore.search.found_plans import FoundPlans, split_name
 from calculon.explore.search.search_view import PARTS
@@ -53,7 +53,7 @@ of_all = pytest.mark.parametrize(
 @of_all
 def test_the_best_has_the_numbers_of_the_command(options, capsys):
     state = with_options(**options)
-    argv = same(state, answers())[1].argv
+    argv = equivalents(state, answers())[1].argv
     assert main(["-" if word == "best.json" else word for word in argv] + ["-v"]) == 0
     told = capsys.readouterr().out
     said = words(made("search-best", state))

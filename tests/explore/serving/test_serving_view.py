@@ -104,7 +104,7 @@ def test_a_value_that_is_none_has_one_message(pair, message):
 @pytest.mark.parametrize(
     ("options", "title"),
     [
-        ({"workload__tpot_limit": "1ms"}, "No deployment keeps the limits"),
+        ({"workload__tpot_limit": "1ms"}, "No deployment meets the limits"),
         ({"workload__prompt": "100M"}, "No deployment fits"),
     ],
 )
