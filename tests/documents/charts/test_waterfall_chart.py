@@ -64,7 +64,7 @@ def test_times_that_differ_by_less_than_a_fifth_do_not_start_at_0(after, start, 
     assert_in_sight(chart)
     times, _ = chart.panels
     assert times.x.limits[0] == pytest.approx(start)
-    assert times.x.text == f"Time of a sample (s{', not from 0' if start else ''})"
+    assert times.x.text == f"Time per sample (s{', not from 0' if start else ''})"
     (bars,) = marks(times, Bars)
     assert bars.color[1] == color
     assert sorted([10, after]) == pytest.approx(ends(bars)[1])
